@@ -1,0 +1,177 @@
+"""What the core asks of the world. Each Protocol is bound to its scope when it is made: none takes a wiki beside a query."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from datetime import datetime
+from pathlib import Path
+from typing import Protocol
+
+from wikiholt.model import (
+    Blob,
+    Change,
+    Filter,
+    Floats,
+    Ints,
+    Neighbours,
+    Problem,
+    State,
+    StoredChunk,
+    StoredPage,
+    TreeEntry,
+    VectorDelta,
+    VectorRows,
+    WordHit,
+    WordQuery,
+)
+
+
+class Embedder(Protocol):
+    """Turns text into unit vectors. Safe to use from many threads."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Identifies weights and precision; vectors of different fingerprints are never mixed."""
+
+    @property
+    def dimensions(self) -> int: ...
+
+    @property
+    def max_tokens(self) -> int:
+        """How many tokens of text one vector can stand for, the model's own special tokens not counted."""
+
+    def token_spans(self, text: str) -> Sequence[tuple[int, int]]:
+        """The character range of each token of the text, in order, special tokens left out, nothing truncated."""
+
+    def passages(self, texts: Sequence[str]) -> Floats:
+        """One unit vector a text; a text over the window is an error."""
+
+    def query(self, text: str) -> Floats:
+        """The unit vector of a query; a query over the window is cut."""
+
+    def prove(self) -> None:
+        """Raise ModelUnproven unless known sentences give the known vectors."""
+
+
+class Source(Protocol):
+    """Where a wiki's pages come from: one git repository, read at a revision."""
+
+    def head(self) -> str:
+        """The commit at HEAD; raises SourceMissing, SourceBroken or NoCommits."""
+
+    def tree(self, revision: str) -> Mapping[str, TreeEntry]:
+        """Every page file at the revision (relative to the wiki's sub-directory) with its blob."""
+
+    def read(self, blobs: Iterable[str], limit: int) -> Iterator[Blob]:
+        """The blobs, in the order asked for; one larger than `limit` bytes comes without its data."""
+
+    def last_changed(self, files: Sequence[str], revision: str, since: str | None) -> Mapping[str, datetime]:
+        """When each file was last changed by a commit; `since` is a commit to stop at if it is an ancestor."""
+
+
+class Snapshot(Protocol):
+    """All vectors of an index at one version."""
+
+    @property
+    def version(self) -> int: ...
+
+    @property
+    def count(self) -> int: ...
+
+    def blocks(self) -> Iterator[VectorRows]: ...
+
+
+class WikiIndex(Protocol):
+    """One wiki's index. It was opened for one wiki and knows no other. Safe to use from many threads."""
+
+    @property
+    def generation(self) -> int: ...
+
+    def state(self) -> State: ...
+
+    def version(self) -> int:
+        """The version now committed; cheap enough for every search."""
+
+    def pages(self) -> Mapping[str, str]:
+        """File → blob id of every indexed page."""
+
+    def problems(self) -> Sequence[Problem]: ...
+
+    def apply(self, change: Change) -> int:
+        """Make the change true in one transaction and return the new version; applying it twice changes nothing more."""
+
+    def reuse(self, hashes: Sequence[bytes]) -> Mapping[bytes, Floats]:
+        """The vectors of chunks whose embedded text has one of these hashes."""
+
+    def words(self, query: WordQuery, limit: int, where: Filter) -> Sequence[WordHit]:
+        """The best pages by BM25, best first."""
+
+    def nearest(self, vector: Floats, limit: int, where: Filter) -> Neighbours:
+        """The nearest chunks by an exact scan of the truth."""
+
+    def allowed(self, where: Filter) -> Ints | None:
+        """The ids of the pages that pass, sorted; None when every page does."""
+
+    def snapshot(self) -> AbstractContextManager[Snapshot]:
+        """All vectors at one version, for building a cache."""
+
+    def changes_since(self, version: int) -> VectorDelta | None:
+        """What a cache at that version lacks; None when it is too old to be brought up to date."""
+
+    def stored_pages(self, page_ids: Sequence[int]) -> Mapping[int, StoredPage]: ...
+
+    def find_page(self, path: str) -> StoredPage | None: ...
+
+    def stored_chunks(self, chunk_ids: Sequence[int]) -> Mapping[int, StoredChunk]: ...
+
+    def page_chunks(self, page_ids: Sequence[int]) -> Mapping[int, Sequence[StoredChunk]]:
+        """Every chunk of these pages, in order."""
+
+    def check(self) -> Sequence[str]:
+        """What is wrong with the index, in words; empty when nothing is."""
+
+    def backup(self, to: Path) -> None:
+        """Write a consistent copy of the index to a new file."""
+
+    def close(self) -> None: ...
+
+
+class Store(Protocol):
+    """Makes, opens and drops indexes by opaque id."""
+
+    def create(self, wiki_id: str, fingerprint: str, dimensions: int) -> WikiIndex: ...
+
+    def open(self, wiki_id: str) -> WikiIndex:
+        """The published generation; raises IndexMissing, IndexCorrupt or IndexTooNew."""
+
+    def new_generation(self, wiki_id: str, fingerprint: str, dimensions: int) -> WikiIndex:
+        """An empty index beside the published one, resumed if one was begun with the same fingerprint."""
+
+    def publish(self, wiki_id: str, generation: int) -> None:
+        """Make that generation the one `open` gives, in one step, and drop the others."""
+
+    def published(self, wiki_id: str) -> int | None:
+        """The published generation's number, or None; cheap enough for every search."""
+
+    def writing(self, wiki_id: str, timeout: float) -> AbstractContextManager[None]:
+        """Hold the wiki's one writer lock, across processes; raises Busy after the timeout."""
+
+    def drop(self, wiki_id: str) -> Sequence[str]:
+        """Remove every byte of the index and name what was removed."""
+
+    def ids(self) -> Sequence[str]: ...
+
+
+class VectorCache(Protocol):
+    """A faster form of one index's vectors. Thrown away at any moment; may fail in any way."""
+
+    @property
+    def version(self) -> int | None:
+        """The version of the index this cache stands for; None before it is ready."""
+
+    def refresh(self) -> None:
+        """Bring the cache to the index's version: by the rows changed since, by a file on disk, or by building."""
+
+    def search(self, vector: Floats, limit: int, pages: Ints | None) -> Neighbours:
+        """The nearest chunks, of these pages (sorted ids) only if given."""
+
+    def close(self) -> None: ...
