@@ -122,6 +122,17 @@ class Blob:
     data: bytes | None
 
 
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One commit of a file's history; `date` is when its author wrote it."""
+
+    revision: str
+    author: str
+    email: str
+    date: datetime
+    message: str
+
+
 # ── index ────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -148,13 +159,21 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
+class Recipe:
+    """How a generation is made: the model (whose vectors are never mixed with another's) and the text pipeline."""
+
+    fingerprint: str
+    dimensions: int
+    pipeline: str
+
+
+@dataclass(frozen=True, slots=True)
 class State:
     """Where an index stands. `version` grows with every committed change."""
 
     generation: int
     version: int
-    fingerprint: str
-    dimensions: int
+    recipe: Recipe
     revision: str | None
     synced_at: datetime | None
     pages: int
@@ -177,6 +196,23 @@ class VectorDelta:
 
     version: int
     added: VectorRows
+    dropped: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class WordRow:
+    """A page as a word cache sees it; `words` is empty for a page that is hidden from search."""
+
+    page_id: int
+    words: Words
+
+
+@dataclass(frozen=True, slots=True)
+class WordDelta:
+    """Pages whose words changed between two versions, as they are now, and the ids of pages that are gone."""
+
+    version: int
+    changed: tuple[WordRow, ...]
     dropped: Ints
 
 

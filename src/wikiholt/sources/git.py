@@ -1,0 +1,89 @@
+"""A git repository as a source of pages. Objects are read directly: no checkout, no lock, no write."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+
+from wikiholt.errors import InvalidSource
+from wikiholt.model import Blob, Commit, TreeEntry
+from wikiholt.sources.command import Git
+from wikiholt.sources.history import file_history, last_changed
+from wikiholt.sources.ignore import ignore_rule
+from wikiholt.sources.location import locate
+from wikiholt.sources.objects import read_blobs
+from wikiholt.sources.refs import Refs, ask_head
+from wikiholt.sources.trees import PageFiles, read_tree
+
+PAGE_EXTENSIONS = (".md", ".markdown")
+_COMMIT_ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+
+
+class GitSource:
+    """One wiki's repository. Making it touches nothing; the repository may come and go. Safe to use from many threads.
+
+    Files are named relative to `subdirectory`. What `ignore` means is written down in `wikiholt.sources.ignore`.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        subdirectory: str = "",
+        ignore: Sequence[str] = (),
+        extensions: Sequence[str] = PAGE_EXTENSIONS,
+        timeout: float = 60.0,
+    ) -> None:
+        self._path = path.absolute()
+        lowered = tuple(extension.lower() for extension in extensions)
+        self._pages = PageFiles(_inner_directory(subdirectory), lowered, ignore_rule(ignore))
+        self._timeout = timeout
+        self._refs = Refs()
+
+    def head(self) -> str:
+        """The commit at HEAD; raises SourceMissing, SourceBroken or NoCommits."""
+        location = locate(self._path)
+        return self._refs.head(location) or ask_head(Git(location, self._timeout), location)
+
+    def tree(self, revision: str) -> Mapping[str, TreeEntry]:
+        """Every page file at the revision with its blob, or what it is instead of a file."""
+        return read_tree(self._git(), _commit_id(revision), self._pages)
+
+    def read(self, blobs: Iterable[str], limit: int) -> Iterator[Blob]:
+        """The blobs, in the order asked for; one larger than `limit` bytes, missing or damaged comes without data."""
+        return read_blobs(self._git(), blobs, limit)
+
+    def last_changed(self, files: Sequence[str], revision: str, since: str | None) -> Mapping[str, datetime]:
+        """When each file was last changed by a commit; see `wikiholt.sources.history` for what that means."""
+        names = {self._full_name(file): file for file in files}
+        before = _commit_id(since) if since else None
+        found = last_changed(self._git(), list(names), _commit_id(revision), before)
+        return {names[name]: moment for name, moment in found.items()}
+
+    def history(self, file: str, limit: int = 50, revision: str | None = None) -> list[Commit]:
+        """The commits that changed a file, newest first, its earlier names followed; none for an unknown file."""
+        at = _commit_id(revision) if revision else self.head()
+        return file_history(self._git(), self._full_name(file), at, limit)
+
+    def _git(self) -> Git:
+        return Git(locate(self._path), self._timeout)
+
+    def _full_name(self, file: str) -> str:
+        return f"{self._pages.subdirectory}/{file}" if self._pages.subdirectory else file
+
+
+def _commit_id(revision: str) -> str:
+    if not _COMMIT_ID.fullmatch(revision):
+        raise InvalidSource(f"{revision!r} is not a commit id.", hint="Give all 40 (or 64) hexadecimal digits.")
+    return revision
+
+
+def _inner_directory(text: str) -> str:
+    """The sub-directory without slashes around it; one that leads out of the repository is refused."""
+    parts = [part for part in text.split("/") if part not in ("", ".")]
+    if ".." in parts or "\0" in text or text.startswith("/"):
+        raise InvalidSource(
+            f"The sub-directory {text!r} does not lie inside the repository.",
+            hint="Name it from the top of the repository, such as docs/wiki.",
+        )
+    return "/".join(parts)

@@ -1,0 +1,113 @@
+"""When files were changed, and by whom, from git's history.
+
+A file was last changed by the newest commit that made it differ from what it was in each of that commit's parents, at
+the time its author gave it. So a merge does not make pages look new that were written long before, while a page that
+was edited in the course of a merge counts. Moving a file to another name is a change.
+"""
+
+import logging
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+
+from wikiholt.model import Commit
+from wikiholt.sources.command import Git
+from wikiholt.sources.conversation import Conversation
+from wikiholt.sources.trees import file_name
+
+log = logging.getLogger(__name__)
+
+# Naming files lets git pass over the rest of the tree; naming very many makes it slower.
+_MOST_NAMED_FILES = 50
+# Walking a long history may yield nothing for a while.
+_PATIENCE = 10
+_WALK = ("log", "-z", "--raw", "--no-abbrev", "-c", "--root", "--no-renames", "--full-history", "--no-notes")
+
+
+def last_changed(git: Git, files: Sequence[str], revision: str, since: str | None) -> dict[str, datetime]:
+    """When each file was last changed; commits before `since` are only walked for files that none after it touched."""
+    if not files:
+        return {}
+    missing = set(files)
+    found: dict[str, datetime] = {}
+    ranges = [(revision, f"^{since}"), (since,)] if since and _is_ancestor(git, since, revision) else [(revision,)]
+    for commits in ranges:
+        if missing:
+            found |= _walk(git, commits, missing)
+    if missing:
+        when = commit_time(git, revision)
+        found |= dict.fromkeys(missing, when)
+    return found
+
+
+def commit_time(git: Git, revision: str) -> datetime:
+    """When the commit was written."""
+    shown = git.run("log", "-1", "--no-notes", "--format=%at", revision)
+    if shown.status != 0:
+        raise shown.failure(f"read commit {revision}")
+    return _moment(shown.out)
+
+
+def file_history(git: Git, file: str, revision: str, limit: int) -> list[Commit]:
+    """The commits that changed a file, newest first, its earlier names followed."""
+    fields = "%H%n%an%n%ae%n%at%n%B"
+    shown = git.run(
+        "log", "-z", "--follow", "--no-notes", f"--max-count={limit}", f"--format={fields}", revision, "--", file
+    )
+    if shown.status != 0:
+        raise shown.failure(f"read the history of {file}")
+    return [_commit(record) for record in shown.out.decode("utf-8", "replace").split("\0") if record]
+
+
+def _commit(record: str) -> Commit:
+    revision, author, email, moment, message = record.split("\n", 4)
+    return Commit(revision, author, email, _moment(moment.encode()), message.strip())
+
+
+def _is_ancestor(git: Git, commit: str, revision: str) -> bool:
+    return git.run("merge-base", "--is-ancestor", commit, revision).status == 0
+
+
+def _walk(git: Git, commits: Sequence[str], missing: set[str]) -> dict[str, datetime]:
+    """Find the newest change of each missing file and take it from the set; stop when the set is empty."""
+    found: dict[str, datetime] = {}
+    # A shown backslash may stand for a byte that is not UTF-8, so such a name cannot be given back to git.
+    named = sorted(missing) if len(missing) <= _MOST_NAMED_FILES and not any("\\" in file for file in missing) else []
+    with git.start(*_WALK, "--format=%at", *commits, "--", *named, patience=_PATIENCE) as conversation:
+        for moment, file in _changes(conversation):
+            if file in missing:
+                missing.discard(file)
+                found[file] = moment
+                if not missing:
+                    return found
+        if conversation.end() != 0:
+            log.warning("git could not read the whole history; %d files get the date of HEAD", len(missing))
+    return found
+
+
+def _changes(conversation: Conversation) -> Iterator[tuple[datetime, str]]:
+    """Every change of a file in the log, newest first."""
+    moment, expecting_file = datetime.fromtimestamp(0, UTC), False
+    for token in _tokens(conversation):
+        if expecting_file:
+            yield moment, file_name(token)
+            expecting_file = False
+        elif token.startswith(b":"):
+            expecting_file = True
+        elif token.strip():
+            moment = _moment(token)
+
+
+def _tokens(conversation: Conversation) -> Iterator[bytes]:
+    rest = b""
+    while block := conversation.some():
+        *tokens, rest = (rest + block).split(b"\0")
+        yield from tokens
+    if rest:
+        yield rest
+
+
+def _moment(seconds: bytes) -> datetime:
+    try:
+        return datetime.fromtimestamp(int(seconds), UTC)
+    except (ValueError, OverflowError, OSError):  # git keeps whatever date a broken client wrote
+        return datetime.fromtimestamp(0, UTC)

@@ -1,0 +1,72 @@
+"""Which files of a repository are left out: patterns in the manner of a `.gitignore`.
+
+The exact rules, for paths relative to the wiki's sub-directory, upper and lower case told apart:
+
+- `*` stands for any characters but `/`, `?` for one of them, `[abc]`, `[a-z]`, `[!a]` for one of a set; a backslash
+  takes the meaning from the next character.
+- A `/` at the start or in the middle ties the pattern to the top: `/private`, `notes/*.md`. Without one it may match
+  at any depth: `*.tmp.md`, `drafts`.
+- A `/` at the end matches directories only: `drafts/`.
+- `**/` at the start or `/**/` in the middle stands for any number of directories, `/**` at the end for all inside.
+- A pattern that matches a directory leaves out all that is in it.
+- `!` at the start takes back: the last pattern that matches a file or a directory above it decides.
+- Empty patterns and patterns that start with `#` say nothing.
+
+Directories whose name starts with a dot (`.github`, `.obsidian`) are left out unless taken back: `!.github/`.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from functools import partial
+
+HIDDEN_DIRECTORIES = ".*/"
+
+_WILDCARDS = {"directories": "(?:[^/]+/)*", "inside": ".+", "any": "[^/]*", "one": "[^/]"}
+_TOKEN = re.compile(
+    r"(?P<directories>(?:\A|(?<=/))\*\*/)|(?P<inside>(?:\A|(?<=/))\*\*\Z)|(?P<any>\*+)|(?P<one>\?)"
+    r"|\[(?P<not>[!^]?)(?P<set>\]?[^\]/]*)\]|\\(?P<escaped>.)|(?P<plain>.)",
+    re.DOTALL,
+)
+
+
+def ignore_rule(patterns: Iterable[str]) -> Callable[[str], bool]:
+    """A function that says of a file's path whether it is left out."""
+    rules = []
+    for pattern in (HIDDEN_DIRECTORIES, *patterns):
+        text = pattern.strip()
+        if text.strip("!/") and not text.startswith("#"):
+            rules.append((not text.startswith("!"), _compile(text.removeprefix("!"))))
+    return partial(_ignored, rules[::-1])
+
+
+def _ignored(rules: list[tuple[bool, re.Pattern[str]]], path: str) -> bool:
+    return next((leaves_out for leaves_out, pattern in rules if pattern.match(path)), False)
+
+
+def _compile(pattern: str) -> re.Pattern[str]:
+    """A regular expression that matches a file's path when the pattern matches it or a directory above it."""
+    directories_only = pattern.endswith("/")
+    body = pattern.rstrip("/")
+    anchored = "/" in body
+    start = "" if anchored else "(?:.*/)?"
+    end = "/" if directories_only else r"(?:/|\Z)"
+    return re.compile(start + _TOKEN.sub(_expression, body.lstrip("/")) + end, re.DOTALL)
+
+
+def _expression(token: re.Match[str]) -> str:
+    """The regular expression for one token of a pattern."""
+    if token["set"] is not None:
+        return _character_set(token["not"], token["set"])
+    if token.lastgroup in _WILDCARDS:
+        return _WILDCARDS[token.lastgroup]
+    return re.escape(token["escaped"] or token["plain"])
+
+
+def _character_set(negation: str, members: str) -> str:
+    escaped = re.sub(r"([\\\[\]^&~|])", r"\\\1", members)
+    expression = f"[{'^' if negation else ''}{escaped}]"
+    try:
+        re.compile(expression)
+    except re.error:  # a range that runs backwards holds nothing
+        return "(?!)"
+    return f"(?!/){expression}"

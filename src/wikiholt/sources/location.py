@@ -1,0 +1,85 @@
+"""Where a repository's files lie: a work tree, a bare repository, a linked work tree, a `.git` file."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from wikiholt.errors import InvalidSource, SourceBroken, SourceError, SourceMissing
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A repository on disk: `git_dir` holds HEAD, `common_dir` holds objects and branches (often the same)."""
+
+    git_dir: Path
+    common_dir: Path
+
+
+def locate(path: Path) -> Location:
+    """Find the repository that lies exactly at `path`; a repository further up is never taken for it."""
+    try:
+        dot_git = path / ".git"
+        if (dot_git / "HEAD").is_file():
+            return _location(dot_git)
+        if dot_git.is_file():
+            return _location(_follow(dot_git))
+        if _is_git_dir(path):
+            return _location(path)
+    except OSError as error:
+        raise unreadable(path, error) from error
+    raise _absence(path, dot_git)
+
+
+def unreadable(path: Path, error: OSError) -> SourceError:
+    """The error to raise when a file of the repository cannot be read."""
+    return SourceBroken(
+        f"The repository at {path} cannot be read: {error.strerror or error}.",
+        hint="Check that the user who runs wikiholt may read every file of the repository.",
+    )
+
+
+def _location(git_dir: Path) -> Location:
+    pointer = git_dir / "commondir"
+    try:
+        target = os.fsdecode(pointer.read_bytes().strip())
+    except FileNotFoundError:
+        return Location(git_dir, git_dir)
+    return Location(git_dir, Path(os.path.normpath(git_dir / target)))
+
+
+def _follow(dot_git: Path) -> Path:
+    content = dot_git.read_bytes()
+    git_dir = Path(os.path.normpath(dot_git.parent / os.fsdecode(content.removeprefix(b"gitdir:").strip())))
+    if content.startswith(b"gitdir:") and (git_dir / "HEAD").is_file():
+        return git_dir
+    raise SourceBroken(
+        f"{dot_git} does not lead to a repository.",
+        hint="A linked work tree or submodule was moved; run `git worktree repair` in its main repository.",
+    )
+
+
+def _is_git_dir(path: Path) -> bool:
+    # A linked work tree's own directory has no objects of its own.
+    has_head = (path / "HEAD").is_file()
+    return has_head and ((path / "commondir").is_file() or ((path / "objects").is_dir() and (path / "refs").is_dir()))
+
+
+def _absence(path: Path, dot_git: Path) -> SourceError | InvalidSource:
+    if not path.exists():
+        return SourceMissing(f"There is nothing at {path}.", hint="Check the path, or that its disk is mounted.")
+    if not path.is_dir():
+        return InvalidSource(f"{path} is a file, not a git repository.", hint="Name the directory of the repository.")
+    if dot_git.exists():
+        return SourceBroken(
+            f"The repository at {path} has no HEAD.",
+            hint="It is damaged: restore it from a clone or a backup, or look at it with `git fsck`.",
+        )
+    for parent in path.parents:
+        if (parent / ".git").exists():
+            return InvalidSource(
+                f"{path} is a directory inside a git repository, not a repository itself.",
+                hint=f"Use {parent} as the source, with subdirectory={path.relative_to(parent).as_posix()}.",
+            )
+    return SourceMissing(
+        f"{path} is not a git repository.", hint=f"To make it one: `git -C {path} init`, then commit the pages."
+    )

@@ -1,0 +1,71 @@
+"""The page files of a tree."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from wikiholt.errors import InvalidSource, SourceBroken, SourceError
+from wikiholt.model import EntryKind, TreeEntry
+from wikiholt.sources.command import Git
+
+_KINDS = {b"120000": EntryKind.SYMLINK, b"160000": EntryKind.SUBMODULE}
+
+
+@dataclass(frozen=True, slots=True)
+class PageFiles:
+    """Which files of a repository are pages: below a directory, by extension, not left out."""
+
+    subdirectory: str
+    extensions: tuple[str, ...]
+    ignored: Callable[[str], bool]
+
+    def accepts(self, file: str) -> bool:
+        """Whether a file (relative to the sub-directory) is a page."""
+        name = file.rpartition("/")[2].lower()
+        # A name that is nothing but an extension would be a page without a name.
+        named = any(name.endswith(extension) and name != extension for extension in self.extensions)
+        return named and not self.ignored(file)
+
+
+def read_tree(git: Git, revision: str, pages: PageFiles) -> dict[str, TreeEntry]:
+    """Every page file at the revision; links and submodules that bear a page's name come with their kind."""
+    tree = f"{revision}:{pages.subdirectory}" if pages.subdirectory else revision
+    listed = git.run("ls-tree", "-r", "-z", "--full-tree", tree)
+    if listed.status != 0:
+        raise _why(git, revision, pages.subdirectory, listed.failure(f"list the files of commit {revision}"))
+    entries: dict[str, TreeEntry] = {}
+    for record in listed.out.split(b"\0")[:-1]:
+        described, _, raw = record.partition(b"\t")
+        file = file_name(raw)
+        if pages.accepts(file):
+            mode, _, blob = described.split(b" ")
+            entries[_free(file, entries)] = TreeEntry(blob.decode(), _KINDS.get(mode, EntryKind.FILE))
+    return entries
+
+
+def file_name(raw: bytes) -> str:
+    """A file's name as text; bytes that are not UTF-8 are shown as `\\xff`."""
+    return raw.decode("utf-8", "backslashreplace")
+
+
+def _free(file: str, entries: dict[str, TreeEntry]) -> str:
+    # The byte 0xff and the four characters `\xff` read the same; neither file may hide the other.
+    while file in entries:
+        stem, dot, extension = file.rpartition(".")
+        file = f"{stem}\\{dot}{extension}"
+    return file
+
+
+def _why(git: Git, revision: str, subdirectory: str, otherwise: SourceError) -> SourceError | InvalidSource:
+    if git.run("cat-file", "-e", f"{revision}^{{commit}}").status != 0:
+        return SourceBroken(
+            f"The repository does not hold commit {revision}.",
+            hint="Its history was rewritten or the object is damaged; sync again, and look at it with `git fsck`.",
+        )
+    if not subdirectory or git.run("cat-file", "-t", f"{revision}:{subdirectory}").out.strip() == b"tree":
+        return otherwise
+    top = git.run("ls-tree", "-z", "-d", "--name-only", "--full-tree", revision).out.split(b"\0")[:-1]
+    directories = ", ".join(file_name(raw) for raw in top[:8]) or "none"
+    return InvalidSource(
+        f"There is no directory {subdirectory} in commit {revision[:12]}.",
+        hint=f"Directories at the top of the repository: {directories}.",
+    )
