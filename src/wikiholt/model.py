@@ -64,7 +64,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A passage of a page: exactly `page.body[start:end]`, its first `overlap` characters repeated from the one before."""
+    """A passage: exactly `page.body[start:end]`, its first `overlap` characters repeated from the one before."""
 
     index: int
     text: str

@@ -1,4 +1,4 @@
-"""What the core asks of the world. Each Protocol is bound to its scope when it is made: none takes a wiki beside a query."""
+"""What the core asks of the world. Each Protocol is bound to its scope when made: none takes a wiki beside a query."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -14,14 +14,17 @@ from wikiholt.model import (
     Ints,
     Neighbours,
     Problem,
+    Recipe,
     State,
     StoredChunk,
     StoredPage,
     TreeEntry,
     VectorDelta,
     VectorRows,
+    WordDelta,
     WordHit,
     WordQuery,
+    WordRow,
 )
 
 
@@ -97,7 +100,7 @@ class WikiIndex(Protocol):
     def problems(self) -> Sequence[Problem]: ...
 
     def apply(self, change: Change) -> int:
-        """Make the change true in one transaction and return the new version; applying it twice changes nothing more."""
+        """Make the change true in one transaction and return the new version; a second time changes nothing."""
 
     def reuse(self, hashes: Sequence[bytes]) -> Mapping[bytes, Floats]:
         """The vectors of chunks whose embedded text has one of these hashes."""
@@ -116,6 +119,12 @@ class WikiIndex(Protocol):
 
     def changes_since(self, version: int) -> VectorDelta | None:
         """What a cache at that version lacks; None when it is too old to be brought up to date."""
+
+    def word_rows(self) -> AbstractContextManager[tuple[int, Iterator[WordRow]]]:
+        """The version, and every page's words at it, for building a word cache."""
+
+    def words_since(self, version: int) -> WordDelta | None:
+        """What a word cache at that version lacks; None when it is too old to be brought up to date."""
 
     def stored_pages(self, page_ids: Sequence[int]) -> Mapping[int, StoredPage]: ...
 
@@ -138,13 +147,14 @@ class WikiIndex(Protocol):
 class Store(Protocol):
     """Makes, opens and drops indexes by opaque id."""
 
-    def create(self, wiki_id: str, fingerprint: str, dimensions: int) -> WikiIndex: ...
+    def create(self, wiki_id: str, recipe: Recipe) -> WikiIndex:
+        """A new, empty, published index; the one that is there already if there is one."""
 
     def open(self, wiki_id: str) -> WikiIndex:
         """The published generation; raises IndexMissing, IndexCorrupt or IndexTooNew."""
 
-    def new_generation(self, wiki_id: str, fingerprint: str, dimensions: int) -> WikiIndex:
-        """An empty index beside the published one, resumed if one was begun with the same fingerprint."""
+    def new_generation(self, wiki_id: str, recipe: Recipe) -> WikiIndex:
+        """An empty index beside the published one, resumed if one was begun with the same recipe."""
 
     def publish(self, wiki_id: str, generation: int) -> None:
         """Make that generation the one `open` gives, in one step, and drop the others."""
@@ -154,6 +164,12 @@ class Store(Protocol):
 
     def writing(self, wiki_id: str, timeout: float) -> AbstractContextManager[None]:
         """Hold the wiki's one writer lock, across processes; raises Busy after the timeout."""
+
+    def directory(self, wiki_id: str) -> Path:
+        """Where this wiki's caches may be kept; `drop` removes it with all it holds."""
+
+    def set_aside(self, wiki_id: str, why: str) -> str:
+        """Move a broken index out of the way under a name that says when and why; never deletes it."""
 
     def drop(self, wiki_id: str) -> Sequence[str]:
         """Remove every byte of the index and name what was removed."""
@@ -173,5 +189,18 @@ class VectorCache(Protocol):
 
     def search(self, vector: Floats, limit: int, pages: Ints | None) -> Neighbours:
         """The nearest chunks, of these pages (sorted ids) only if given."""
+
+    def close(self) -> None: ...
+
+
+class WordCache(Protocol):
+    """A faster form of one index's words: the same pages with the same scores. May fail in any way."""
+
+    @property
+    def version(self) -> int | None: ...
+
+    def refresh(self) -> None: ...
+
+    def search(self, query: WordQuery, limit: int, pages: Ints | None) -> Sequence[WordHit]: ...
 
     def close(self) -> None: ...

@@ -1,0 +1,81 @@
+"""From a blob to a page ready to be embedded: the one way text takes, in sync, reindex and import alike."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import blake2b
+
+from wikiholt.model import Blob, Chunk, EntryKind, Page, Problem, Recipe, TreeEntry, Words
+from wikiholt.ports import Embedder
+from wikiholt.text.anchors import AnchorStyle
+from wikiholt.text.chunking import chunk, embedded_text
+from wikiholt.text.page import parse_page
+from wikiholt.text.words import page_words
+
+TEXT_VERSION = 1
+"""Raised when parsing, chunking or analysing changes what an index holds, so that indexes are built anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A page that lacks only its vectors; `texts` are what is embedded, chunk by chunk."""
+
+    blob: str
+    page: Page
+    chunks: tuple[Chunk, ...]
+    texts: tuple[str, ...]
+    hashes: tuple[bytes, ...]
+    words: Words
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """How pages become chunks and words; part of an index's recipe."""
+
+    target_tokens: int = 200
+    overlap_tokens: int = 50
+    language: str = "english"
+    anchors: AnchorStyle = "github"
+    max_bytes: int = 10 * 1024 * 1024
+
+    def recipe(self, embedder: Embedder) -> Recipe:
+        parts = (
+            f"text {TEXT_VERSION}",
+            f"chunks {self.target_tokens}/{self.overlap_tokens}",
+            self.language,
+            self.anchors,
+        )
+        return Recipe(embedder.fingerprint, embedder.dimensions, ", ".join(parts))
+
+    def draft(self, file: str, blob: Blob, changed: datetime | None, embedder: Embedder) -> Draft | Problem:
+        """The page in this blob, or why it cannot be one. A fault of ours is a problem of this page alone."""
+        if blob.size > self.max_bytes:
+            limit = f"{blob.size:,} bytes; the limit is {self.max_bytes:,} (page.max_bytes)"
+            return Problem(file, blob.id, "too-large", limit)
+        if blob.data is None:
+            return Problem(file, blob.id, "unreadable", "git could not read this page's content")
+        try:
+            return self._draft(file, blob.id, blob.data, changed, embedder)
+        except Exception as error:
+            return Problem(file, blob.id, "failed", f"{type(error).__name__}: {error}")
+
+    def _draft(
+        self, file: str, blob: str, data: bytes, changed: datetime | None, embedder: Embedder
+    ) -> Draft | Problem:
+        page = parse_page(file, blob, data, changed, self.anchors)
+        if isinstance(page, Problem):
+            return page
+        if page.metadata.hidden:
+            # Hidden pages are known but hold nothing that a search could find.
+            return Draft(blob, page, (), (), (), Words("", "", ""))
+        spans = embedder.token_spans
+        chunks = chunk(page, spans, target_tokens=self.target_tokens, overlap_tokens=self.overlap_tokens)
+        texts = tuple(embedded_text(page, each, spans, embedder.max_tokens) for each in chunks)
+        hashes = tuple(blake2b(text.encode(), digest_size=16).digest() for text in texts)
+        return Draft(blob, page, chunks, texts, hashes, page_words(page, self.language))
+
+
+def not_a_file(file: str, entry: TreeEntry) -> Problem | None:
+    """The problem with a tree entry that has a page's name but is no file."""
+    if entry.kind is EntryKind.FILE:
+        return None
+    return Problem(file, entry.blob, str(entry.kind), f"this is a {entry.kind}, not a page")

@@ -1,0 +1,226 @@
+"""One wiki's index in one SQLite file.
+
+Any thread may read; writes are single transactions, and the store's writer lock keeps to one writing process.
+"""
+
+import sqlite3
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from wikiholt.model import (
+    Change,
+    Filter,
+    Floats,
+    Ints,
+    Neighbours,
+    Problem,
+    State,
+    StoredChunk,
+    StoredPage,
+    VectorDelta,
+    VectorRows,
+    WordDelta,
+    WordHit,
+    WordQuery,
+    WordRow,
+)
+from wikiholt.ports import Snapshot
+from wikiholt.stores.sqlite import checking, rows, words, writing
+from wikiholt.stores.sqlite.filters import where_clause
+from wikiholt.stores.sqlite.pool import Pool
+from wikiholt.stores.sqlite.schema import examine
+
+_AT_ONCE = 500
+_BLOCK = 4096
+
+
+class SqliteIndex:
+    """A `WikiIndex` over one file; it can reach no other file."""
+
+    def __init__(self, file: Path) -> None:
+        self._pool = Pool(file)
+        try:
+            with self._pool.reading() as db:
+                self.generation, self.recipe = examine(db)
+        except BaseException:
+            self._pool.close()
+            raise
+
+    # ── where it stands ──────────────────────────────────────────────────────────────────────────
+
+    def state(self) -> State:
+        with self._pool.snapshot() as db:
+            version, revision, synced_at = db.execute("SELECT version, revision, synced_at FROM state").fetchone()
+            counts = [db.execute(f"SELECT count(*) FROM {t}").fetchone()[0] for t in ("pages", "vectors", "problems")]
+        return State(self.generation, version, self.recipe, revision, rows.moment(synced_at), *counts)
+
+    def version(self) -> int:
+        with self._pool.reading() as db:
+            return int(db.execute("SELECT version FROM state").fetchone()[0])
+
+    def pages(self) -> Mapping[str, str]:
+        with self._pool.reading() as db:
+            return dict(db.execute("SELECT file, blob FROM pages"))
+
+    def problems(self) -> Sequence[Problem]:
+        with self._pool.reading() as db:
+            return [
+                Problem(*row) for row in db.execute("SELECT file, blob, reason, detail FROM problems ORDER BY file")
+            ]
+
+    def check(self) -> Sequence[str]:
+        with self._pool.snapshot() as db:
+            return checking.faults(db, self.recipe.dimensions)
+
+    # ── writing ──────────────────────────────────────────────────────────────────────────────────
+
+    def apply(self, change: Change) -> int:
+        with self._pool.writing() as db:
+            return writing.apply(db, change)
+
+    def reuse(self, hashes: Sequence[bytes]) -> Mapping[bytes, Floats]:
+        found: dict[bytes, Floats] = {}
+        sql = "SELECT hash, vector FROM chunks JOIN vectors ON chunk_id = chunks.id WHERE hash IN ({})"
+        with self._pool.reading() as db:
+            for row in _select_in(db, sql, hashes):
+                found[row[0]] = np.frombuffer(row[1], "<f4")
+        return found
+
+    def backup(self, to: Path) -> None:
+        with self._pool.reading() as db, sqlite3.connect(to) as copy:
+            db.backup(copy)
+        copy.close()
+
+    # ── searching ────────────────────────────────────────────────────────────────────────────────
+
+    def words(self, query: WordQuery, limit: int, where: Filter) -> Sequence[WordHit]:
+        with self._pool.snapshot() as db:
+            return words.search(db, query, limit, where)
+
+    def allowed(self, where: Filter) -> Ints | None:
+        clause, values = where_clause(where)
+        if not clause:
+            return None
+        with self._pool.reading() as db:
+            sql = f"SELECT id FROM pages WHERE {clause} ORDER BY id"
+            return rows.ids(db.execute(sql, values).fetchall())
+
+    def nearest(self, vector: Floats, limit: int, where: Filter) -> Neighbours:
+        allowed = self.allowed(where)
+        best = Neighbours(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float32))
+        with self._pool.snapshot() as db:
+            for block in self._blocks(db):
+                near = _within(block, allowed)
+                best = _merged(best, near.chunk_ids, near.page_ids, 1 - near.vectors @ vector, limit)
+        return best
+
+    # ── for caches ───────────────────────────────────────────────────────────────────────────────
+
+    @contextmanager
+    def snapshot(self) -> Iterator[Snapshot]:
+        with self._pool.snapshot() as db:
+            (version,) = db.execute("SELECT version FROM state").fetchone()
+            (count,) = db.execute("SELECT count(*) FROM vectors").fetchone()
+            yield SqliteSnapshot(version, count, lambda: self._blocks(db))
+
+    def changes_since(self, version: int) -> VectorDelta | None:
+        with self._pool.snapshot() as db:
+            now, horizon = db.execute("SELECT version, horizon FROM state").fetchone()
+            if not horizon <= version <= now:
+                return None
+            pages = "SELECT id FROM pages WHERE version > ?"
+            added = db.execute(
+                f"SELECT chunk_id, page_id, vector FROM vectors WHERE page_id IN ({pages}) ORDER BY chunk_id",
+                (version,),
+            ).fetchall()
+            dropped = db.execute(
+                "SELECT chunk_id FROM dropped WHERE version > ? AND chunk_id IS NOT NULL", (version,)
+            ).fetchall()
+        return VectorDelta(now, rows.vector_rows(added, self.recipe.dimensions), rows.ids(dropped))
+
+    @contextmanager
+    def word_rows(self) -> Iterator[tuple[int, Iterator[WordRow]]]:
+        with self._pool.snapshot() as db:
+            (version,) = db.execute("SELECT version FROM state").fetchone()
+            found = db.execute("SELECT id, words FROM pages ORDER BY id")
+            yield version, (WordRow(page_id, rows.unpack_words(packed)) for page_id, packed in found)
+
+    def words_since(self, version: int) -> WordDelta | None:
+        with self._pool.snapshot() as db:
+            now, horizon = db.execute("SELECT version, horizon FROM state").fetchone()
+            if not horizon <= version <= now:
+                return None
+            found = db.execute("SELECT id, words FROM pages WHERE version > ? ORDER BY id", (version,)).fetchall()
+            gone = db.execute(
+                "SELECT page_id FROM dropped WHERE version > ? AND page_id IS NOT NULL", (version,)
+            ).fetchall()
+        return WordDelta(now, tuple(WordRow(i, rows.unpack_words(w)) for i, w in found), rows.ids(gone))
+
+    # ── what was found ───────────────────────────────────────────────────────────────────────────
+
+    def stored_pages(self, page_ids: Sequence[int]) -> Mapping[int, StoredPage]:
+        sql = f"SELECT {rows.PAGE_COLUMNS} FROM pages WHERE id IN ({{}})"
+        with self._pool.reading() as db:
+            return {row[0]: rows.stored_page(row) for row in _select_in(db, sql, page_ids)}
+
+    def find_page(self, path: str) -> StoredPage | None:
+        sql = f"SELECT {rows.PAGE_COLUMNS} FROM pages WHERE path = ?1 OR file = ?1 ORDER BY file = ?1 DESC"
+        with self._pool.reading() as db:
+            row = db.execute(sql, (path,)).fetchone()
+        return rows.stored_page(row) if row else None
+
+    def stored_chunks(self, chunk_ids: Sequence[int]) -> Mapping[int, StoredChunk]:
+        sql = f"SELECT {rows.CHUNK_COLUMNS} FROM chunks WHERE id IN ({{}})"
+        with self._pool.reading() as db:
+            return {row[0]: rows.stored_chunk(row) for row in _select_in(db, sql, chunk_ids)}
+
+    def page_chunks(self, page_ids: Sequence[int]) -> Mapping[int, Sequence[StoredChunk]]:
+        sql = f"SELECT {rows.CHUNK_COLUMNS} FROM chunks WHERE page_id IN ({{}}) ORDER BY page_id, number"
+        found: defaultdict[int, list[StoredChunk]] = defaultdict(list)
+        with self._pool.reading() as db:
+            for row in _select_in(db, sql, page_ids):
+                found[row[1]].append(rows.stored_chunk(row))
+        return found
+
+    def close(self) -> None:
+        self._pool.close()
+
+    def _blocks(self, db: sqlite3.Connection) -> Iterator[VectorRows]:
+        cursor = db.execute("SELECT chunk_id, page_id, vector FROM vectors ORDER BY chunk_id")
+        while block := cursor.fetchmany(_BLOCK):
+            yield rows.vector_rows(block, self.recipe.dimensions)
+
+
+class SqliteSnapshot:
+    """All vectors at one version, while its transaction is open."""
+
+    def __init__(self, version: int, count: int, blocks: Callable[[], Iterator[VectorRows]]) -> None:
+        self.version = version
+        self.count = count
+        self.blocks = blocks
+
+
+def _select_in(db: sqlite3.Connection, sql: str, keys: Sequence[object]) -> Iterator[rows.Row]:
+    """Rows whose key is one of these, asked for a few hundred at a time."""
+    for at in range(0, len(keys), _AT_ONCE):
+        some = keys[at : at + _AT_ONCE]
+        yield from db.execute(sql.format(", ".join("?" * len(some))), some)
+
+
+def _within(block: VectorRows, allowed: Ints | None) -> VectorRows:
+    if allowed is None:
+        return block
+    keep = np.isin(block.page_ids, allowed)
+    return VectorRows(block.chunk_ids[keep], block.page_ids[keep], block.vectors[keep])
+
+
+def _merged(best: Neighbours, chunk_ids: Ints, page_ids: Ints, distances: Floats, limit: int) -> Neighbours:
+    chunk_ids = np.concatenate([best.chunk_ids, chunk_ids])
+    page_ids = np.concatenate([best.page_ids, page_ids])
+    distances = np.concatenate([best.distances, distances.astype(np.float32)])
+    order = np.lexsort((chunk_ids, distances))[:limit]
+    return Neighbours(chunk_ids[order], page_ids[order], distances[order])

@@ -1,0 +1,43 @@
+"""A lock that keeps writing to one process, and one thread in it; the kernel frees it when its holder dies."""
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from wikiholt.errors import Busy, StorageRefused
+
+_PAUSE = 0.02
+
+
+@contextmanager
+def holding(file: Path, timeout: float) -> Iterator[None]:
+    """Hold the lock of this file; raises Busy when another holds it for longer than the timeout."""
+    try:
+        descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise StorageRefused(
+            f"the writer's lock cannot be made ({error.strerror})", hint="check the data directory's permissions"
+        ) from error
+    try:
+        _take(descriptor, timeout)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _take(descriptor: int, timeout: float) -> None:
+    until = time.monotonic() + timeout
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= until:
+                raise Busy(
+                    "another process is writing this wiki's index", hint="wait for it to finish, or raise lock.timeout"
+                ) from None
+            time.sleep(_PAUSE)
+        else:
+            return

@@ -1,0 +1,77 @@
+"""Connections to one index file, lent to one thread at a time.
+
+Readers take any idle connection; a few are kept open. In WAL mode they never wait for the writer.
+"""
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Lock
+
+from wikiholt.stores.sqlite.faults import translated
+from wikiholt.stores.sqlite.schema import connect
+
+_KEEP = 3
+
+
+class Pool:
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._idle: list[sqlite3.Connection] = []
+        self._lock = Lock()
+        self._pid = os.getpid()
+        self._closed = False
+
+    def _take(self) -> sqlite3.Connection:
+        with self._lock:
+            if self._pid != os.getpid():
+                # SQLite connections must not cross a fork: the child forgets its parent's without closing them.
+                self._idle, self._pid = [], os.getpid()
+            if self._closed:
+                raise sqlite3.ProgrammingError("the index was closed")
+            if self._idle:
+                return self._idle.pop()
+        return connect(self._file)
+
+    def _give_back(self, db: sqlite3.Connection) -> None:
+        if db.in_transaction:
+            db.rollback()
+        with self._lock:
+            if len(self._idle) < _KEEP and not self._closed and self._pid == os.getpid():
+                self._idle.append(db)
+                return
+        db.close()
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """A connection whose statements each see the last committed state."""
+        db = self._take()
+        try:
+            with translated():
+                yield db
+        finally:
+            self._give_back(db)
+
+    @contextmanager
+    def snapshot(self) -> Iterator[sqlite3.Connection]:
+        """A connection whose statements all see one and the same committed state."""
+        with self.reading() as db:
+            db.execute("BEGIN")
+            yield db
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """One write transaction: all of it, or nothing."""
+        with self.reading() as db:
+            db.execute("BEGIN IMMEDIATE")
+            yield db
+            db.execute("COMMIT")
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, []
+        for db in idle:
+            db.close()

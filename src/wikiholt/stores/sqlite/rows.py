@@ -1,0 +1,73 @@
+"""Between values and columns."""
+
+import json
+import zlib
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from wikiholt.model import Floats, Ints, Link, Metadata, StoredChunk, StoredPage, VectorRows, Words
+
+PAGE_COLUMNS = "id, file, path, name, category, tags, last_updated, chunks, warnings"
+CHUNK_COLUMNS = "id, page_id, number, text, heading_path, anchor, first_line, last_line"
+
+Row = Sequence[Any]
+
+
+def stored_page(row: Row) -> StoredPage:
+    page_id, file, path, name, category, tags, last_updated, chunks, warnings = row
+    when = moment(last_updated)
+    return StoredPage(page_id, file, path, name, category, _strings(tags), when, chunks, _strings(warnings))
+
+
+def stored_chunk(row: Row) -> StoredChunk:
+    chunk_id, page_id, number, text, heading_path, anchor, first_line, last_line = row
+    return StoredChunk(chunk_id, page_id, number, text, _strings(heading_path), anchor, first_line, last_line)
+
+
+def vector_rows(rows: Sequence[Row], dimensions: int) -> VectorRows:
+    """Rows of (chunk id, page id, vector) as arrays."""
+    chunk_ids = np.fromiter((row[0] for row in rows), np.int64, len(rows))
+    page_ids = np.fromiter((row[1] for row in rows), np.int64, len(rows))
+    vectors = np.frombuffer(b"".join(row[2] for row in rows), "<f4").reshape(len(rows), dimensions)
+    return VectorRows(chunk_ids, page_ids, vectors)
+
+
+def vector_blob(vector: Floats) -> bytes:
+    return np.ascontiguousarray(vector, "<f4").tobytes()
+
+
+def ids(rows: Sequence[Row]) -> Ints:
+    return np.fromiter((row[0] for row in rows), np.int64, len(rows))
+
+
+def pack_words(words: Words) -> bytes:
+    """The words of a page as stored beside it: FTS5 needs the very same words again to take the page out."""
+    return zlib.compress("\0".join((words.name, words.headings, words.body)).encode(), 1)
+
+
+def unpack_words(packed: bytes) -> Words:
+    return Words(*zlib.decompress(packed).decode().split("\0"))
+
+
+def packed(strings: Sequence[str]) -> str:
+    return json.dumps(list(strings), ensure_ascii=False)
+
+
+def moment(seconds: float | None) -> datetime | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+
+
+def link_row(page_id: int, link: Link) -> tuple[int, str, str, int]:
+    return page_id, link.target, link.text, link.line
+
+
+def folded_tags(metadata: Metadata) -> set[str]:
+    """Tags as filters compare them: case does not matter."""
+    return {tag.casefold() for tag in metadata.tags}
+
+
+def _strings(text: str) -> tuple[str, ...]:
+    return tuple(json.loads(text))

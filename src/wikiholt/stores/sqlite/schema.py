@@ -1,0 +1,98 @@
+"""The layout of one wiki's index file, and how it is opened."""
+
+import sqlite3
+from pathlib import Path
+from urllib.parse import quote
+
+from wikiholt.errors import IndexCorrupt, IndexMissing, IndexTooNew
+from wikiholt.model import Recipe
+from wikiholt.stores.sqlite.faults import translated
+
+SCHEMA = 1
+
+# Terms arrive analysed and separated by spaces, so FTS5 splits at white space and changes nothing.
+_TOKENIZE = "unicode61 remove_diacritics 0 categories ''L* M* N* P* S* Co''"
+
+_TABLES = f"""
+CREATE TABLE state (
+    one INTEGER PRIMARY KEY CHECK (one = 1), schema INTEGER NOT NULL, generation INTEGER NOT NULL,
+    fingerprint TEXT NOT NULL, dimensions INTEGER NOT NULL, pipeline TEXT NOT NULL,
+    version INTEGER NOT NULL, horizon INTEGER NOT NULL, revision TEXT, synced_at REAL) STRICT;
+CREATE TABLE pages (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, file TEXT NOT NULL UNIQUE, path TEXT NOT NULL, name TEXT NOT NULL,
+    blob TEXT NOT NULL, category TEXT, category_key TEXT, description TEXT, language TEXT,
+    last_updated REAL, hidden INTEGER NOT NULL, tags TEXT NOT NULL, warnings TEXT NOT NULL, chunks INTEGER NOT NULL, words BLOB NOT NULL,
+    version INTEGER NOT NULL) STRICT;
+CREATE INDEX pages_path ON pages (path);
+CREATE INDEX pages_category ON pages (category_key);
+CREATE INDEX pages_version ON pages (version);
+CREATE TABLE tags (page_id INTEGER NOT NULL, tag TEXT NOT NULL, PRIMARY KEY (tag, page_id)) STRICT, WITHOUT ROWID;
+CREATE INDEX tags_page ON tags (page_id);
+CREATE TABLE links (page_id INTEGER NOT NULL, target TEXT NOT NULL, text TEXT NOT NULL, line INTEGER NOT NULL) STRICT;
+CREATE INDEX links_page ON links (page_id);
+CREATE TABLE chunks (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, page_id INTEGER NOT NULL, number INTEGER NOT NULL, text TEXT NOT NULL,
+    heading_path TEXT NOT NULL, anchor TEXT NOT NULL, first_line INTEGER NOT NULL, last_line INTEGER NOT NULL,
+    hash BLOB NOT NULL, UNIQUE (page_id, number)) STRICT;
+CREATE INDEX chunks_hash ON chunks (hash);
+CREATE TABLE vectors (
+    chunk_id INTEGER PRIMARY KEY, page_id INTEGER NOT NULL, vector BLOB NOT NULL) STRICT;
+CREATE TABLE dropped (version INTEGER NOT NULL, chunk_id INTEGER, page_id INTEGER) STRICT;
+CREATE INDEX dropped_version ON dropped (version);
+CREATE TABLE problems (
+    file TEXT PRIMARY KEY, blob TEXT NOT NULL, reason TEXT NOT NULL, detail TEXT NOT NULL) STRICT, WITHOUT ROWID;
+CREATE VIRTUAL TABLE words USING fts5 (name, headings, body, content='', tokenize='{_TOKENIZE}');
+"""
+
+
+def connect(file: Path, *, create: bool = False) -> sqlite3.Connection:
+    """A connection to an existing index file (or a new one); transactions are begun by hand."""
+    uri = f"file:{quote(str(file))}?mode={'rwc' if create else 'rw'}"
+    try:
+        db = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=30)
+    except sqlite3.OperationalError as error:
+        if not file.exists():
+            raise IndexMissing("this wiki has no index yet", hint="run `wikiholt sync`") from error
+        raise
+    with translated():
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA synchronous = FULL")
+        db.execute("PRAGMA cache_size = -16000")
+        db.execute("PRAGMA mmap_size = 268435456")
+    return db
+
+
+def create(file: Path, generation: int, recipe: Recipe) -> None:
+    """Write an empty index; the file appears under its name only when it is whole."""
+    making = file.with_name(file.name + ".making")
+    for leftover in making.parent.glob(making.name + "*"):
+        leftover.unlink()
+    db = connect(making, create=True)
+    with translated():
+        try:
+            db.executescript("BEGIN;" + _TABLES)
+            row = (SCHEMA, generation, recipe.fingerprint, recipe.dimensions, recipe.pipeline)
+            db.execute("INSERT INTO state VALUES (1, ?, ?, ?, ?, ?, 0, 0, NULL, NULL)", row)
+            db.execute("COMMIT")
+            db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        finally:
+            db.close()
+    making.rename(file)
+
+
+def examine(db: sqlite3.Connection) -> tuple[int, Recipe]:
+    """The generation and recipe of an open file, or an error when it is not an index this version can use."""
+    with translated():
+        tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        if not {"state", "pages", "chunks", "vectors", "words", "problems"} <= tables:
+            raise IndexCorrupt("the index file has lost its tables", hint="run `wikiholt sync` to build it again")
+        row = db.execute("SELECT schema, generation, fingerprint, dimensions, pipeline FROM state").fetchone()
+    if row is None:
+        raise IndexCorrupt("the index file has lost its state", hint="run `wikiholt sync` to build it again")
+    schema, generation, *recipe = row
+    if schema > SCHEMA:
+        raise IndexTooNew(
+            f"the index was written by a newer Wikiholt (schema {schema}, this one knows {SCHEMA})",
+            hint="upgrade Wikiholt, or remove the wiki and add it again",
+        )
+    return generation, Recipe(*recipe)

@@ -1,0 +1,167 @@
+"""Indexes as files: a directory a wiki, a file a generation, and a CURRENT file that names the published one.
+
+<root>/<wiki id>/CURRENT            the published generation's number
+<root>/<wiki id>/g000001.sqlite     a generation
+<root>/<wiki id>/write.lock         held by the one process that writes
+<root>/<wiki id>/vectors-…          caches, derived from the above
+"""
+
+import os
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from wikiholt.errors import IndexFault, IndexMissing, InvalidSlug, StorageRefused
+from wikiholt.model import Recipe
+from wikiholt.stores.sqlite import schema
+from wikiholt.stores.sqlite.index import SqliteIndex
+from wikiholt.stores.sqlite.lock import holding
+
+_ID = re.compile(r"[a-z0-9]{8,64}")
+
+
+class SqliteStore:
+    """A `Store` in a directory of the local disk."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def directory(self, wiki_id: str) -> Path:
+        if not _ID.fullmatch(wiki_id):
+            raise InvalidSlug("that is not the id of a wiki", hint="ids come from the registry, never from input")
+        return self._root / wiki_id
+
+    def create(self, wiki_id: str, recipe: Recipe) -> SqliteIndex:
+        if self.published(wiki_id) is not None:
+            return self.open(wiki_id)
+        with _storage():
+            self.directory(wiki_id).mkdir(parents=True, exist_ok=True)
+            generation = max(self._generations(wiki_id), default=0) + 1
+            schema.create(self._file(wiki_id, generation), generation, recipe)
+            self._point_at(wiki_id, generation)
+        return self.open(wiki_id)
+
+    def open(self, wiki_id: str) -> SqliteIndex:
+        generation = self.published(wiki_id)
+        if generation is None:
+            raise IndexMissing("this wiki has no index yet", hint="run `wikiholt sync`")
+        return SqliteIndex(self._file(wiki_id, generation))
+
+    def new_generation(self, wiki_id: str, recipe: Recipe) -> SqliteIndex:
+        published = self.published(wiki_id) or 0
+        for generation in sorted(self._generations(wiki_id), reverse=True):
+            if generation > published:
+                begun = self._resumed(wiki_id, generation, recipe)
+                if begun is not None:
+                    return begun
+                self._remove_generation(wiki_id, generation)
+        with _storage():
+            schema.create(self._file(wiki_id, published + 1), published + 1, recipe)
+        return SqliteIndex(self._file(wiki_id, published + 1))
+
+    def publish(self, wiki_id: str, generation: int) -> None:
+        with _storage():
+            self._point_at(wiki_id, generation)
+            for other in self._generations(wiki_id):
+                if other != generation:
+                    self._remove_generation(wiki_id, other)
+
+    def published(self, wiki_id: str) -> int | None:
+        try:
+            text = (self.directory(wiki_id) / "CURRENT").read_text()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except UnicodeDecodeError:
+            text = ""
+        number = text.strip()
+        if number.isascii() and number.isdigit():
+            return int(number)
+        # A damaged pointer costs nothing: the oldest whole generation is the one that was serving.
+        return min(self._generations(wiki_id), default=None)
+
+    @contextmanager
+    def writing(self, wiki_id: str, timeout: float) -> Iterator[None]:
+        with _storage():
+            self.directory(wiki_id).mkdir(parents=True, exist_ok=True)
+        with holding(self.directory(wiki_id) / "write.lock", timeout):
+            yield
+
+    def set_aside(self, wiki_id: str, why: str) -> str:
+        published = self.published(wiki_id)
+        word = re.sub(r"[^a-z0-9]+", "-", why.lower()).strip("-")[:40]
+        name = f"broken-{datetime.now(UTC):%Y%m%dT%H%M%S%fZ}-{word}"
+        aside = self.directory(wiki_id) / name
+        with _storage():
+            aside.mkdir()
+            for file in self.directory(wiki_id).glob(f"g{published or 0:06d}.sqlite*"):
+                file.rename(aside / file.name)
+            (self.directory(wiki_id) / "CURRENT").unlink(missing_ok=True)
+        return name
+
+    def drop(self, wiki_id: str) -> Sequence[str]:
+        directory = self.directory(wiki_id)
+        if not directory.exists():
+            return []
+        names = sorted(str(file.relative_to(directory)) for file in directory.rglob("*") if not file.is_dir())
+        with _storage():
+            # Renamed first, so that a crash half way never leaves an index that opens with half its files.
+            going = self._root / f".dropped-{wiki_id}"
+            shutil.rmtree(going, ignore_errors=True)
+            directory.rename(going)
+            shutil.rmtree(going)
+        return names
+
+    def ids(self) -> Sequence[str]:
+        if not self._root.is_dir():
+            return []
+        return sorted(entry.name for entry in self._root.iterdir() if entry.is_dir() and _ID.fullmatch(entry.name))
+
+    def _resumed(self, wiki_id: str, generation: int, recipe: Recipe) -> SqliteIndex | None:
+        try:
+            begun = SqliteIndex(self._file(wiki_id, generation))
+        except IndexFault:
+            return None
+        if begun.recipe == recipe:
+            return begun
+        begun.close()
+        return None
+
+    def _file(self, wiki_id: str, generation: int) -> Path:
+        return self.directory(wiki_id) / f"g{generation:06d}.sqlite"
+
+    def _generations(self, wiki_id: str) -> list[int]:
+        found = self.directory(wiki_id).glob("g??????.sqlite")
+        return sorted(int(file.stem[1:]) for file in found if file.stem[1:].isdigit())
+
+    def _remove_generation(self, wiki_id: str, generation: int) -> None:
+        for pattern in (f"g{generation:06d}.sqlite*", f"*-g{generation:06d}-*"):
+            for file in self.directory(wiki_id).glob(pattern):
+                file.unlink(missing_ok=True)
+
+    def _point_at(self, wiki_id: str, generation: int) -> None:
+        current = self.directory(wiki_id) / "CURRENT"
+        fresh = current.with_name(f"CURRENT.{os.getpid()}")
+        with fresh.open("w") as out:
+            out.write(f"{generation}\n")
+            out.flush()
+            os.fsync(out.fileno())
+        fresh.replace(current)
+        descriptor = os.open(current.parent, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+@contextmanager
+def _storage() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StorageRefused(
+            f"the data directory cannot be written ({error.strerror or error})",
+            hint="check free disk space and the directory's permissions",
+        ) from error

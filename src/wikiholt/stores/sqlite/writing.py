@@ -1,0 +1,156 @@
+"""What one transaction does to an index file."""
+
+import sqlite3
+from datetime import UTC, datetime
+
+from wikiholt.model import Change, PageEntry, Problem
+from wikiholt.stores.sqlite import rows
+
+_REMEMBERED = 200_000
+"""How many dropped chunks are remembered; a cache older than that is built anew."""
+
+
+def apply(db: sqlite3.Connection, change: Change) -> int:
+    """Make the change true inside the open transaction and return the version the index then has."""
+    (version,) = db.execute("SELECT version FROM state").fetchone()
+    writer = _Writer(db, version + 1)
+    for file in change.deleted:
+        writer.delete(file)
+    for problem in change.problems:
+        writer.note(problem)
+    for entry in change.pages:
+        writer.put(entry)
+    if change.revision is not None:
+        writer.stand_for(change.revision)
+    if not writer.touched:
+        return int(version)
+    db.execute("UPDATE state SET version = ?", (version + 1,))
+    _forget(db)
+    return int(version) + 1
+
+
+def _forget(db: sqlite3.Connection) -> None:
+    """Keep the list of dropped rows short; `horizon` says from which version on it is whole."""
+    (count,) = db.execute("SELECT count(*) FROM dropped").fetchone()
+    if count <= _REMEMBERED:
+        return
+    (middle,) = db.execute("SELECT version FROM dropped ORDER BY version LIMIT 1 OFFSET ?", (count // 2,)).fetchone()
+    db.execute("DELETE FROM dropped WHERE version <= ?", (middle,))
+    db.execute("UPDATE state SET horizon = ?", (middle,))
+
+
+class _Writer:
+    def __init__(self, db: sqlite3.Connection, version: int) -> None:
+        self._db = db
+        self._version = version
+        self.touched = False
+
+    def delete(self, file: str) -> None:
+        if self._db.execute("DELETE FROM problems WHERE file = ?", (file,)).rowcount:
+            self.touched = True
+        row = self._db.execute("SELECT id, words FROM pages WHERE file = ?", (file,)).fetchone()
+        if row is None:
+            return
+        page_id, words = row
+        self._take_out(page_id, words)
+        self._db.execute("DELETE FROM pages WHERE id = ?", (page_id,))
+        self._db.execute("INSERT INTO dropped VALUES (?, NULL, ?)", (self._version, page_id))
+
+    def note(self, problem: Problem) -> None:
+        row = (problem.file, problem.blob, problem.reason, problem.detail)
+        if self._db.execute("SELECT * FROM problems WHERE file = ?", (problem.file,)).fetchone() == row:
+            return
+        self.delete(problem.file)
+        self._db.execute("INSERT INTO problems VALUES (?, ?, ?, ?)", row)
+        self.touched = True
+
+    def put(self, entry: PageEntry) -> None:
+        known = self._db.execute("SELECT id, words FROM pages WHERE file = ?", (entry.page.file,)).fetchone()
+        if known is not None and self._same(known[0], known[1], entry):
+            return
+        self._db.execute("DELETE FROM problems WHERE file = ?", (entry.page.file,))
+        if known is not None:
+            self._take_out(known[0], known[1])
+        page_id = self._put_page(entry, known[0] if known is not None else None)
+        self._put_chunks(page_id, entry)
+        words = entry.words
+        row = (page_id, words.name, words.headings, words.body)
+        self._db.execute("INSERT INTO words (rowid, name, headings, body) VALUES (?, ?, ?, ?)", row)
+        self.touched = True
+
+    def stand_for(self, revision: str) -> None:
+        (known,) = self._db.execute("SELECT revision FROM state").fetchone()
+        self._db.execute("UPDATE state SET revision = ?, synced_at = ?", (revision, datetime.now(UTC).timestamp()))
+        self.touched = self.touched or known != revision
+
+    def _same(self, page_id: int, words: bytes, entry: PageEntry) -> bool:
+        columns = self._page_columns(entry)
+        names = ", ".join(columns)
+        stored = self._db.execute(f"SELECT {names} FROM pages WHERE id = ?", (page_id,)).fetchone()
+        if stored != tuple(columns.values()) or words != rows.pack_words(entry.words):
+            return False
+        chunks = self._db.execute(
+            "SELECT hash, text FROM chunks WHERE page_id = ? ORDER BY number", (page_id,)
+        ).fetchall()
+        return chunks == [(h, c.text) for h, c in zip(entry.hashes, entry.chunks, strict=True)]
+
+    @staticmethod
+    def _page_columns(entry: PageEntry) -> dict[str, object]:
+        page, meta = entry.page, entry.page.metadata
+        return {
+            "file": page.file,
+            "path": page.path,
+            "name": page.name,
+            "blob": entry.blob,
+            "category": meta.category,
+            "category_key": meta.category.casefold() if meta.category is not None else None,
+            "description": meta.description,
+            "language": meta.language,
+            "last_updated": meta.last_updated.timestamp() if meta.last_updated else None,
+            "hidden": int(meta.hidden),
+            "tags": rows.packed(meta.tags),
+            "warnings": rows.packed(page.warnings),
+            "chunks": len(entry.chunks),
+        }
+
+    def _put_page(self, entry: PageEntry, page_id: int | None) -> int:
+        columns = self._page_columns(entry) | {"words": rows.pack_words(entry.words), "version": self._version}
+        if page_id is not None:
+            columns["id"] = page_id
+        names, marks = ", ".join(columns), ", ".join("?" * len(columns))
+        row = tuple(columns.values())
+        cursor = self._db.execute(f"INSERT OR REPLACE INTO pages ({names}) VALUES ({marks})", row)
+        page_id = int(cursor.lastrowid or 0)
+        tags = [(page_id, tag) for tag in sorted(rows.folded_tags(entry.page.metadata))]
+        self._db.executemany("INSERT INTO tags VALUES (?, ?)", tags)
+        self._db.executemany(
+            "INSERT INTO links VALUES (?, ?, ?, ?)", [rows.link_row(page_id, x) for x in entry.page.links]
+        )
+        return page_id
+
+    def _put_chunks(self, page_id: int, entry: PageEntry) -> None:
+        for chunk, digest, vector in zip(entry.chunks, entry.hashes, entry.vectors, strict=True):
+            path, lines = rows.packed(chunk.heading_path), (chunk.first_line, chunk.last_line)
+            row = (page_id, chunk.index, chunk.text, path, chunk.anchor, *lines, digest)
+            cursor = self._db.execute(
+                "INSERT INTO chunks (page_id, number, text, heading_path, anchor, first_line, last_line, hash)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                row,
+            )
+            vector_row = (cursor.lastrowid, page_id, rows.vector_blob(vector))
+            self._db.execute("INSERT INTO vectors VALUES (?, ?, ?)", vector_row)
+
+    def _take_out(self, page_id: int, packed: bytes) -> None:
+        """Remove all that hangs on a page, leaving its row."""
+        db = self._db
+        words = rows.unpack_words(packed)
+        db.execute(
+            "INSERT INTO words (words, rowid, name, headings, body) VALUES ('delete', ?, ?, ?, ?)",
+            (page_id, words.name, words.headings, words.body),
+        )
+        db.execute("INSERT INTO dropped SELECT ?, id, NULL FROM chunks WHERE page_id = ?", (self._version, page_id))
+        db.execute("DELETE FROM vectors WHERE chunk_id IN (SELECT id FROM chunks WHERE page_id = ?)", (page_id,))
+        db.execute("DELETE FROM chunks WHERE page_id = ?", (page_id,))
+        db.execute("DELETE FROM tags WHERE page_id = ?", (page_id,))
+        db.execute("DELETE FROM links WHERE page_id = ?", (page_id,))
+        self.touched = True
