@@ -48,6 +48,17 @@ class Metadata:
 
 
 @dataclass(frozen=True, slots=True)
+class Block:
+    """A block of a page's Markdown: `page.body[start:end]`, on these lines of the file (both included)."""
+
+    kind: str
+    start: int
+    end: int
+    first_line: int
+    last_line: int
+
+
+@dataclass(frozen=True, slots=True)
 class Page:
     """One page, read from one git blob. `path` is the file without `.md`; lines count from 1 in the file."""
 
@@ -60,6 +71,9 @@ class Page:
     body: str
     body_line: int
     warnings: tuple[str, ...] = ()
+    blocks: tuple[Block, ...] = ()
+    name_in_content: bool = False
+    """Whether the name comes from the blob (title or first heading) and not from the file's name."""
 
 
 @dataclass(frozen=True, slots=True)
