@@ -1,0 +1,104 @@
+"""From bytes to text that every store can hold: valid UTF-8, `\\n` line ends, no control characters."""
+
+import codecs
+import re
+from dataclasses import dataclass
+
+_BOMS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+_CONTROL_BYTES = bytes(b for b in range(32) if b not in b"\t\n\r\f\x0b\x1b") + b"\x7f"
+_SPACES = re.compile("[\x0b\x0c\x1c-\x1f\x85]")
+_CONTROLS = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\ud800-\udfff\ufeff]")
+_SAMPLE = 65536
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    text: str
+    warnings: tuple[str, ...] = ()
+
+
+def decode(data: bytes) -> Decoded | None:
+    """The text of a file, or None where the bytes are no text."""
+    warnings: list[str] = []
+    raw = _characters(data, warnings)
+    if raw is None:
+        return None
+    text = _line_ends(raw)
+    cleaned = clean(text)
+    if len(cleaned) != len(text):
+        warnings.append("control characters were removed")
+    return Decoded(cleaned, tuple(warnings))
+
+
+def clean(text: str) -> str:
+    """The text without control characters and lone surrogates; line ends and tabs stay."""
+    return _CONTROLS.sub("", _SPACES.sub(" ", text))
+
+
+def one_line(text: str) -> str:
+    """The text cleaned, with every run of whitespace folded to one space."""
+    return " ".join(clean(text).split())
+
+
+def _characters(data: bytes, warnings: list[str]) -> str | None:
+    for bom, encoding in _BOMS:
+        if data.startswith(bom):
+            text = data[len(bom) :].decode(encoding, "replace")
+            if "\ufffd" in text:
+                warnings.append(f"the file is not valid {encoding}; unreadable bytes were replaced")
+            return text
+    wide = _wide_encoding(data)
+    if wide:
+        warnings.append(f"the file was read as {wide}; it has no byte order mark")
+        return data.decode(wide, "replace")
+    controls = _share_of_controls(data)
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        # compressed or compiled data is about one ninth control bytes; text in an old encoding has next to none
+        if controls > 0.03:
+            return None
+        warnings.append("the file is not valid UTF-8; it was read as Windows-1252")
+        return _legacy(data)
+    return None if controls > 0.3 else text
+
+
+def _legacy(data: bytes) -> str:
+    try:
+        return data.decode("cp1252")
+    except UnicodeDecodeError:
+        return data.decode("latin-1")
+
+
+def _share_of_controls(data: bytes) -> float:
+    sample = data[:_SAMPLE]
+    return (len(sample) - len(sample.translate(None, _CONTROL_BYTES))) / max(len(sample), 1)
+
+
+def _wide_encoding(data: bytes) -> str | None:
+    """UTF-16 without a byte order mark shows as a NUL in nearly every second byte."""
+    sample = data[:4096]
+    half = len(sample) // 2
+    if half < 4 or len(data) % 2:
+        return None
+    even, odd = sample[0::2].count(0), sample[1::2].count(0)
+    if odd > half * 0.7 and not even:
+        return "utf-16-le"
+    if even > half * 0.7 and not odd:
+        return "utf-16-be"
+    return None
+
+
+def _line_ends(text: str) -> str:
+    if "\r" not in text:
+        return text
+    if "\n" not in text:
+        return text.replace("\r", "\n")
+    # git and editors count `\n`; a stray carriage return must not shift the lines after it
+    return re.sub(r"\r+\n", "\n", text).replace("\r", " ")

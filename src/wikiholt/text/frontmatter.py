@@ -1,0 +1,216 @@
+"""Frontmatter: the YAML (`---`) or TOML (`+++`) before a page's text, read as leniently as people write it."""
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+import yaml
+
+from wikiholt.model import Metadata
+from wikiholt.text.decoding import one_line
+from wikiholt.text.instants import parse_instant
+
+_OPENING = re.compile(r"(---|\+\+\+)[ \t]*\n")
+_CLOSING = {
+    "---": re.compile(r"^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.MULTILINE),
+    "+++": re.compile(r"^\+\+\+[ \t]*(?:\n|\Z)", re.MULTILINE),
+}
+_LONGEST = 65_536
+_MOST_TAGS = 1_000
+_LONGEST_VALUE = 10_000
+_TOO_DEEP = re.compile(r"(?:[-?:][ \t]+){50}")
+_KEY_LINE = re.compile(r"""^(["']?)([^\s:"'\[\]{}#=-][^:="'\n]{0,99}?)\1[ \t]*(?::(?=\s|$)|=)[ \t]*(.*)$""")
+_YAMLISH = re.compile(r"""^(?:\s.*|#.*|- .*|-|\]|\}|["']?[^\s:]{1,100}["']?[ \t]*:(?:\s.*)?|)$""")
+_LOADER: type[yaml.BaseLoader] = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+
+_NOTHING = frozenset({"", "~", "null", "Null", "NULL"})
+_FALSE = frozenset({"false", "no", "off", "0", "n"})
+_TRUE = frozenset({"true", "yes", "on", "1", "y"})
+_UPDATED_KEYS = (
+    "lastupdated",
+    "lastupdatedat",
+    "updated",
+    "updatedat",
+    "lastmodified",
+    "lastmod",
+    "modified",
+    "modifiedat",
+    "datemodified",
+    "dateupdated",
+    "mtime",
+    "date",
+)
+
+Value = str | list["Value"] | dict[str, "Value"] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Frontmatter:
+    """What a page says of itself, and the text that follows; `body_line` is the file's line where the body begins."""
+
+    metadata: Metadata
+    body: str
+    body_line: int
+    warnings: tuple[str, ...] = ()
+
+
+def split(text: str) -> Frontmatter:
+    """Take the frontmatter off a page; whatever it holds, nothing raises and nothing of it enters the body."""
+    whole = Frontmatter(Metadata(), text, 1)
+    opening = _OPENING.match(text)
+    if not opening:
+        return whole
+    closing = _CLOSING[opening[1]].search(text, opening.end())
+    if not closing:
+        return whole
+    block = text[opening.end() : closing.start()]
+    warnings: list[str] = []
+    fields = _read(block, opening[1], warnings)
+    if fields is None:
+        return whole
+    body_line = text.count("\n", 0, closing.end()) + 1
+    return Frontmatter(_metadata(fields, warnings), text[closing.end() :], body_line, tuple(warnings))
+
+
+def _read(block: str, fence: str, warnings: list[str]) -> Mapping[str, Value] | None:
+    """The fields of the block, or None where it is no frontmatter but text between two rules."""
+    if not block.strip():
+        return {}
+    loaded: object
+    try:
+        if len(block) > _LONGEST:
+            raise ValueError(f"it is longer than {_LONGEST} characters")
+        loaded = tomllib.loads(block) if fence == "+++" else _load_yaml(block)
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError, AttributeError) as error:
+        if not _looks_like_fields(block):
+            return None
+        warnings.append(f"the frontmatter could not be read in full: {one_line(str(error))[:200]}")
+        return _line_by_line(block)
+    if loaded is None:
+        return {}
+    if not isinstance(loaded, dict):
+        return None
+    return {str(key): _value(value) for key, value in loaded.items()}
+
+
+def _load_yaml(block: str) -> object:
+    # every scalar stays a string: no tag is ever acted on, no merge key expanded, `1.10` stays 1.10
+    if block.count("[") + block.count("{") > 500 or _TOO_DEEP.search(block):
+        raise ValueError("it is nested too deeply")
+    return yaml.load(block, Loader=_LOADER)  # noqa: S506
+
+
+def _value(value: object, depth: int = 0) -> Value:
+    """A loaded value in the plain forms; what lies deep or far (aliases can multiply) is left out."""
+    if isinstance(value, dict):
+        return {str(k): _value(v, depth + 1) for k, v in list(value.items())[:100]} if depth < 1 else None
+    if isinstance(value, (list, tuple)):
+        return [_value(item, depth + 1) for item in value[:_MOST_TAGS]] if depth < 2 else None
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)[:_LONGEST_VALUE]
+
+
+def _looks_like_fields(block: str) -> bool:
+    lines = block[:_LONGEST].split("\n")[:-1] or [block]
+    written = [line for line in lines if line.strip() and not line.startswith("#")]
+    if not written or not _KEY_LINE.match(written[0]):
+        return False
+    return sum(1 for line in lines if _YAMLISH.match(line[:300]) or _KEY_LINE.match(line[:300])) * 2 >= len(lines)
+
+
+def _line_by_line(block: str) -> dict[str, Value]:
+    """What can be saved of broken frontmatter: `key: value` lines and the `- item` lines under a key."""
+    fields: dict[str, Value] = {}
+    key = ""
+    for line in block[:_LONGEST].split("\n"):
+        found = _KEY_LINE.match(line)
+        if found:
+            key = found[2].strip()
+            fields.setdefault(key, _loose_value(found[3].strip()))
+        elif key and line.lstrip().startswith("- "):
+            items = fields[key]
+            if isinstance(items, list):
+                items.append(line.lstrip()[2:].strip().strip("\"'"))
+            elif items == "":
+                fields[key] = [line.lstrip()[2:].strip().strip("\"'")]
+    return fields
+
+
+def _loose_value(text: str) -> Value:
+    if text.startswith("[") and text.endswith("]"):
+        return [item.strip().strip("\"'") for item in text[1:-1].split(",")]
+    if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'":
+        return text[1:-1]
+    return text[:_LONGEST_VALUE]
+
+
+def _metadata(fields: Mapping[str, Value], warnings: list[str]) -> Metadata:
+    known: dict[str, Value] = {}
+    for key, value in fields.items():
+        known.setdefault(re.sub(r"[\s_-]", "", key).lower(), value)
+    metadata = Metadata(
+        title=_text(known, ("title",), warnings),
+        category=_first(known, ("category", "categories")),
+        tags=_tags(known),
+        description=_text(known, ("description", "desc", "summary"), warnings),
+        language=_text(known, ("lang", "language", "locale"), warnings),
+        hidden=_says(known, "search", _FALSE) or _says(known, "hidden", _TRUE) or _says(known, "noindex", _TRUE),
+    )
+    for key in _UPDATED_KEYS:
+        written = known.get(key)
+        if isinstance(written, str) and written not in _NOTHING:
+            moment = parse_instant(written)
+            if moment:
+                return replace(metadata, last_updated=moment)
+            warnings.append(f"`{key}` is no date that makes sense: {one_line(written)[:60]}")
+    return metadata
+
+
+def _text(known: Mapping[str, Value], keys: Iterable[str], warnings: list[str]) -> str | None:
+    for key in keys:
+        value = known.get(key)
+        if isinstance(value, str) and value not in _NOTHING:
+            text = one_line(value)
+            if text:
+                return text
+        elif isinstance(value, (list, dict)):
+            warnings.append(f"`{key}` is not a text; it was left out")
+    return None
+
+
+def _first(known: Mapping[str, Value], keys: Iterable[str]) -> str | None:
+    for key in keys:
+        value = known.get(key)
+        items = value if isinstance(value, list) else [value]
+        for item in items:
+            if isinstance(item, str) and item not in _NOTHING and one_line(item):
+                return one_line(item)
+    return None
+
+
+def _tags(known: Mapping[str, Value]) -> tuple[str, ...]:
+    found: dict[str, None] = {}
+    for key in ("tags", "tag", "keywords"):
+        value = known.get(key)
+        if isinstance(value, str):
+            items: list[Value] = [*(value.split(",") if "," in value else re.split(r"\s+(?=#)", value))]
+        elif isinstance(value, dict):
+            items = [*value]
+        else:
+            items = value or []
+        for item in items:
+            parts = item if isinstance(item, list) else [item]
+            for part in parts:
+                if isinstance(part, str) and part.strip() not in _NOTHING:
+                    found.setdefault(one_line(part).lstrip("#").strip())
+    found.pop("", None)
+    return tuple(found)[:_MOST_TAGS]
+
+
+def _says(known: Mapping[str, Value], key: str, words: frozenset[str]) -> bool:
+    value = known.get(key)
+    return isinstance(value, str) and value.strip().lower() in words

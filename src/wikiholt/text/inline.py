@@ -1,0 +1,147 @@
+"""Inline Markdown: its links, and its text without markup. The patterns are possessive: any input takes linear time."""
+
+import re
+from collections.abc import Iterator, Mapping
+from html import unescape
+from typing import Any
+
+from markdown_it.common.utils import normalizeReference
+
+_RUN = re.compile(r"`+")
+_LABEL = r"(?:[^\[\]\\]|\\.|\[(?:[^\[\]\\]|\\.)*+\])*+"
+_DESTINATION = r"<[^<>\n]*+>|(?:[^\s()<\\]|\\.|\([^\s()]*+\))(?:[^\s()\\]|\\.|\([^\s()]*+\))*+|"
+_TITLE = r"""(?:\s++(?:"[^"]*+"|'[^']*+'|\([^()]*+\)))?"""
+WIKI_LINK = re.compile(r"!?\[\[([^\[\]\n]{1,500})\]\]")
+INLINE_LINK = re.compile(rf"!?\[({_LABEL})\]\(\s*+({_DESTINATION}){_TITLE}\s*+\)", re.DOTALL)
+_ANY_LINK = re.compile(
+    rf"\\.|!?\[\[(?P<wiki>[^\[\]\n]{{1,500}})\]\]"
+    rf"|!?\[(?P<label>{_LABEL})\]"
+    rf"(?:\(\s*+(?P<target>{_DESTINATION}){_TITLE}\s*+\)|\[(?P<reference>[^\[\]]*+)\])?"
+    r"|<(?P<auto>(?:https?|ftp|mailto):[^\s<>]*+)>|(?<!\w)(?P<bare>https?://[^\s<>\"'`|]++)",
+    re.DOTALL | re.IGNORECASE,
+)
+_NESTED = re.compile(r"!?\[[^\[\]]*+\]\([^()\s]*+\)")
+_MARKUP = re.compile(r"[\\`*_\[\]<&~]")
+_TAG = re.compile(r"<!--.*?-->|</?[a-zA-Z][^<>]*+>", re.DOTALL)
+_STARS = re.compile(r"(?<![\w*\\])[*]{1,3}(?=[^\s*])|(?<=[^\s*\\])[*]{1,3}(?![\w*])|\*\*\*?|~~")
+_UNDERSCORES = re.compile(r"(?<![\w\\])_{1,3}(?=[^\s_])|(?<=[^\s\\])(?<!_)_{1,3}(?!\w)")
+_ESCAPE = re.compile(r"\\([!-/:-@\[-`{-~])")
+
+
+def code_spans(text: str) -> Iterator[tuple[int, int, int]]:
+    """Start, end and length of the fence of each code span."""
+    if "`" not in text:
+        return
+    runs = [(found.start(), found.end()) for found in _RUN.finditer(text)]
+    last = {end - start: start for start, end in runs}
+    at = 0
+    opened: tuple[int, int] | None = None
+    for start, end in runs:
+        if opened is None:
+            escaped = start > at and text[start - 1] == "\\"
+            if not escaped and last[end - start] > start:
+                opened = (start, end - start)
+        elif end - start == opened[1]:
+            yield opened[0], end, opened[1]
+            at, opened = end, None
+
+
+def links(text: str, references: Mapping[str, Any]) -> Iterator[tuple[str, str, int]]:
+    """Target, text and offset of each link in a run of inline Markdown; code is passed over."""
+    if "[" not in text and "://" not in text and "mailto:" not in text:
+        return
+    masked = _without_code(text)
+    for found in _ANY_LINK.finditer(masked):
+        link = _link(text, found, references)
+        if link:
+            yield *link, found.start()
+            label = found.start("label")
+            if label >= 0:
+                for inner in _NESTED.finditer(masked, label, found.end("label")):
+                    nested = INLINE_LINK.fullmatch(text[inner.start() : inner.end()])
+                    if nested:
+                        yield _destination(nested[2]), plain_inline(nested[1]), inner.start()
+
+
+def _without_code(text: str) -> str:
+    """The text with every code span blotted out, each character in its place."""
+    parts: list[str] = []
+    at = 0
+    for start, end, _ in code_spans(text):
+        parts += text[at:start], "`" * (end - start)
+        at = end
+    return "".join((*parts, text[at:]))
+
+
+def _link(text: str, found: re.Match[str], references: Mapping[str, Any]) -> tuple[str, str] | None:
+    if found["wiki"] is not None:
+        target, shown = wiki_link(text[found.start("wiki") : found.end("wiki")])
+        return (target, shown) if target else None
+    if found["auto"] or found["bare"]:
+        url = found["auto"] or _trim(found["bare"])
+        return url, url
+    if found["label"] is None:
+        return None
+    label = text[found.start("label") : found.end("label")]
+    if found["target"] is not None:
+        return _destination(found["target"]), plain_inline(label)
+    if not references:
+        return None
+    reference = references.get(normalizeReference(found["reference"] or label))
+    return (str(reference["href"]), plain_inline(label)) if reference else None
+
+
+def wiki_link(inside: str) -> tuple[str, str]:
+    """Target and text of `[[target]]` or `[[text|target]]`, the order Otterwiki, Gollum and Dendron use."""
+    left, bar, right = inside.partition("|")
+    left, right = left.strip(), right.strip()
+    if not bar or not right:
+        return left, left
+    if left.startswith("/") and not right.startswith("/"):
+        return left, right
+    return right, left or right
+
+
+def plain_inline(text: str) -> str:
+    """Inline Markdown without its markup, on one line."""
+    if not _MARKUP.search(text):
+        return " ".join(text.split())
+    parts: list[str] = []
+    at = 0
+    for start, end, fence in code_spans(text):
+        parts.append(_strip(text[at:start]))
+        parts.append(text[start + fence : end - fence])
+        at = end
+    parts.append(_strip(text[at:]))
+    return " ".join("".join(parts).split())
+
+
+def _strip(text: str) -> str:
+    if "[" in text:
+        text = WIKI_LINK.sub(lambda found: wiki_link(found[1])[1], text)
+        for _ in range(2):
+            text = INLINE_LINK.sub(r"\1", text)
+        text = re.sub(r"\[([^\[\]]*+)\]\[[^\[\]]*+\]", r"\1", text)
+    if "<" in text:
+        text = re.sub(r"<((?:https?|ftp|mailto):[^\s<>]*+)>", r"\1", text)
+        text = _TAG.sub("", text)
+    if "*" in text or "~~" in text:
+        text = _STARS.sub("", text)
+    if "_" in text:
+        text = _UNDERSCORES.sub("", text)
+    if "\\" in text:
+        text = _ESCAPE.sub(r"\1", text)
+    return unescape(text) if "&" in text else text
+
+
+def _destination(written: str) -> str:
+    target = written[1:-1] if written.startswith("<") and written.endswith(">") else written
+    return unescape(_ESCAPE.sub(r"\1", target)) if "\\" in target or "&" in target else target
+
+
+def _trim(url: str) -> str:
+    """A bare URL without the punctuation of the sentence around it."""
+    url = url.rstrip(".,;:!?*_~'\"]}")
+    while url.endswith(")") and url.count(")") > url.count("("):
+        url = url[:-1].rstrip(".,;:!?")
+    return url

@@ -1,0 +1,73 @@
+"""From a git blob to a Page: whatever somebody committed is read as well as it can be."""
+
+import re
+from dataclasses import replace
+from datetime import datetime
+
+from wikiholt.model import Heading, Page, Problem
+from wikiholt.text.anchors import AnchorStyle
+from wikiholt.text.decoding import decode, one_line
+from wikiholt.text.frontmatter import Frontmatter, split
+from wikiholt.text.instants import aware
+from wikiholt.text.markdown import outline
+
+_LFS = b"version https://git-lfs.github.com/spec/"
+_PAGE_ENDINGS = (".md", ".markdown", ".mdown", ".mkd", ".mkdn")
+_LONGEST_NAME = 500
+
+
+def parse_page(
+    file: str, blob: str, data: bytes, committed: datetime | None, anchors: AnchorStyle = "github"
+) -> Page | Problem:
+    """Read one page; a Problem only where there is no text to index. Never raises.
+
+    The name is the title of the frontmatter, else the level-1 heading the page begins with, else made from the file's
+    name. `metadata.last_updated` is what the page says, else when it was committed, in UTC.
+    """
+    if len(data) < 1024 and data.startswith(_LFS):
+        return Problem(file, blob, "lfs-pointer", "the content lies in Git LFS; only a pointer to it is in git")
+    decoded = decode(data)
+    if decoded is None:
+        return Problem(file, blob, "binary", "the file holds binary data, not text")
+    front = split(decoded.text)
+    plan = outline(front.body, front.body_line, anchors)
+    name = _content_name(front, plan.headings)
+    metadata = front.metadata
+    if metadata.last_updated is None and committed is not None:
+        metadata = replace(metadata, last_updated=aware(committed))
+    return Page(
+        file=file,
+        path=page_path(file),
+        name=name or file_name(file),
+        metadata=metadata,
+        headings=plan.headings,
+        links=plan.links,
+        body=front.body,
+        body_line=front.body_line,
+        warnings=decoded.warnings + front.warnings,
+        blocks=plan.blocks,
+        name_in_content=bool(name),
+    )
+
+
+def page_path(file: str) -> str:
+    """The file without `.md`; kept whole where two files could otherwise share one path."""
+    stem = file.removesuffix(".md")
+    if stem == file or stem.endswith("/") or not stem or stem.lower().endswith(_PAGE_ENDINGS):
+        return file
+    return stem
+
+
+def file_name(file: str) -> str:
+    """A readable name made from the last part of a path: `guides/getting_started.md` is "getting started"."""
+    last = file.rpartition("/")[2]
+    stem = re.sub(r"\.(?:md|markdown|mdown|mkdn?)$", "", last, flags=re.IGNORECASE)
+    return one_line(re.sub(r"[_-]", " ", stem)) or one_line(last) or "untitled"
+
+
+def _content_name(front: Frontmatter, headings: tuple[Heading, ...]) -> str:
+    if front.metadata.title:
+        return front.metadata.title[:_LONGEST_NAME]
+    if headings and headings[0].level == 1:
+        return headings[0].text[:_LONGEST_NAME].strip()
+    return ""
