@@ -6,9 +6,10 @@ was edited in the course of a merge counts. Moving a file to another name is a c
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 
+from wikiholt.errors import SourceBroken
 from wikiholt.model import Commit
 from wikiholt.sources.command import Git
 from wikiholt.sources.conversation import Conversation
@@ -41,7 +42,7 @@ def last_changed(git: Git, files: Sequence[str], revision: str, since: str | Non
 
 def commit_time(git: Git, revision: str) -> datetime:
     """When the commit was written."""
-    shown = git.run("log", "-1", "--no-notes", "--format=%at", revision)
+    shown = git.run("log", "--no-walk", "--no-notes", "--format=%at", revision)
     if shown.status != 0:
         raise shown.failure(f"read commit {revision}")
     return _moment(shown.out)
@@ -49,17 +50,23 @@ def commit_time(git: Git, revision: str) -> datetime:
 
 def file_history(git: Git, file: str, revision: str, limit: int) -> list[Commit]:
     """The commits that changed a file, newest first, its earlier names followed."""
-    fields = "%H%n%an%n%ae%n%at%n%B"
-    shown = git.run(
-        "log", "-z", "--follow", "--no-notes", f"--max-count={limit}", f"--format={fields}", revision, "--", file
-    )
-    if shown.status != 0:
-        raise shown.failure(f"read the history of {file}")
-    return [_commit(record) for record in shown.out.decode("utf-8", "replace").split("\0") if record]
+    commits: list[Commit] = []
+    header = b""
+    fields = "--format=%H%n%an%n%ae%n%at%n%B"
+    with git.start("log", "-z", "--raw", "-c", "--follow", "--no-notes", fields, revision, "--", file) as conversation:
+        for token, is_file in _tokens(_fields(conversation)):
+            if is_file and header:  # a merge that only brought the file along has no change to show
+                commits.append(_commit(header))
+            header = b"" if is_file else token
+            if len(commits) >= limit:
+                return commits
+        if conversation.end() != 0:
+            raise SourceBroken(f"Git could not read the history of {file}.", hint="Look at it with `git fsck`.")
+    return commits
 
 
-def _commit(record: str) -> Commit:
-    revision, author, email, moment, message = record.split("\n", 4)
+def _commit(header: bytes) -> Commit:
+    revision, author, email, moment, message = header.decode("utf-8", "replace").split("\n", 4)
     return Commit(revision, author, email, _moment(moment.encode()), message.strip())
 
 
@@ -86,22 +93,33 @@ def _walk(git: Git, commits: Sequence[str], missing: set[str]) -> dict[str, date
 
 def _changes(conversation: Conversation) -> Iterator[tuple[datetime, str]]:
     """Every change of a file in the log, newest first."""
-    moment, expecting_file = datetime.fromtimestamp(0, UTC), False
-    for token in _tokens(conversation):
-        if expecting_file:
+    moment = datetime.fromtimestamp(0, UTC)
+    for token, is_file in _tokens(_fields(conversation)):
+        if is_file:
             yield moment, file_name(token)
-            expecting_file = False
-        elif token.startswith(b":"):
-            expecting_file = True
-        elif token.strip():
+        else:
             moment = _moment(token)
 
 
-def _tokens(conversation: Conversation) -> Iterator[bytes]:
+def _tokens(fields: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:
+    """The headers of commits and the names of changed files (True) in the output of `git log -z --raw`."""
+    names = 0
+    for field in fields:
+        if names:
+            names -= 1
+            yield field, True
+        elif (change := field.lstrip(b"\n")).startswith(b":"):
+            renamed = not change.startswith(b"::") and change.rpartition(b" ")[2][:1] in (b"R", b"C")
+            names = 2 if renamed else 1
+        elif change:
+            yield change, False
+
+
+def _fields(conversation: Conversation) -> Iterator[bytes]:
     rest = b""
     while block := conversation.some():
-        *tokens, rest = (rest + block).split(b"\0")
-        yield from tokens
+        *fields, rest = (rest + block).split(b"\0")
+        yield from fields
     if rest:
         yield rest
 

@@ -1,6 +1,7 @@
 """Where a repository's files lie: a work tree, a bare repository, a linked work tree, a `.git` file."""
 
 import os
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,9 +20,10 @@ def locate(path: Path) -> Location:
     """Find the repository that lies exactly at `path`; a repository further up is never taken for it."""
     try:
         dot_git = path / ".git"
-        if (dot_git / "HEAD").is_file():
+        kind = _kind(dot_git)
+        if kind == stat.S_IFDIR and _kind(dot_git / "HEAD"):
             return _location(dot_git)
-        if dot_git.is_file():
+        if kind == stat.S_IFREG:
             return _location(_follow(dot_git))
         if _is_git_dir(path):
             return _location(path)
@@ -40,17 +42,16 @@ def unreadable(path: Path, error: OSError) -> SourceError:
 
 def _location(git_dir: Path) -> Location:
     pointer = git_dir / "commondir"
-    try:
-        target = os.fsdecode(pointer.read_bytes().strip())
-    except FileNotFoundError:
+    if not _kind(pointer):
         return Location(git_dir, git_dir)
+    target = os.fsdecode(pointer.read_bytes().strip())
     return Location(git_dir, Path(os.path.normpath(git_dir / target)))
 
 
 def _follow(dot_git: Path) -> Path:
     content = dot_git.read_bytes()
     git_dir = Path(os.path.normpath(dot_git.parent / os.fsdecode(content.removeprefix(b"gitdir:").strip())))
-    if content.startswith(b"gitdir:") and (git_dir / "HEAD").is_file():
+    if content.startswith(b"gitdir:") and _kind(git_dir / "HEAD"):
         return git_dir
     raise SourceBroken(
         f"{dot_git} does not lead to a repository.",
@@ -60,8 +61,16 @@ def _follow(dot_git: Path) -> Path:
 
 def _is_git_dir(path: Path) -> bool:
     # A linked work tree's own directory has no objects of its own.
-    has_head = (path / "HEAD").is_file()
-    return has_head and ((path / "commondir").is_file() or ((path / "objects").is_dir() and (path / "refs").is_dir()))
+    linked = _kind(path / "commondir") == stat.S_IFREG
+    return bool(_kind(path / "HEAD")) and (linked or all(_kind(path / name) for name in ("objects", "refs")))
+
+
+def _kind(path: Path) -> int:
+    """Whether a path is a file or a directory; 0 when nothing is there. Not being allowed to look is an error."""
+    try:
+        return stat.S_IFMT(path.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return 0
 
 
 def _absence(path: Path, dot_git: Path) -> SourceError | InvalidSource:

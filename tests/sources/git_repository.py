@@ -1,0 +1,71 @@
+"""Real repositories, made by the real git, in a directory of their own."""
+
+import os
+import subprocess
+from pathlib import Path
+
+
+class Repository:
+    """A repository for a test: commits have fixed dates, a minute apart, and no user's settings play a part."""
+
+    def __init__(self, path: Path, *options: str) -> None:
+        self.path = path
+        self._minutes = 0
+        path.mkdir(parents=True, exist_ok=True)
+        self.git("init", "--quiet", "--initial-branch=main", *options, ".")
+
+    def git(self, *arguments: str, stdin: bytes = b"", check: bool = True) -> bytes:
+        moment = f"{1_700_000_000 + 60 * self._minutes} +0000"
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")} | {
+            "GIT_AUTHOR_NAME": "Ada",
+            "GIT_AUTHOR_EMAIL": "ada@example.org",
+            "GIT_AUTHOR_DATE": moment,
+            "GIT_COMMITTER_NAME": "Ada",
+            "GIT_COMMITTER_EMAIL": "ada@example.org",
+            "GIT_COMMITTER_DATE": moment,
+            "GIT_CONFIG_GLOBAL": os.devnull,
+            "GIT_CONFIG_NOSYSTEM": "1",
+        }
+        command = ["git", "-c", "protocol.file.allow=always", *arguments]
+        done = subprocess.run(command, cwd=self.path, env=environment, input=stdin, capture_output=True, check=False)
+        if check and done.returncode != 0:
+            raise AssertionError(f"git {arguments}: {done.stderr.decode()}")
+        return done.stdout.strip()
+
+    def commit(self, files: dict[str, str | bytes | None], message: str = "Write") -> str:
+        """Write files (None deletes one), commit, and return the commit's id."""
+        self._minutes += 1
+        for name, content in files.items():
+            target = self.path / name
+            if content is None:
+                target.unlink()
+                continue
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content.encode() if isinstance(content, str) else content)
+        self.git("add", "--all", "--", ".")
+        self.git("commit", "--quiet", "--allow-empty", "-m", message)
+        return self.head()
+
+    def commit_tree(self, lines: list[bytes]) -> str:
+        """Commit a tree given in the form of `git mktree -z`, for names that no file system takes."""
+        self._minutes += 1
+        tree = self.git("mktree", "-z", "--missing", stdin=b"".join(line + b"\0" for line in lines)).decode()
+        commit = self.git("commit-tree", tree, "-m", "Odd names").decode()
+        self.git("update-ref", "HEAD", commit)
+        return commit
+
+    def blob(self, content: bytes) -> str:
+        return self.git("hash-object", "-w", "--stdin", stdin=content).decode()
+
+    def head(self) -> str:
+        return self.git("rev-parse", "HEAD").decode()
+
+    def loose(self, object_id: str) -> Path:
+        """The file of a loose object, made writable."""
+        file = self.path / ".git" / "objects" / object_id[:2] / object_id[2:]
+        file.chmod(0o644)
+        return file
+
+    def minute(self, number: int) -> float:
+        """The time stamp of the n-th commit."""
+        return 1_700_000_000 + 60.0 * number

@@ -1,0 +1,76 @@
+import re
+
+import pytest
+from git_repository import Repository
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wikiholt.sources.git import GitSource
+from wikiholt.sources.ignore import ignore_rule
+
+FILES = [
+    "Home.md",
+    "private.md",
+    "private/a.md",
+    "x/private/b.md",
+    "drafts/a.md",
+    "drafts/deep/b.md",
+    "x/drafts/c.md",
+    "x/y.tmp.md",
+    "a[1].md",
+    "a1.md",
+    "notes/2024/may.md",
+    "notes/may.md",
+]
+
+
+@pytest.mark.parametrize(
+    ("patterns", "left_out"),
+    [
+        ([], set()),
+        (["drafts/**"], {"drafts/a.md", "drafts/deep/b.md"}),
+        (["drafts"], {"drafts/a.md", "drafts/deep/b.md", "x/drafts/c.md"}),
+        (["drafts/"], {"drafts/a.md", "drafts/deep/b.md", "x/drafts/c.md"}),
+        (["/drafts/"], {"drafts/a.md", "drafts/deep/b.md"}),
+        (["Home.md/"], set()),
+        (["*.tmp.md"], {"x/y.tmp.md"}),
+        (["/private"], {"private/a.md"}),
+        (["private*"], {"private.md", "private/a.md", "x/private/b.md"}),
+        (["notes/*.md"], {"notes/may.md"}),
+        (["notes/**/may.md"], {"notes/may.md", "notes/2024/may.md"}),
+        (["**/may.md"], {"notes/may.md", "notes/2024/may.md"}),
+        (["a?.md"], {"a1.md"}),
+        (["a[0-9].md"], {"a1.md"}),
+        (["a[!0-9].md"], set()),
+        (["a\\[1\\].md"], {"a[1].md"}),
+        (["home.md"], set()),
+        (["# drafts", "", "  ", "!", "/"], set()),
+        (["drafts", "!drafts/deep/"], {"drafts/a.md", "x/drafts/c.md"}),
+        (["!drafts", "drafts"], {"drafts/a.md", "drafts/deep/b.md", "x/drafts/c.md"}),
+        (["**"], set(FILES)),
+    ],
+)
+def test_patterns_leave_out_what_they_say(patterns: list[str], left_out: set[str]) -> None:
+    ignored = ignore_rule(patterns)
+    assert {file for file in FILES if ignored(file)} == left_out
+
+
+def test_ignored_files_are_not_in_the_tree(repository: Repository) -> None:
+    commit = repository.commit({"docs/Home.md": "a", "docs/drafts/x.md": "b", "drafts/y.md": "c"})
+    source = GitSource(repository.path, subdirectory="docs", ignore=["/drafts"])
+    assert list(source.tree(commit)) == ["Home.md"]
+
+
+@given(st.text(max_size=30), st.text(alphabet="ab/.*[]!\\-^md", min_size=1, max_size=20))
+def test_any_text_is_a_pattern_that_answers(pattern: str, path: str) -> None:
+    assert ignore_rule([pattern])(path) in (True, False)
+
+
+@given(st.lists(st.text(alphabet="abc*?[]!\\ ü", min_size=1, max_size=6), min_size=1, max_size=4))
+def test_an_escaped_path_is_left_out_and_nothing_beside_it(parts: list[str]) -> None:
+    path = "/".join(part.strip() or "x" for part in parts) + ".md"
+    escaped = "/" + re.sub(r"([\\*?\[\]!])", r"\\\1", path)
+    ignored = ignore_rule([escaped])
+    assert ignored(path)
+    assert not ignored(f"{path}x")
+    assert not ignored(f"x{path}")
