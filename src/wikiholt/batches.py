@@ -128,7 +128,7 @@ class Batches:
 
 
 def _entries(batch: _Batch, fresh: Mapping[bytes, Floats], dimensions: int) -> tuple[list[PageEntry], list[Problem]]:
-    vectors = batch.known | fresh
+    vectors = {**batch.known, **fresh}
     entries, problems = [], list(batch.problems)
     for draft in batch.drafts:
         if any(h not in vectors for h in draft.hashes):

@@ -108,11 +108,14 @@ class WikiIndex(Protocol):
     def words(self, query: WordQuery, limit: int, where: Filter) -> Sequence[WordHit]:
         """The best pages by BM25, best first."""
 
-    def nearest(self, vector: Floats, limit: int, where: Filter) -> Neighbours:
-        """The nearest chunks by an exact scan of the truth."""
+    def nearest(self, vector: Floats, limit: int, pages: Ints | None) -> Neighbours:
+        """The nearest chunks by an exact scan of the truth, of these pages (sorted ids) only if given."""
 
     def allowed(self, where: Filter) -> Ints | None:
         """The ids of the pages that pass, sorted; None when every page does."""
+
+    def holding(self, query: WordQuery) -> Ints:
+        """The ids of the pages that hold every phrase of the query and nothing it excludes, sorted."""
 
     def snapshot(self) -> AbstractContextManager[Snapshot]:
         """All vectors at one version, for building a cache."""

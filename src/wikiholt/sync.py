@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from wikiholt.batches import Batches, Tally
 from wikiholt.errors import IndexCorrupt, IndexMissing, NoPages, SyncFailed
-from wikiholt.model import Change, EntryKind, Problem, Recipe, SyncReport, TreeEntry
+from wikiholt.model import Change, Problem, Recipe, SyncReport, TreeEntry
 from wikiholt.pages import Pipeline
 from wikiholt.ports import Embedder, Source, Store, WikiIndex
 
@@ -187,6 +187,3 @@ def _report(revision: str, todo: Plan, gone: int, tally: Tally, total: int) -> S
 def _sum(first: SyncReport, then: SyncReport) -> SyncReport:
     names = ("added", "changed", "moved", "deleted", "chunks_embedded", "chunks_reused")
     return replace(then, **{name: getattr(first, name) + getattr(then, name) for name in names})
-
-
-__all__ = ["EntryKind", "Plan", "Progress", "Syncer", "plan"]

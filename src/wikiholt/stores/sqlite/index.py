@@ -109,12 +109,15 @@ class SqliteIndex:
             sql = f"SELECT id FROM pages WHERE {clause} ORDER BY id"
             return rows.ids(db.execute(sql, values).fetchall())
 
-    def nearest(self, vector: Floats, limit: int, where: Filter) -> Neighbours:
-        allowed = self.allowed(where)
+    def holding(self, query: WordQuery) -> Ints:
+        with self._pool.snapshot() as db:
+            return rows.ids(words.holding(db, query))
+
+    def nearest(self, vector: Floats, limit: int, pages: Ints | None) -> Neighbours:
         best = Neighbours(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float32))
         with self._pool.snapshot() as db:
             for block in self._blocks(db):
-                near = _within(block, allowed)
+                near = _within(block, pages)
                 best = _merged(best, near.chunk_ids, near.page_ids, 1 - near.vectors @ vector, limit)
         return best
 
@@ -211,10 +214,10 @@ def _select_in(db: sqlite3.Connection, sql: str, keys: Sequence[object]) -> Iter
         yield from db.execute(sql.format(", ".join("?" * len(some))), some)
 
 
-def _within(block: VectorRows, allowed: Ints | None) -> VectorRows:
-    if allowed is None:
+def _within(block: VectorRows, pages: Ints | None) -> VectorRows:
+    if pages is None:
         return block
-    keep = np.isin(block.page_ids, allowed)
+    keep = np.isin(block.page_ids, pages)
     return VectorRows(block.chunk_ids[keep], block.page_ids[keep], block.vectors[keep])
 
 

@@ -21,7 +21,8 @@ CREATE TABLE state (
 CREATE TABLE pages (
     id INTEGER PRIMARY KEY AUTOINCREMENT, file TEXT NOT NULL UNIQUE, path TEXT NOT NULL, name TEXT NOT NULL,
     blob TEXT NOT NULL, category TEXT, category_key TEXT, description TEXT, language TEXT,
-    last_updated REAL, hidden INTEGER NOT NULL, tags TEXT NOT NULL, warnings TEXT NOT NULL, chunks INTEGER NOT NULL, words BLOB NOT NULL,
+    last_updated REAL, hidden INTEGER NOT NULL,
+    tags TEXT NOT NULL, warnings TEXT NOT NULL, chunks INTEGER NOT NULL, words BLOB NOT NULL,
     version INTEGER NOT NULL) STRICT;
 CREATE INDEX pages_path ON pages (path);
 CREATE INDEX pages_category ON pages (category_key);

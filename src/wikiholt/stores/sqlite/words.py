@@ -24,6 +24,19 @@ def search(db: sqlite3.Connection, query: WordQuery, limit: int, where: Filter) 
     return [WordHit(page_id, score) for page_id, score in best[:limit]]
 
 
+def holding(db: sqlite3.Connection, query: WordQuery) -> list[tuple[int]]:
+    """The ids of pages with every phrase and without what is excluded, in order."""
+    conditions, values = [], []
+    if query.phrases:
+        conditions.append("id IN (SELECT rowid FROM words WHERE words MATCH ?)")
+        values.append(" AND ".join(_phrase(phrase) for phrase in query.phrases))
+    if query.excluded:
+        conditions.append("id NOT IN (SELECT rowid FROM words WHERE words MATCH ?)")
+        values.append(" OR ".join(_phrase(phrase) for phrase in query.excluded))
+    condition = " AND ".join(conditions) or "true"
+    return db.execute(f"SELECT id FROM pages WHERE {condition} ORDER BY id", values).fetchall()
+
+
 def expression(query: WordQuery) -> str:
     """The query in FTS5's language; every term is quoted, so no term can be read as an operator."""
     some = " OR ".join(_phrase((term,)) for term in query.terms)

@@ -1,0 +1,200 @@
+"""The read path of one wiki: words and meaning, fused, one hit a page, with a snippet and how fresh it is.
+
+A Searcher holds the index of one wiki and knows no other. It is safe to use from many threads and never waits for
+a writer: it answers from the last committed state.
+"""
+
+import logging
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from wikiholt.errors import InvalidQuery, NothingIndexed, WikiholtError
+from wikiholt.hits import HitMaker
+from wikiholt.model import Answer, Confidence, Filter, Floats, Ints, Mode, Neighbours, State, WordHit, WordQuery
+from wikiholt.ports import Embedder, VectorCache, WikiIndex, WordCache
+from wikiholt.ranking import Candidate, best_by_page, ranked
+from wikiholt.text.words import parse_query
+
+MAX_HITS = 100
+MAX_QUERY = 2000
+DEPTH = 100
+"""Pages each channel puts forward. Fixed, so that asking for more hits only lengthens the list."""
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A search, checked when made."""
+
+    query: str
+    n: int = 5
+    mode: Mode = Mode.HYBRID
+    where: Filter = field(default_factory=Filter)
+
+    def __post_init__(self) -> None:
+        if not self.query.strip():
+            raise InvalidQuery("the query is empty", hint="say what to look for")
+        if len(self.query) > MAX_QUERY:
+            raise InvalidQuery(f"the query has {len(self.query)} characters", hint=f"use at most {MAX_QUERY}")
+        if "\0" in self.query:
+            raise InvalidQuery("the query holds a NUL character", hint="send plain text")
+        if isinstance(self.n, bool) or not 1 <= self.n <= MAX_HITS:
+            raise InvalidQuery(f"n is {self.n}", hint=f"ask for 1 to {MAX_HITS} pages")
+
+
+class Searcher:
+    """Searches one wiki."""
+
+    def __init__(
+        self,
+        index: WikiIndex,
+        vectors: VectorCache,
+        words: WordCache | None,
+        embedder: Embedder,
+        *,
+        head: Callable[[], str],
+        hits: HitMaker,
+        language: str,
+    ) -> None:
+        self._index = index
+        self._vectors = vectors
+        self._words = words
+        self._embedder = embedder
+        self._head = head
+        self._hits = hits
+        self._language = language
+        self._state: State | None = None
+
+    def search(self, request: Request) -> Answer:
+        """The best pages for the request; an error is raised, never answered with an empty list."""
+        began = time.perf_counter()
+        standing = self._stand()
+        query = parse_query(request.query, self._language)
+        if query.excluded and not query:
+            raise InvalidQuery("the query only says what to leave out", hint="say also what to look for")
+        run = _Run(query, request, self._allowed(request, query))
+        best = self._ranked(run, standing.chunks)[: request.n]
+        hits = tuple(self._hits.make(query, self._with_distances(best, run)))
+        head = self._head_revision(run)
+        return Answer(
+            query=request.query,
+            mode=request.mode,
+            hits=hits,
+            total=standing.pages if run.allowed is None else len(run.allowed),
+            took_ms=round((time.perf_counter() - began) * 1000, 3),
+            indexed_revision=standing.revision,
+            head_revision=head,
+            stale=head != standing.revision,
+            degraded=run.degraded,
+            nothing_relevant=all(hit.confidence is Confidence.LOW for hit in hits),
+            notes=tuple(run.notes),
+        )
+
+    def _stand(self) -> State:
+        """The index's state, counted again only when its version has changed."""
+        version = self._index.version()
+        if self._state is None or self._state.version != version:
+            self._state = self._index.state()
+        if not self._state.pages:
+            raise NothingIndexed("this wiki has no indexed page", hint="run `wikiholt sync` and look at what it says")
+        return self._state
+
+    def _allowed(self, request: Request, query: WordQuery) -> Ints | None:
+        """The pages that may be found: those that pass the filter, hold the phrases and lack what is excluded."""
+        allowed = self._index.allowed(request.where)
+        if request.mode is Mode.SEMANTIC:
+            query = WordQuery(excluded=query.excluded)
+        if not (query.phrases or query.excluded):
+            return allowed
+        holding = self._index.holding(query)
+        return holding if allowed is None else np.intersect1d(allowed, holding, assume_unique=True)
+
+    def _ranked(self, run: "_Run", chunks: int) -> list[Candidate]:
+        if run.allowed is not None and not len(run.allowed):
+            return []
+        mode = run.request.mode
+        words = self._by_words(run) if mode is not Mode.SEMANTIC and run.query else ()
+        if mode is Mode.KEYWORD:
+            return ranked(mode, (), words)
+        run.vector = self._embedder.query(plain_query(run.request.query))
+        return ranked(mode, self._by_meaning(run, run.vector, chunks), words)
+
+    def _by_words(self, run: "_Run") -> Sequence[WordHit]:
+        if self._words is not None and not run.query.phrases:
+            try:
+                self._words.refresh()
+                if self._words.version is not None:
+                    return self._words.search(run.query, DEPTH, run.allowed)
+            except Exception as error:
+                _LOG.warning("the word cache failed (%s); the index answers", error)
+                run.degrade("the word cache failed; answered from the index itself")
+        return self._index.words(run.query, DEPTH, run.request.where)
+
+    def _by_meaning(self, run: "_Run", vector: Floats, chunks: int) -> list[Candidate]:
+        """The nearest pages: chunks are asked for until there are enough pages or no more chunks."""
+        limit = DEPTH * 3
+        while True:
+            candidates = best_by_page(self._nearest(run, vector, limit, run.allowed))
+            if len(candidates) >= DEPTH or limit >= chunks:
+                return candidates[:DEPTH]
+            limit *= 4
+
+    def _nearest(self, run: "_Run", vector: Floats, limit: int, pages: Ints | None) -> Neighbours:
+        try:
+            self._vectors.refresh()
+            if self._vectors.version is not None:
+                return self._vectors.search(vector, limit, pages)
+            run.degrade("the vector cache is being built; answered from the index itself")
+        except Exception as error:
+            _LOG.warning("the vector cache failed (%s); the index answers", error)
+            run.degrade("the vector cache failed; answered from the index itself")
+        return self._index.nearest(vector, limit, pages)
+
+    def _with_distances(self, best: Sequence[Candidate], run: "_Run") -> list[Candidate]:
+        """The candidates, those found by words alone given their nearest chunk too."""
+        lacking = np.array(sorted(c.page_id for c in best if c.chunk_id is None), np.int64)
+        if run.vector is None or not len(lacking):
+            return list(best)
+        near = {c.page_id: c for c in best_by_page(self._nearest(run, run.vector, 50 * len(lacking), lacking))}
+        return [
+            replace(c, chunk_id=near[c.page_id].chunk_id, nearest=near[c.page_id].distance) if c.page_id in near else c
+            for c in best
+        ]
+
+    def _head_revision(self, run: "_Run") -> str | None:
+        """HEAD now; when the repository cannot be read the answer still stands, and says so."""
+        try:
+            return self._head()
+        except WikiholtError as error:
+            run.notes.append(f"HEAD is unknown: {error.message}")
+            return None
+
+
+@dataclass(slots=True)
+class _Run:
+    """What one search learns on its way."""
+
+    query: WordQuery
+    request: Request
+    allowed: Ints | None
+    vector: Floats | None = None
+    notes: list[str] = field(default_factory=list)
+    degraded: bool = False
+
+    def degrade(self, note: str) -> None:
+        self.degraded = True
+        if note not in self.notes:
+            self.notes.append(note)
+
+
+def plain_query(text: str) -> str:
+    """A query as a sentence: without what it excludes and without quotation marks."""
+    return _EXCLUDED.sub(" ", text).replace('"', " ").strip() or text
+
+
+_EXCLUDED = re.compile(r'(?:^|(?<=\s))-(?:"[^"]*"?|\S+)')
