@@ -27,7 +27,7 @@ CREATE TABLE pages (
 CREATE INDEX pages_path ON pages (path);
 CREATE INDEX pages_category ON pages (category_key);
 CREATE INDEX pages_version ON pages (version);
-CREATE TABLE tags (page_id INTEGER NOT NULL, tag TEXT NOT NULL, PRIMARY KEY (tag, page_id)) STRICT, WITHOUT ROWID;
+CREATE TABLE tags (tag TEXT NOT NULL, page_id INTEGER NOT NULL, PRIMARY KEY (tag, page_id)) STRICT, WITHOUT ROWID;
 CREATE INDEX tags_page ON tags (page_id);
 CREATE TABLE links (page_id INTEGER NOT NULL, target TEXT NOT NULL, text TEXT NOT NULL, line INTEGER NOT NULL) STRICT;
 CREATE INDEX links_page ON links (page_id);

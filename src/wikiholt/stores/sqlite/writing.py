@@ -121,7 +121,7 @@ class _Writer:
         row = tuple(columns.values())
         cursor = self._db.execute(f"INSERT OR REPLACE INTO pages ({names}) VALUES ({marks})", row)
         page_id = int(cursor.lastrowid or 0)
-        tags = [(page_id, tag) for tag in sorted(rows.folded_tags(entry.page.metadata))]
+        tags = [(tag, page_id) for tag in sorted(rows.folded_tags(entry.page.metadata))]
         self._db.executemany("INSERT INTO tags VALUES (?, ?)", tags)
         self._db.executemany(
             "INSERT INTO links VALUES (?, ?, ?, ?)", [rows.link_row(page_id, x) for x in entry.page.links]

@@ -1,0 +1,278 @@
+"""What every store must do. Subclass, define the `store` fixture, run with pytest."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from wikiholt.errors import Busy, IndexMissing, WikiholtError
+from wikiholt.model import Change, Filter, Problem, Recipe, WordQuery
+from wikiholt.ports import Store, WikiIndex
+from wikiholt.testing.embedder import FakeEmbedder
+from wikiholt.testing.entries import entry
+
+ONE, OTHER = "aaaaaaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbbbbbb"
+EMBEDDER = FakeEmbedder()
+RECIPE = Recipe(EMBEDDER.fingerprint, EMBEDDER.dimensions, "test")
+
+
+class StoreConformance:
+    """The tests; each runs on a fresh store with one empty index."""
+
+    @pytest.fixture
+    def index(self, store: Store) -> Iterator[WikiIndex]:
+        made = store.create(ONE, RECIPE)
+        yield made
+        made.close()
+
+    # ── life of an index ─────────────────────────────────────────────────────────────────────────
+
+    def test_a_new_index_is_empty_and_whole(self, index: WikiIndex) -> None:
+        state = index.state()
+        assert (state.pages, state.chunks, state.problems, state.revision, state.version) == (0, 0, 0, None, 0)
+        assert state.recipe == RECIPE
+        assert index.check() == []
+
+    def test_an_index_that_was_never_made_is_missing(self, store: Store) -> None:
+        with pytest.raises(IndexMissing) as caught:
+            store.open(ONE)
+        assert caught.value.hint
+
+    def test_creating_twice_keeps_what_is_there(self, store: Store, index: WikiIndex) -> None:
+        index.apply(Change(pages=(entry("a.md", ["alpha"], EMBEDDER),)))
+        again = store.create(ONE, RECIPE)
+        assert list(again.pages()) == ["a.md"]
+        again.close()
+
+    def test_dropping_names_what_went_and_leaves_the_others(self, store: Store, index: WikiIndex) -> None:
+        other = store.create(OTHER, RECIPE)
+        other.apply(Change(pages=(entry("b.md", ["beta"], EMBEDDER),)))
+        index.close()
+        assert store.drop(ONE)
+        assert store.ids() == [OTHER]
+        assert store.drop(ONE) == []
+        assert list(other.pages()) == ["b.md"]
+        with pytest.raises(IndexMissing):
+            store.open(ONE)
+        other.close()
+
+    @pytest.mark.parametrize("bad", ["", "..", "../x", "UPPER123", "a/b/c/d/e", "short", "x" * 65, "nul\0nulnul"])
+    def test_only_opaque_ids_name_an_index(self, store: Store, bad: str) -> None:
+        with pytest.raises(WikiholtError):
+            store.create(bad, RECIPE)
+
+    # ── changes ──────────────────────────────────────────────────────────────────────────────────
+
+    def test_a_page_is_stored_with_all_that_belongs_to_it(self, index: WikiIndex) -> None:
+        when = datetime(2024, 5, 6, 7, 8, 9, tzinfo=UTC)
+        index.apply(
+            Change(pages=(entry("Dir/a.md", ["alpha", "beta"], EMBEDDER, tags=["X"], category="C", updated=when),))
+        )
+        page = index.find_page("Dir/a")
+        assert page is not None
+        assert (page.name, page.tags, page.category, page.last_updated, page.chunks) == ("a", ("X",), "C", when, 2)
+        chunks = index.page_chunks([page.page_id])[page.page_id]
+        assert [(c.index, c.text, c.heading_path) for c in chunks] == [
+            (0, "alpha", ("Heading",)),
+            (1, "beta", ("Heading",)),
+        ]
+        assert index.stored_chunks([c.chunk_id for c in chunks]).keys() == {c.chunk_id for c in chunks}
+        assert index.find_page("dir/A") is None
+        assert index.check() == []
+
+    def test_applying_a_change_twice_changes_nothing_more(self, index: WikiIndex) -> None:
+        change = Change(pages=(entry("a.md", ["alpha", "beta"], EMBEDDER),), revision="r1")
+        version = index.apply(change)
+        chunks = index.page_chunks([1])
+        assert index.apply(change) == version
+        assert index.page_chunks([1]) == chunks
+
+    def test_a_changed_page_leaves_nothing_of_its_old_text(self, index: WikiIndex) -> None:
+        index.apply(Change(pages=(entry("a.md", ["alpha", "beta"], EMBEDDER),)))
+        index.apply(Change(pages=(entry("a.md", ["gamma"], EMBEDDER),)))
+        assert index.state().chunks == 1
+        assert not index.words(WordQuery(terms=("beta",)), 10, Filter())
+        assert index.words(WordQuery(terms=("gamma",)), 10, Filter())
+        near = index.nearest(EMBEDDER.query("beta"), 10, None)
+        assert [c.text for c in index.stored_chunks(near.chunk_ids.tolist()).values()] == ["gamma"]
+        assert index.check() == []
+
+    def test_deleted_page_leaves_both_channels(self, index: WikiIndex) -> None:
+        index.apply(Change(pages=(entry("a.md", ["alpha"], EMBEDDER), entry("b.md", ["beta"], EMBEDDER))))
+        index.apply(Change(deleted=("a.md", "never-there.md")))
+        assert list(index.pages()) == ["b.md"]
+        assert not index.words(WordQuery(terms=("alpha",)), 10, Filter())
+        assert len(index.nearest(EMBEDDER.query("alpha"), 10, None).chunk_ids) == 1
+        assert index.check() == []
+
+    def test_problems_replace_pages_and_pages_replace_problems(self, index: WikiIndex) -> None:
+        index.apply(Change(pages=(entry("a.md", ["alpha"], EMBEDDER),)))
+        index.apply(Change(problems=(Problem("a.md", "blob", "binary", "not text"),)))
+        assert index.pages() == {}
+        assert [problem.reason for problem in index.problems()] == ["binary"]
+        index.apply(Change(pages=(entry("a.md", ["alpha"], EMBEDDER),)))
+        assert index.problems() == []
+        assert index.check() == []
+
+    def test_a_change_that_fails_leaves_no_trace(self, index: WikiIndex) -> None:
+        good, bad = entry("a.md", ["alpha"], EMBEDDER), entry("b.md", ["beta", "gamma"], EMBEDDER)
+        broken = type(bad)(bad.blob, bad.page, bad.chunks, bad.hashes, bad.vectors[:1], bad.words)
+        before = index.state()
+        with pytest.raises(ValueError, match="zip"):
+            index.apply(Change(pages=(good, broken), revision="r1"))
+        assert index.state() == before
+        assert index.check() == []
+
+    def test_the_version_grows_with_every_change(self, index: WikiIndex) -> None:
+        versions = [index.apply(Change(pages=(entry("a.md", [text], EMBEDDER),))) for text in "abc"]
+        assert versions == [1, 2, 3]
+        assert index.version() == 3
+
+    def test_vectors_are_found_again_by_the_hash_of_their_text(self, index: WikiIndex) -> None:
+        stored = entry("a.md", ["alpha", "beta"], EMBEDDER)
+        index.apply(Change(pages=(stored,)))
+        found = index.reuse([*stored.hashes, b"no such hash"])
+        assert found.keys() == set(stored.hashes)
+        np.testing.assert_array_equal(found[stored.hashes[1]], stored.vectors[1])
+
+    # ── searching ────────────────────────────────────────────────────────────────────────────────
+
+    def test_words_rank_rarer_and_more_frequent_words_higher(self, index: WikiIndex) -> None:
+        pages = [entry(f"{i}.md", ["common filler text"], EMBEDDER) for i in range(5)]
+        pages += [entry("once.md", ["rare common"], EMBEDDER), entry("twice.md", ["rare rare"], EMBEDDER)]
+        index.apply(Change(pages=tuple(pages)))
+        hits = index.words(WordQuery(terms=("common", "rare")), 10, Filter())
+        names = [index.stored_pages([hit.page_id])[hit.page_id].name for hit in hits]
+        assert set(names[:2]) == {"once", "twice"}
+        assert len(hits) == 7
+        assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+
+    def test_phrases_exclusions_and_prefixes(self, index: WikiIndex) -> None:
+        texts = {"a.md": "red green blue", "b.md": "green red blue", "c.md": "greenhouse red"}
+        index.apply(Change(pages=tuple(entry(file, [text], EMBEDDER) for file, text in texts.items())))
+
+        def names(query: WordQuery) -> set[str]:
+            hits = index.words(query, 10, Filter())
+            return {page.name for page in index.stored_pages([hit.page_id for hit in hits]).values()}
+
+        assert names(WordQuery(phrases=(("red", "green"),))) == {"a"}
+        assert names(WordQuery(terms=("red",), excluded=(("blue",),))) == {"c"}
+        assert names(WordQuery(terms=("blue",), phrases=(("green", "red"),))) == {"b"}
+        assert names(WordQuery(terms=("green",), prefix="green")) == {"a", "b", "c"}
+        assert names(WordQuery(terms=('"', "OR", "NEAR(", "*"))) == set()
+        holding = index.holding(WordQuery(phrases=(("red",),), excluded=(("green", "blue"),))).tolist()
+        assert {page.name for page in index.stored_pages(holding).values()} == {"b", "c"}
+
+    def test_filters_narrow_both_channels_before_the_nearest_are_taken(self, index: WikiIndex) -> None:
+        old, new = datetime(2020, 1, 1, tzinfo=UTC), datetime(2024, 1, 1, tzinfo=UTC)
+        many = [entry(f"noise/{i}.md", ["needle"], EMBEDDER, updated=old) for i in range(40)]
+        one = entry("ops/backup.md", ["needle in other words"], EMBEDDER, tags=["Ops"], category="Guide", updated=new)
+        index.apply(Change(pages=(*many, one)))
+        for where in (
+            Filter(tags=("ops",)),
+            Filter(categories=("guide", "none")),
+            Filter(path_prefix="ops"),
+            Filter(path_prefix="ops/backup"),
+            Filter(updated_since=new),
+        ):
+            allowed = index.allowed(where)
+            assert allowed is not None
+            assert len(index.nearest(EMBEDDER.query("needle"), 3, allowed).chunk_ids) == 1
+            assert len(index.words(WordQuery(terms=("needle",)), 3, where)) == 1
+        none = index.allowed(Filter(path_prefix="op"))
+        assert none is not None
+        assert len(none) == 0
+        assert index.allowed(Filter()) is None
+
+    def test_nearest_is_exact_and_ordered(self, index: WikiIndex) -> None:
+        texts = [f"word{i} word{i % 7} word{i % 3}" for i in range(60)]
+        index.apply(Change(pages=tuple(entry(f"{i}.md", [text], EMBEDDER) for i, text in enumerate(texts))))
+        query = EMBEDDER.query("word3 word5")
+        near = index.nearest(query, 10, None)
+        expected = np.sort(1 - EMBEDDER.passages(texts) @ query)[:10]
+        np.testing.assert_allclose(near.distances, expected, atol=1e-5)
+
+    # ── caches ───────────────────────────────────────────────────────────────────────────────────
+
+    def test_a_cache_can_follow_from_any_version(self, index: WikiIndex) -> None:
+        index.apply(Change(pages=(entry("a.md", ["alpha"], EMBEDDER), entry("b.md", ["beta"], EMBEDDER))))
+        with index.snapshot() as snapshot:
+            seen = {i for block in snapshot.blocks() for i in block.chunk_ids.tolist()}
+            version = snapshot.version
+            assert snapshot.count == 2
+        index.apply(Change(pages=(entry("a.md", ["alpha two"], EMBEDDER),), deleted=("b.md",)))
+        index.apply(Change(pages=(entry("c.md", ["gamma"], EMBEDDER),)))
+        delta = index.changes_since(version)
+        words = index.words_since(version)
+        assert delta is not None
+        assert words is not None
+        followed = (seen - set(delta.dropped.tolist())) | set(delta.added.chunk_ids.tolist())
+        with index.snapshot() as snapshot:
+            assert followed == {i for block in snapshot.blocks() for i in block.chunk_ids.tolist()}
+            assert delta.version == words.version == snapshot.version
+        assert len(words.changed) == 2
+        assert len(words.dropped) == 1
+        assert index.changes_since(delta.version + 1) is None
+
+    def test_a_snapshot_does_not_see_later_writes(self, index: WikiIndex) -> None:
+        index.apply(Change(pages=(entry("a.md", ["alpha"], EMBEDDER),)))
+        with index.snapshot() as snapshot, index.word_rows() as (version, rows):
+            index.apply(Change(pages=(entry("b.md", ["beta"], EMBEDDER),)))
+            assert sum(len(block.chunk_ids) for block in snapshot.blocks()) == 1
+            assert [row.words.body for row in rows] == ["alpha"]
+            assert version == snapshot.version == 1
+
+    # ── generations, locks, backups, threads ─────────────────────────────────────────────────────
+
+    def test_a_generation_serves_only_once_published(self, store: Store, index: WikiIndex) -> None:
+        index.apply(Change(pages=(entry("old.md", ["old"], EMBEDDER),), revision="r1"))
+        recipe = Recipe("other", EMBEDDER.dimensions, "test")
+        building = store.new_generation(ONE, recipe)
+        building.apply(Change(pages=(entry("new.md", ["new"], EMBEDDER),), revision="r2"))
+        building.close()
+        serving = store.open(ONE)
+        assert list(serving.pages()) == ["old.md"]
+        serving.close()
+        resumed = store.new_generation(ONE, recipe)
+        assert list(resumed.pages()) == ["new.md"]
+        store.publish(ONE, resumed.generation)
+        assert store.published(ONE) == resumed.generation
+        resumed.close()
+        published = store.open(ONE)
+        assert list(published.pages()) == ["new.md"]
+        assert published.state().recipe == recipe
+        published.close()
+        assert list(index.pages()) == ["old.md"], "a reader that is still there keeps what it opened"
+
+    def test_one_writer_at_a_time(self, store: Store) -> None:
+        with store.writing(ONE, 0), pytest.raises(Busy) as caught, store.writing(ONE, 0.05):
+            pass
+        assert caught.value.hint
+        with store.writing(ONE, 0), store.writing(OTHER, 0):
+            assert True
+
+    def test_a_backup_is_a_whole_copy(self, index: WikiIndex, tmp_path: Path) -> None:
+        index.apply(Change(pages=(entry("a.md", ["alpha"], EMBEDDER),)))
+        index.backup(tmp_path / "copy")
+        assert (tmp_path / "copy").stat().st_size > 0
+
+    def test_readers_see_whole_pages_while_a_writer_replaces_them(self, index: WikiIndex) -> None:
+        def texts(turn: int) -> list[str]:
+            return [f"turn {turn} chunk {i}" for i in range(5)]
+
+        index.apply(Change(pages=(entry("a.md", texts(0), EMBEDDER),)))
+
+        def read() -> set[str]:
+            found = index.page_chunks([1])[1]
+            return {chunk.text.split(" chunk")[0] for chunk in found} | {str(len(found))}
+
+        with ThreadPoolExecutor(4) as pool:
+            reads = [pool.submit(read) for _ in range(200)]
+            for turn in range(1, 30):
+                index.apply(Change(pages=(entry("a.md", texts(turn), EMBEDDER),)))
+            for done in reads:
+                assert len(done.result()) == 2
+                assert "5" in done.result()
