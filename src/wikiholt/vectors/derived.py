@@ -1,0 +1,296 @@
+"""A vector cache derived from an index: follows its versions, keeps its rows in a file, mends itself from the truth.
+
+Any number of threads may search while one refreshes; refreshing threads wait for one another. A search works on one
+state from end to end. Merging and large builds run in one background thread and are taken up by the next refresh.
+"""
+
+import contextlib
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from wikiholt.model import Floats, Ints, Neighbours, VectorRows
+from wikiholt.ports import WikiIndex
+from wikiholt.vectors.build import build_file, build_in_memory, open_file
+from wikiholt.vectors.engine import Engine
+from wikiholt.vectors.faults import CacheBroken, CacheNotReady
+from wikiholt.vectors.folder import CacheName, Folder
+from wikiholt.vectors.layers import Built, Layers
+from wikiholt.vectors.worker import Worker
+
+_log = logging.getLogger(__name__)
+
+MERGE_AT_LEAST, MERGE_AT_MOST, MERGE_SHARE = 2_000, 20_000, 10
+FAR_BEHIND = 200
+LONGEST_PAUSE = 60.0
+
+
+class DerivedCache:
+    """A VectorCache over one index; its engine says how rows are found."""
+
+    def __init__(
+        self,
+        index: WikiIndex,
+        directory: Path,
+        engine: Engine,
+        *,
+        background: bool = True,
+        build_at_once: int = 20_000,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._index = index
+        self._folder = Folder(directory)
+        self._engine = engine
+        self._background = background
+        self._build_at_once = build_at_once
+        self._clock = clock
+        self._layers: Layers | None = None
+        self._failure: Exception | None = None
+        self._failures = 0
+        self._retry_at = 0.0
+        self._closed = False
+        self._begin_process()
+
+    def _begin_process(self) -> None:
+        """Locks and threads belong to one process; a forked child gets its own."""
+        self._process = os.getpid()
+        self._lock = threading.Lock()
+        self._worker: Worker[Built] = Worker("wikiholt-vectors", background=self._background)
+
+    # ── the contract ─────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def version(self) -> int | None:
+        """The version of the index this cache stands for; None before it is ready."""
+        layers = self._layers
+        return None if layers is None else layers.version
+
+    def refresh(self) -> None:
+        """Bring the cache to the index's version: by the rows changed since, by a file on disk, or by building."""
+        if self._process != os.getpid():
+            self._begin_process()
+        with self._lock:
+            if self._closed:
+                raise CacheNotReady("The vector cache was closed.")
+            layers = self._take_up(self._sound(self._layers))
+            if layers is None or layers.version != self._index.version():
+                layers = self._advance(layers) or self._from_disk() or self._from_index()
+            self._layers = layers
+            if layers is not None and layers.changed > self._merge_at(layers):
+                self._merge(layers)
+
+    def search(self, vector: Floats, limit: int, pages: Ints | None) -> Neighbours:
+        """The nearest chunks, of these pages (sorted ids) only if given; raises when the cache cannot be trusted."""
+        layers = self._layers
+        if layers is None:
+            why = f" The last attempt failed: {self._failure}" if self._failure else ""
+            raise CacheNotReady(f"The vector cache is not built yet.{why}", hint="searches read the index meanwhile")
+        try:
+            return layers.search(vector, limit, pages)
+        except CacheBroken as error:
+            self._condemn(layers.built, error)
+            raise
+
+    def verify(self) -> None:
+        """Compare every byte of the file with its checksums; a damaged file is dropped and CacheBroken raised."""
+        layers = self._layers
+        if layers is not None:
+            self._verify(layers.built)
+
+    def settle(self, timeout: float | None = None) -> bool:
+        """Wait for work in the background to end; says whether it has. The next refresh takes it up."""
+        return self._worker.wait(timeout)
+
+    def close(self) -> None:
+        """Stop work in the background and let the file go; a file half written is removed."""
+        self._closed = True
+        if self._process == os.getpid() and not self._worker.stop(timeout=10.0):
+            _log.warning("the vector cache's background work did not stop in time; it ends with the process")
+        self._layers = None
+
+    # ── getting there ────────────────────────────────────────────────────────────────────────────
+
+    def _take_up(self, layers: Layers | None) -> Layers | None:
+        """Continue from what the background made, if it is of use."""
+        built, failure = self._worker.take()
+        if failure is not None:
+            self._failed(failure)
+        if built is None:
+            return layers
+        self._succeeded()
+        fresh = self._advance(Layers.over(built))
+        return fresh if fresh is not None and (layers is None or fresh.version >= layers.version) else layers
+
+    def _advance(self, layers: Layers | None) -> Layers | None:
+        """The state at the index's version, reached by the rows changed since; None when that cannot be."""
+        if layers is None:
+            return None
+        target = self._index.version()
+        if target - layers.version > FAR_BEHIND:
+            layers = self._newest_file(after=layers.version) or layers
+        if target > layers.version:
+            delta = self._index.changes_since(layers.version)
+            if delta is None:
+                return None
+            layers = layers.after(delta)
+        return layers if target <= layers.version and self._adds_up(layers) else None
+
+    def _adds_up(self, layers: Layers) -> bool:
+        """Whether there are as many rows as the index says; a cache that lost count is not mended but replaced."""
+        state = self._index.state()
+        if state.version < layers.version:
+            return False
+        if state.version == layers.version and state.chunks != len(layers):
+            _log.warning("the vector cache holds %d rows, the index %d: rebuilding", len(layers), state.chunks)
+            return False
+        return True
+
+    def _from_disk(self) -> Layers | None:
+        return self._advance(self._newest_file(after=-1))
+
+    def _newest_file(self, after: int) -> Layers | None:
+        """The newest file that can be trusted, if it is newer than that version."""
+        names = self._folder.names(self._index.generation, self._engine.kind)
+        state = self._index.state()
+        for name in names:
+            # A version the index has not reached comes from another history (a restored backup): never believe it.
+            if name.version > state.version:
+                self._folder.remove(name)
+                continue
+            if name.version <= after:
+                return None
+            try:
+                built = open_file(self._folder, name, self._engine, state.recipe.dimensions)
+            except FileNotFoundError:
+                continue
+            except (CacheBroken, OSError) as error:
+                _log.warning("dropping the vector cache %s: %s", name, error)
+                self._folder.remove(name)
+                continue
+            self._verify_later(built)
+            if built.file is not None and not built.file.condemned:
+                return Layers.over(built)
+        return None
+
+    def _from_index(self) -> Layers | None:
+        """Build from the truth: small ones at once, large ones in the background (None until then)."""
+        if self._clock() < self._retry_at:
+            return None
+        if self._background and self._index.state().chunks > self._build_at_once:
+            self._worker.start(self._build)
+            return None
+        try:
+            built = self._build()
+        except Exception as error:
+            self._failed(error)
+            raise
+        self._succeeded()
+        return self._advance(Layers.over(built)) or Layers.over(built)
+
+    def _build(self) -> Built:
+        try:
+            with self._index.snapshot() as snapshot:
+                return self._write(snapshot.version, snapshot.count, snapshot.blocks())
+        except OSError as error:
+            _log.warning("the vector cache stays in memory: %s", error)
+        with self._index.snapshot() as snapshot:
+            state = self._index.state()
+            built = build_in_memory(
+                self._engine, snapshot.version, state.recipe.dimensions, self._worker.steps(snapshot.blocks())
+            )
+            return self._counted(built, snapshot.count)
+
+    # ── merging ──────────────────────────────────────────────────────────────────────────────────
+
+    @staticmethod
+    def _merge_at(layers: Layers) -> int:
+        """How many changed rows are worth a new file; beyond the upper bound they would slow every search."""
+        return max(MERGE_AT_LEAST, min(MERGE_AT_MOST, len(layers.built.rows) // MERGE_SHARE))
+
+    def _merge(self, layers: Layers) -> None:
+        """Begin to write the state as a new file, unless another process has one that saves most of the work."""
+        newer = self._newest_file(after=layers.built.version)
+        if newer is not None and (advanced := self._advance(newer)) is not None:
+            self._layers = layers = advanced
+            if layers.changed <= self._merge_at(layers):
+                return
+        self._worker.start(lambda: self._rewrite(layers))
+        if not self._background:
+            self._layers = self._take_up(layers)
+
+    def _rewrite(self, layers: Layers) -> Built | None:
+        try:
+            return self._write(layers.version, len(layers), layers.blocks())
+        except CacheBroken as error:
+            self._condemn(layers.built, error)
+            return None
+        except OSError as error:
+            _log.warning("the vector cache stays in memory: %s", error)
+        dimensions = layers.built.rows.vectors.shape[1]
+        return build_in_memory(self._engine, layers.version, dimensions, self._worker.steps(layers.blocks()))
+
+    def _write(self, version: int, count: int, blocks: Iterable[VectorRows]) -> Built:
+        state = self._index.state()
+        built = build_file(
+            self._folder, self._engine, state.generation, version, state.recipe.dimensions, self._worker.steps(blocks)
+        )
+        return self._counted(built, count)
+
+    @staticmethod
+    def _counted(built: Built, count: int) -> Built:
+        if len(built.rows) != count:
+            raise CacheBroken(f"The index announced {count} vectors and gave {len(built.rows)}.")
+        return built
+
+    # ── trust ────────────────────────────────────────────────────────────────────────────────────
+
+    def _sound(self, layers: Layers | None) -> Layers | None:
+        """The state, unless its file was condemned or changed since, or the truth went back behind it."""
+        if layers is None or layers.version > self._index.version():
+            return None
+        try:
+            layers.built.watch()
+        except CacheBroken as error:
+            self._condemn(layers.built, error)
+            return None
+        return layers
+
+    def _verify(self, built: Built) -> None:
+        if built.file is None:
+            return
+        try:
+            built.file.check()
+        except CacheBroken as error:
+            self._condemn(built, error)
+            raise
+
+    def _verify_later(self, built: Built) -> None:
+        """Check the whole of a large file in the background; small ones were checked when they were opened."""
+
+        def job() -> None:
+            with contextlib.suppress(CacheBroken):
+                self._verify(built)
+
+        if built.finder is not None:
+            self._worker.start(job)
+
+    def _condemn(self, built: Built, error: Exception) -> None:
+        """Never believe this file again, and remove it if it still lies there."""
+        _log.warning("dropping the vector cache of version %d: %s", built.version, error)
+        if built.file is not None:
+            built.file.condemned = True
+            header = built.file.header
+            self._folder.remove(CacheName(header.generation, header.version, header.kind))
+
+    def _failed(self, error: Exception) -> None:
+        """Remember why, and wait a while longer after every failure before trying again."""
+        self._failure = error
+        self._failures += 1
+        self._retry_at = self._clock() + min(LONGEST_PAUSE, 0.5 * 2.0**self._failures)
+        _log.warning("the vector cache could not be made: %s", error)
+
+    def _succeeded(self) -> None:
+        self._failure, self._failures, self._retry_at = None, 0, 0.0

@@ -1,0 +1,47 @@
+"""What makes one kind of cache differ from another: how it guesses which rows are worth scoring exactly."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wikiholt.model import Floats, Ints
+
+Array = NDArray[Any]
+
+
+class Finder(Protocol):
+    """Guesses the nearest rows. A guess is scored exactly afterwards, so it only has to miss none."""
+
+    def find(self, vector: Floats, limit: int, among: Ints | None, skip: Ints) -> Ints:
+        """The positions of rows likely to hold the `limit` nearest; of `among` only if given, of `skip` never.
+
+        `among` holds none of `skip` already.
+        """
+
+
+class Engine(Protocol):
+    """Derives what its finder needs from the vectors, section by section, and makes the finder of the sections."""
+
+    @property
+    def kind(self) -> str:
+        """The name of the kind of cache, which is also how its files end."""
+
+    @property
+    def scan_below(self) -> int:
+        """Up to how many rows every row is scored and no finder is made."""
+
+    @property
+    def checked(self) -> tuple[str, ...]:
+        """Sections that must be compared with their checksums before they are used."""
+
+    def derive(self, vectors: Floats) -> Iterator[tuple[str, Array]]:
+        """The sections of the finder, each in one or more consecutive parts."""
+
+    def finder(self, sections: Mapping[str, memoryview], count: int, dimensions: int) -> Finder: ...
+
+
+def floats(section: memoryview, *shape: int) -> Floats:
+    """A section read as an array of floats."""
+    return np.frombuffer(section, np.float32).reshape(shape)

@@ -1,0 +1,231 @@
+"""What the exact cache promises to a searcher: the same answers as the truth, whatever was added or dropped."""
+
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from vector_truth import DIMENSIONS, Truth, assert_same, random_vectors, recall, unit
+
+from wikiholt.vectors import CacheNotReady, ExactCache, SketchEngine
+
+QUERY = random_vectors(1, seed=99)[0]
+SKETCHED = SketchEngine(scan_below=0, share=2)
+
+
+def cache_of(truth: Truth, folder: Path, **options: object) -> ExactCache:
+    cache = ExactCache(truth.as_index(), folder, **{"background": False, **options})  # type: ignore[arg-type]
+    cache.refresh()
+    return cache
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_it_finds_what_the_truth_finds(tmp_path: Path) -> None:
+    truth = Truth(500)
+    cache = cache_of(truth, tmp_path)
+    assert cache.version == truth.version()
+    assert_same(cache.search(QUERY, 10, None), truth.nearest(QUERY, 10))
+
+
+def test_a_limit_beyond_the_rows_gives_them_all(tmp_path: Path) -> None:
+    truth = Truth(7)
+    assert_same(cache_of(truth, tmp_path).search(QUERY, 500, None), truth.nearest(QUERY, 500))
+
+
+@pytest.mark.parametrize("engine", [SketchEngine(), SKETCHED])
+def test_an_empty_index_gives_an_empty_answer_and_grows(tmp_path: Path, engine: SketchEngine) -> None:
+    truth = Truth()
+    cache = cache_of(truth, tmp_path, engine=engine)
+    assert len(cache.search(QUERY, 10, None).chunk_ids) == 0
+    truth.add(random_vectors(30), [1] * 30)
+    cache.refresh()
+    assert_same(cache.search(QUERY, 10, None), truth.nearest(QUERY, 10))
+    assert_same(cache_of(truth, tmp_path, engine=engine).search(QUERY, 10, None), truth.nearest(QUERY, 10))
+
+
+@pytest.mark.parametrize("engine", [SketchEngine(), SKETCHED])
+def test_ties_are_settled_by_chunk_id_wherever_the_rows_lie(tmp_path: Path, engine: SketchEngine) -> None:
+    truth = Truth()
+    same = np.repeat(random_vectors(1), 60, axis=0)
+    truth.add(same, [1] * 60)
+    cache = cache_of(truth, tmp_path, engine=engine)
+    truth.add(same, [2] * 60)
+    truth.replace(3, same[0])
+    cache.refresh()
+    found = cache.search(QUERY, 100, None)
+    assert found.chunk_ids.tolist() == list(range(1, 101))
+
+
+@pytest.mark.parametrize("engine", [SketchEngine(), SKETCHED])
+@pytest.mark.parametrize("pages", [[], [3], [2, 5, 7, 1000], list(range(1, 41)), list(range(1, 600))])
+def test_a_filter_never_costs_recall(tmp_path: Path, engine: SketchEngine, pages: list[int]) -> None:
+    truth = Truth(6_000)
+    cache = cache_of(truth, tmp_path, engine=engine)
+    truth.drop([25, 26, 400])
+    truth.add(random_vectors(20, seed=5), [3] * 10 + [601] * 10)
+    cache.refresh()
+    allowed = np.array(pages, np.int64)
+    expected = truth.nearest(QUERY, 20, allowed)
+    found = cache.search(QUERY, 20, allowed)
+    assert set(found.page_ids.tolist()) <= set(pages)
+    assert_same(found, expected)
+
+
+def test_rows_of_one_page_are_found_though_they_lie_far_apart(tmp_path: Path) -> None:
+    truth = Truth()
+    truth.add(random_vectors(300), [1 + i % 7 for i in range(300)])
+    allowed = np.array([2, 6], np.int64)
+    assert_same(cache_of(truth, tmp_path).search(QUERY, 50, allowed), truth.nearest(QUERY, 50, allowed))
+
+
+@pytest.mark.parametrize("limit", [1, 10, 100, 500])
+def test_a_sketch_finds_ninety_nine_of_a_hundred(tmp_path: Path, limit: int) -> None:
+    truth = Truth(30_000, dimensions=96)
+    cache = cache_of(truth, tmp_path)
+    queries = random_vectors(20, seed=3, dimensions=96)
+    found = [recall(cache.search(query, limit, None), truth.nearest(query, limit)) for query in queries[:5]]
+    assert np.mean(found) >= 0.99
+
+
+def test_a_change_needs_neither_a_new_file_nor_the_whole_truth(tmp_path: Path) -> None:
+    truth = Truth(500)
+    cache = cache_of(truth, tmp_path)
+    before = files(tmp_path)
+    for round_ in range(20):
+        truth.drop([round_ + 1, 100 + round_])
+        truth.add(random_vectors(10, seed=round_ + 1), [51 + round_] * 10)
+        cache.refresh()
+        assert cache.version == truth.version()
+        assert_same(cache.search(QUERY, 30, None), truth.nearest(QUERY, 30))
+    assert files(tmp_path) == before
+    assert truth.snapshots == 1
+
+
+def test_a_chunk_dropped_after_it_was_added_is_gone(tmp_path: Path) -> None:
+    truth = Truth(20)
+    cache = cache_of(truth, tmp_path)
+    (added,) = truth.add(QUERY[None], [9])
+    cache.refresh()
+    assert cache.search(QUERY, 1, None).chunk_ids.tolist() == [added]
+    truth.drop([added])
+    cache.refresh()
+    assert_same(cache.search(QUERY, 5, None), truth.nearest(QUERY, 5))
+
+
+def test_a_chunk_that_got_another_vector_is_replaced(tmp_path: Path) -> None:
+    truth = Truth(20)
+    cache = cache_of(truth, tmp_path)
+    for vector in (QUERY, random_vectors(1, seed=7)[0]):
+        truth.replace(5, vector)
+        cache.refresh()
+        assert_same(cache.search(QUERY, 20, None), truth.nearest(QUERY, 20))
+
+
+def test_many_changes_are_merged_into_a_new_file_and_the_old_one_goes(tmp_path: Path) -> None:
+    truth = Truth(100)
+    cache = cache_of(truth, tmp_path)
+    truth.add(random_vectors(2_500, seed=1), [20] * 2_500)
+    truth.drop([1, 2, 3])
+    cache.refresh()
+    assert files(tmp_path) == [f"vectors-g000001-v{truth.version()}.exact"]
+    assert truth.snapshots == 1
+    assert_same(cache.search(QUERY, 50, None), truth.nearest(QUERY, 50))
+
+
+def test_a_merge_in_the_background_loses_no_change_made_meanwhile(tmp_path: Path) -> None:
+    truth = Truth(100)
+    cache = cache_of(truth, tmp_path, background=True)
+    truth.add(random_vectors(2_500, seed=1), [20] * 2_500)
+    cache.refresh()
+    merged = truth.version()
+    truth.add(QUERY[None], [30])
+    truth.drop([5])
+    cache.refresh()
+    assert cache.settle(30)
+    cache.refresh()
+    assert files(tmp_path) == [f"vectors-g000001-v{merged}.exact"]
+    assert cache.version == truth.version()
+    assert_same(cache.search(QUERY, 50, None), truth.nearest(QUERY, 50))
+    cache.close()
+
+
+def test_a_large_index_is_built_in_the_background_and_search_says_so(tmp_path: Path) -> None:
+    truth = Truth(300)
+    cache = ExactCache(truth.as_index(), tmp_path, build_at_once=100)
+    cache.refresh()
+    if cache.version is None:
+        with pytest.raises(CacheNotReady, match="not built yet"):
+            cache.search(QUERY, 10, None)
+    assert cache.settle(30)
+    cache.refresh()
+    assert_same(cache.search(QUERY, 10, None), truth.nearest(QUERY, 10))
+    cache.close()
+
+
+def test_before_the_first_refresh_search_says_it_is_not_ready(tmp_path: Path) -> None:
+    cache = ExactCache(Truth(5).as_index(), tmp_path)
+    assert cache.version is None
+    with pytest.raises(CacheNotReady):
+        cache.search(QUERY, 10, None)
+
+
+def test_a_closed_cache_refuses(tmp_path: Path) -> None:
+    cache = cache_of(Truth(5), tmp_path)
+    cache.close()
+    with pytest.raises(CacheNotReady):
+        cache.search(QUERY, 10, None)
+    with pytest.raises(CacheNotReady):
+        cache.refresh()
+
+
+def test_a_search_sees_one_version_while_others_refresh(tmp_path: Path) -> None:
+    truth = Truth(200)
+    cache = cache_of(truth, tmp_path, background=True)
+    done = threading.Event()
+    wrong: list[str] = []
+
+    def search() -> None:
+        while not done.is_set():
+            found = cache.search(QUERY, 1_000_000, None).chunk_ids
+            # Every change swaps ten rows, so each version holds just two hundred.
+            if len(found) != 200 or len(set(found.tolist())) != 200:
+                wrong.append(f"{len(found)} rows")
+
+    threads = [threading.Thread(target=search) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for round_ in range(300):
+        ids = sorted(truth.rows)[:10]
+        new = truth.next_id
+        truth.rows.update({new + i: (1, vector) for i, vector in enumerate(random_vectors(10, seed=round_))})
+        truth.next_id += 10
+        for i in ids:
+            del truth.rows[i]
+        truth.log.append((tuple(range(new, new + 10)), tuple(ids)))
+        cache.refresh()
+    done.set()
+    for thread in threads:
+        thread.join()
+    cache.close()
+    assert not wrong
+
+
+def test_a_vector_that_is_not_of_length_one_is_refused_and_not_hidden(tmp_path: Path) -> None:
+    truth = Truth(20)
+    truth.replace(4, np.zeros(DIMENSIONS, np.float32))
+    cache = ExactCache(truth.as_index(), tmp_path, background=False)
+    with pytest.raises(Exception, match="chunk 4 is not of length one"):
+        cache.refresh()
+    assert cache.version is None
+    assert files(tmp_path) == []
+
+
+def test_the_first_of_equal_scores_at_the_limit_is_kept(tmp_path: Path) -> None:
+    truth = Truth()
+    near, far = unit(QUERY + 0.01), unit(-QUERY)
+    truth.add(np.stack([far, near, far, near, near]), [1, 2, 3, 4, 5])
+    cache = cache_of(truth, tmp_path)
+    assert cache.search(QUERY, 2, None).chunk_ids.tolist() == [2, 4]
