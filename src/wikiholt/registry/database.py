@@ -1,0 +1,194 @@
+"""The registry's SQLite file: made whole or not at all, opened once a process, every fault of it said plainly.
+
+One connection serves all threads of a process, one at a time; a file that was replaced on disk, or a process that was
+forked, gets a new one. Other processes are kept apart by SQLite's own locks.
+"""
+
+import os
+import secrets
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+from wikiholt.errors import Busy, IndexCorrupt, IndexFault, IndexTooNew, StorageRefused, WikiholtError
+
+APPLICATION_ID = 0x57484C52
+SCHEMA_VERSION = 1
+_SCHEMA = """
+CREATE TABLE wikis (
+    id TEXT PRIMARY KEY NOT NULL,
+    slug TEXT NOT NULL UNIQUE,
+    source TEXT NOT NULL,
+    settings TEXT NOT NULL,
+    created_at TEXT NOT NULL
+) WITHOUT ROWID
+"""
+_REFUSED = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN}
+_BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+
+Stamp = tuple[int, int, int]
+
+
+class Database:
+    """The registry's file. Nothing is touched before the first use."""
+
+    def __init__(self, path: Path, timeout: float) -> None:
+        self.path = path
+        self._timeout = timeout
+        self._lock = threading.RLock()
+        self._open: tuple[Stamp, sqlite3.Connection] | None = None
+        self._inherited: list[sqlite3.Connection] = []
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection | None]:
+        """The connection, for reading; None while there is no registry yet."""
+        with self._lock, self._faults():
+            yield self._connection()
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """The connection inside one write transaction, which is committed unless the block raises."""
+        with self._lock, self._faults():
+            connection = self._connection() or self._create()
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+
+    def close(self) -> None:
+        """Let go of the file; the next use opens it again."""
+        with self._lock:
+            if self._open:
+                self._open[1].close()
+            self._open = None
+
+    def _connection(self) -> sqlite3.Connection | None:
+        try:
+            found = self.path.stat()
+        except FileNotFoundError:
+            self.close()
+            return None
+        stamp = (os.getpid(), found.st_dev, found.st_ino)
+        if self._open and self._open[0] != stamp:
+            if self._open[0][0] != stamp[0]:  # SQLite forbids even closing a connection on the far side of a fork
+                self._inherited.append(self._open[1])
+                self._open = None
+            self.close()
+        if not self._open:
+            self._open = (stamp, self._connect(found.st_size))
+        return self._open[1]
+
+    def _connect(self, size: int) -> sqlite3.Connection:
+        if size == 0:
+            raise self._corrupt("it is empty")
+        connection = _open_file(self.path, self._timeout)
+        try:
+            self._verify(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _verify(self, connection: sqlite3.Connection) -> None:
+        (application,) = connection.execute("PRAGMA application_id").fetchone()
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        if application != APPLICATION_ID:
+            raise self._corrupt("it is not a registry of Wikiholt")
+        if version > SCHEMA_VERSION:
+            raise IndexTooNew(
+                f"The registry {self.path} was written by a newer Wikiholt: version {version}, not {SCHEMA_VERSION}.",
+                hint="Use that Wikiholt, or a newer one.",
+            )
+        (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+        if verdict != "ok":
+            raise self._corrupt(verdict)
+
+    def _create(self) -> sqlite3.Connection:
+        """Make the file beside its place and move it there in one step; a file another process made first is kept."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        draft = self.path.with_name(f".{self.path.name}.{secrets.token_hex(8)}")
+        try:
+            with closing(sqlite3.connect(draft, isolation_level=None)) as connection:
+                connection.execute("PRAGMA journal_mode = WAL")
+                connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+                connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+                connection.execute(_SCHEMA)
+            _move_if_free(draft, self.path)
+        finally:
+            draft.unlink(missing_ok=True)
+        made = self._connection()
+        if made is None:
+            raise _refused(self.path, "the file was removed while it was made")
+        return made
+
+    @contextmanager
+    def _faults(self) -> Iterator[None]:
+        """Turn SQLite's errors into ours; none of them may pass for an empty registry."""
+        try:
+            yield
+        except WikiholtError:
+            raise
+        except sqlite3.Error as error:
+            raise self._fault(error) from error
+        except OSError as error:
+            raise _refused(self.path, error.strerror or str(error)) from error
+
+    def _fault(self, error: sqlite3.Error) -> IndexFault | Busy:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code in _BUSY:
+            return Busy("Another process is writing the registry.", hint="Try again in a moment.")
+        if code in _REFUSED:
+            return _refused(self.path, str(error))
+        return self._corrupt(str(error))
+
+    def _corrupt(self, reason: str) -> IndexCorrupt:
+        return IndexCorrupt(
+            f"The registry {self.path} is damaged: {reason}.",
+            hint="Put it back from a backup. Without one, move it away and add each wiki again.",
+        )
+
+
+def _refused(path: Path, reason: str) -> StorageRefused:
+    return StorageRefused(
+        f"The registry {path} cannot be read or written: {reason}.",
+        hint="Check free space, and that the user who runs wikiholt may write to the directory.",
+    )
+
+
+def _move_if_free(draft: Path, path: Path) -> None:
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        return
+    except OSError:  # a file system without links
+        if not path.exists():
+            draft.rename(path)
+
+
+def _open_file(path: Path, timeout: float) -> sqlite3.Connection:
+    connection = _connect(path, "mode=rw", timeout)
+    try:
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except sqlite3.OperationalError as error:
+        connection.close()
+        closed_to_writing = error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
+        # A write-ahead log needs a directory that can be written; a file without one can be read as it lies there.
+        if not closed_to_writing or path.with_name(f"{path.name}-wal").exists():
+            raise
+        return _connect(path, "mode=ro&immutable=1", timeout)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _connect(path: Path, mode: str, timeout: float) -> sqlite3.Connection:
+    location = f"file:{quote(path.absolute().as_posix())}?{mode}"
+    return sqlite3.connect(location, uri=True, timeout=timeout, isolation_level=None, check_same_thread=False)
