@@ -22,7 +22,11 @@ _ANY_LINK = re.compile(
 )
 _NESTED = re.compile(r"!?\[[^\[\]]*+\]\([^()\s]*+\)")
 _MARKUP = re.compile(r"[\\`*_\[\]<&~]")
-_TAG = re.compile(r"<!--.*?-->|</?[a-zA-Z][^<>]*+>", re.DOTALL)
+_TAG = re.compile(r"</?[a-zA-Z][^<>]*+>")
+_ADDRESS = re.compile(r"<((?:https?|ftp|mailto):[^\s<>]*+)>")
+_REFERENCE_LINK = re.compile(r"!?\[([^\[\]]*+)\]\[[^\[\]]*+\]")
+_FOOTNOTE = re.compile(r"\[\^[^\[\]\s]{1,50}\]:?")
+_HALF_LINK = re.compile(r"\]\([^()\s]*+\)|\[\[|\]\]")
 _STARS = re.compile(r"(?<![\w*\\])[*]{1,3}(?=[^\s*])|(?<=[^\s*\\])[*]{1,3}(?![\w*])|\*\*\*?|~~")
 _UNDERSCORES = re.compile(r"(?<![\w\\])_{1,3}(?=[^\s_])|(?<=[^\s\\])(?<!_)_{1,3}(?!\w)")
 _ESCAPE = re.compile(r"\\([!-/:-@\[-`{-~])")
@@ -104,8 +108,13 @@ def wiki_link(inside: str) -> tuple[str, str]:
 
 def plain_inline(text: str) -> str:
     """Inline Markdown without its markup, on one line."""
+    return " ".join(strip_inline(text).split())
+
+
+def strip_inline(text: str) -> str:
+    """Inline Markdown without its markup; links leave their text, code spans their code."""
     if not _MARKUP.search(text):
-        return " ".join(text.split())
+        return text
     parts: list[str] = []
     at = 0
     for start, end, fence in code_spans(text):
@@ -113,7 +122,20 @@ def plain_inline(text: str) -> str:
         parts.append(text[start + fence : end - fence])
         at = end
     parts.append(_strip(text[at:]))
-    return " ".join("".join(parts).split())
+    return "".join(parts)
+
+
+def without_comments(text: str) -> str:
+    """The text without HTML comments; one that is never closed stays."""
+    parts: list[str] = []
+    at = 0
+    while True:
+        start = text.find("<!--", at)
+        end = text.find("-->", start + 4) if start >= 0 else -1
+        if end < 0:
+            return "".join((*parts, text[at:])) if parts else text
+        parts += text[at:start], " "
+        at = end + 3
 
 
 def _strip(text: str) -> str:
@@ -121,10 +143,11 @@ def _strip(text: str) -> str:
         text = WIKI_LINK.sub(lambda found: wiki_link(found[1])[1], text)
         for _ in range(2):
             text = INLINE_LINK.sub(r"\1", text)
-        text = re.sub(r"\[([^\[\]]*+)\]\[[^\[\]]*+\]", r"\1", text)
+        text = _FOOTNOTE.sub("", _REFERENCE_LINK.sub(r"\1", text))
+    if "]" in text:
+        text = _HALF_LINK.sub("", text)
     if "<" in text:
-        text = re.sub(r"<((?:https?|ftp|mailto):[^\s<>]*+)>", r"\1", text)
-        text = _TAG.sub("", text)
+        text = _TAG.sub("", without_comments(_ADDRESS.sub(r"\1", text)))
     if "*" in text or "~~" in text:
         text = _STARS.sub("", text)
     if "_" in text:

@@ -1,0 +1,166 @@
+"""The analyser behind the keyword index: from text to terms, the same for every store.
+
+One Analyser serves all threads: its memo is a plain dict (atomic in CPython) and the stemmer, which is not safe to
+share, is only called under a lock, once for each new word.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from functools import lru_cache
+from threading import Lock
+
+import Stemmer
+
+from wikiholt.text.sentences import CJK
+
+LONGEST_TERM = 64
+_MOST_REMEMBERED = 200_000
+# signs that belong to the letters around them, in scripts that do not compose into single characters
+_MARKS = (
+    "\u0300-\u036f\u0483-\u0489\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed\u0900-\u0963\u0966-\u0dff"
+    + ("\u0e31-\u0e4e\u0eb1-\u0ece\u0f71-\u0fbc\u102b-\u103e\u1056-\u109d\u17b4-\u17d3\u200c\u200d")
+)
+# scripts written without spaces between words
+_DENSE = f"{CJK}\u0e00-\u0eff\u1000-\u109f\u1780-\u17d3"
+_SHARP = r"(?:(?<=\b[a-zA-Z])(?<![.\-'’·][a-zA-Z])(?:\+\+|#)(?!\w))?+"
+TOKEN = re.compile(rf"\w++(?:[.\-'’·]\w++|[{_MARKS}]++\w*+)*+{_SHARP}")
+_ASCII_TOKEN = re.compile(rf"\w++(?:[.\-']\w++)*+{_SHARP}", re.ASCII)
+_RUN = re.compile(rf"([{_DENSE}]+)|[^{_DENSE}]+")
+_PARTS = re.compile(rf"(?:[^\W_]|[{_MARKS}])+")
+_CAMEL = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_A-Za-z]+")
+_CAMEL_CASE = re.compile(r"[a-z][A-Z]|[A-Z]{2}[a-z]")
+_POSSESSIVE = re.compile(r"['’][sS]$")
+_ELISION = re.compile(r"['’]")
+
+
+class Analyser:
+    """Turns text into terms of one language."""
+
+    def __init__(self, language: str) -> None:
+        try:
+            self._stemmer = Stemmer.Stemmer(language, 0)
+        except KeyError:
+            self._stemmer = None
+        self._lock = Lock()
+        self._memo: dict[str, tuple[str, ...]] = {}
+        self._forms: dict[str, tuple[str, ...]] = {}
+
+    def terms(self, text: str) -> list[str]:
+        """Every term of the text, in order."""
+        return self._terms(_tokens(text))
+
+    def field(self, text: str) -> list[str]:
+        """Every term of the text, in order, then once each the words that differ from their stems.
+
+        Those let a word be found by any beginning of it, also one longer than its stem.
+        """
+        tokens = _tokens(text)
+        out = self._terms(tokens)
+        forms: dict[str, None] = {}
+        for token in dict.fromkeys(tokens):
+            found = self._forms.get(token)
+            if found:
+                forms.update(dict.fromkeys(found))
+        out.extend(forms)
+        return out
+
+    def token_terms(self, token: str) -> tuple[str, ...]:
+        """The terms of one token as TOKEN finds it."""
+        token = unicodedata.normalize("NFKC", token)
+        found = self._memo.get(token)
+        return found if found is not None else self._analyse(token)
+
+    def token_forms(self, token: str) -> tuple[str, ...]:
+        """The words of one token that differ from their stems."""
+        self.token_terms(token)
+        return self._forms.get(unicodedata.normalize("NFKC", token), ())
+
+    def _terms(self, tokens: list[str]) -> list[str]:
+        out: list[str] = []
+        extend, known, analyse = out.extend, self._memo.get, self._analyse
+        for token in tokens:
+            found = known(token)
+            extend(found if found is not None else analyse(token))
+        return out
+
+    def _analyse(self, token: str) -> tuple[str, ...]:
+        if not token.isascii():
+            runs = list(dense_runs(token))
+            if any(dense for dense, _, _ in runs):
+                return tuple(
+                    term for dense, run, _ in runs for term in (bigrams(run) if dense else self.token_terms(run))
+                )
+        words = list(_words(token))
+        stems = [self._stem(word) for word in words]
+        forms = tuple(word for word, stem in zip(words, stems, strict=True) if word != stem)
+        return tuple(stems) if len(token) > LONGEST_TERM else self._remember(token, tuple(stems), forms)
+
+    def _remember(self, token: str, terms: tuple[str, ...], forms: tuple[str, ...]) -> tuple[str, ...]:
+        if len(self._memo) >= _MOST_REMEMBERED:
+            self._memo.clear()
+            self._forms.clear()
+        if forms:
+            self._forms[token] = forms
+        self._memo[token] = terms
+        return terms
+
+    def _stem(self, word: str) -> str:
+        if self._stemmer is None or not word.isalpha():
+            return word
+        with self._lock:
+            return str(self._stemmer.stemWord(word)) or word
+
+
+@lru_cache(maxsize=32)
+def analyser(language: str) -> Analyser:
+    """The analyser of a language, by name or code; one without a stemmer keeps its words as they are."""
+    return Analyser(language)
+
+
+def fold(word: str) -> str:
+    """Case and accents taken off, at most LONGEST_TERM characters."""
+    if word.isascii():
+        return word.lower()[:LONGEST_TERM]
+    decomposed = unicodedata.normalize("NFKD", word.casefold())
+    bare = "".join(c for c in decomposed if not unicodedata.combining(c))
+    return "".join(unicodedata.normalize("NFKC", bare).split())[:LONGEST_TERM]
+
+
+def dense_runs(token: str) -> Iterator[tuple[bool, str, int]]:
+    """The runs of a token, each with whether its script has no spaces, and where it begins."""
+    for found in _RUN.finditer(token):
+        yield found[1] is not None, found[0], found.start()
+
+
+def bigrams(run: str) -> list[str]:
+    """Each two neighbours of a run of characters; one alone stands for itself."""
+    return [run[i : i + 2] for i in range(len(run) - 1)] or [run]
+
+
+def _tokens(text: str) -> list[str]:
+    if text.isascii():
+        return _ASCII_TOKEN.findall(text)
+    return TOKEN.findall(unicodedata.normalize("NFKC", text))
+
+
+def _words(token: str) -> Iterator[str]:
+    """The parts of a token, then the token whole where it has more than one part."""
+    token = _POSSESSIVE.sub("", token)
+    if "'" in token or "’" in token:
+        for piece in _ELISION.split(token):
+            yield from _words(piece)
+        return
+    if not token.strip("_.-·"):
+        return
+    if token[-1] in "+#":
+        yield token.lower()
+        return
+    parts = [token] if token.isalnum() else _PARTS.findall(token)
+    if len(token) <= LONGEST_TERM and _CAMEL_CASE.search(token):
+        parts = [piece for part in parts for piece in (_CAMEL.findall(part) if _CAMEL_CASE.search(part) else [part])]
+    folded = [word for word in map(fold, parts) if word]
+    yield from folded
+    whole = fold(token.strip("_.-·"))
+    if whole and folded != [whole]:
+        yield whole

@@ -1,0 +1,217 @@
+"""Chunks: the passages of a page that are embedded and found. A chunk is a range of the body, so no text is lost."""
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator
+
+from wikiholt.model import Block, Chunk, Metadata, Page
+from wikiholt.text.embedded import content_name, embedded_text
+from wikiholt.text.markdown import outline
+from wikiholt.text.sections import Section, sections
+from wikiholt.text.sentences import sentence_starts, word_starts
+from wikiholt.text.tokens import TokenRuler, TokenSpans, approximate_spans
+
+__all__ = ["chunk", "chunk_page", "content_name", "embedded_text"]
+
+_WHOLE = frozenset({"fence", "code", "table"})
+_RUNNING = frozenset({"paragraph", "heading"})
+
+
+def chunk(
+    page: Page, token_spans: TokenSpans, *, target_tokens: int = 200, overlap_tokens: int = 50
+) -> tuple[Chunk, ...]:
+    """Cut a page into chunks of at most `target_tokens`, its overlap included; a blank body has none.
+
+    Leave room in the model's window for the page name and headings that `embedded_text` puts in front:
+    `target_tokens` some 50 below the window.
+    """
+    target = max(target_tokens, 1)
+    gatherer = _Gatherer(
+        page, TokenRuler(page.body, token_spans), token_spans, target, min(overlap_tokens, target // 2)
+    )
+    parts = list(sections(page))
+    if parts and gatherer.fits(parts):
+        gatherer.whole(parts)
+    else:
+        for section in parts:
+            gatherer.section(section)
+    return tuple(gatherer.chunks)
+
+
+def chunk_page(content: str, target_tokens: int = 200, overlap_tokens: int = 50) -> list[str]:
+    """Split a page's text (without frontmatter) into overlapping chunks, counting tokens roughly."""
+    plan = outline(content)
+    page = Page("", "", "", Metadata(), plan.headings, (), content, 1, blocks=plan.blocks)
+    pieces = chunk(page, approximate_spans, target_tokens=target_tokens, overlap_tokens=overlap_tokens)
+    return [piece.text for piece in pieces]
+
+
+class _Gatherer:
+    """Fills one chunk after the other; within a section each new one begins with the end of the one before."""
+
+    def __init__(self, page: Page, ruler: TokenRuler, token_spans: TokenSpans, target: int, overlap: int) -> None:
+        self.chunks: list[Chunk] = []
+        self._page = page
+        self._body = page.body
+        self._ruler = ruler
+        self._token_spans = token_spans
+        self._target = target
+        self._overlap = max(overlap, 0)
+        self._newlines = [found.start() for found in re.finditer("\n", page.body)]
+        self._section = Section((), (), (), "")
+        self._floor = 0
+        self._start = self._end = -1
+
+    def fits(self, parts: list[Section]) -> bool:
+        start, end = _extent(parts)
+        return self._ruler.count(start, end) <= self._target
+
+    def whole(self, parts: list[Section]) -> None:
+        """Make the whole page one chunk, headed by its first section with text."""
+        self._section = next((part for part in parts if part.blocks), parts[0])
+        self._start, self._end = _extent(parts)
+        self._emit()
+
+    def section(self, section: Section) -> None:
+        self._section = section
+        self._start = self._end = -1
+        # overlap never reaches back over the headings
+        self._floor = section.blocks[0].start if section.blocks else len(self._body)
+        for head in section.heads:
+            self._add(head)
+        for block in section.blocks:
+            self._add(block)
+        self._emit()
+
+    def _add(self, block: Block) -> None:
+        if self._extend(block.start, block.end):
+            return
+        size = self._ruler.count(block.start, block.end)
+        room = self._target - size
+        if room >= 0 and (block.kind in _WHOLE or (self._end > self._floor and room * 4 >= self._overlap)):
+            self._turn(block.start, block.end, room)
+            return
+        for start, end in self._pieces(block):
+            if not self._extend(start, end):
+                self._turn(start, end, self._target - self._ruler.count(start, end))
+
+    def _extend(self, start: int, end: int) -> bool:
+        """Take the range into the current chunk if there is room."""
+        if self._start < 0:
+            if self._ruler.count(start, end) > self._target:
+                return False
+            self._start = start
+        elif self._ruler.count(self._start, end) > self._target:
+            return False
+        self._end = end
+        return True
+
+    def _turn(self, start: int, end: int, room: int) -> None:
+        """Close the current chunk and begin the next with this range, after as much overlap as there is room for."""
+        before = self._end
+        self._emit()
+        self._start, self._end = start, end
+        if before > self._floor:
+            self._start = self._overlap_start(before, start, min(self._overlap, room))
+            if self._start < before and self._ruler.count(self._start, end) > self._target:
+                self._start = start
+
+    def _overlap_start(self, end: int, start: int, tokens: int) -> int:
+        """Where the last sentences before `end` begin, or the last words where a sentence is too long."""
+        earliest = self._ruler.back(end, tokens, self._floor)
+        if earliest >= end:
+            return start
+        for block in self._blocks_between(earliest, end):
+            if earliest <= block.start < end:
+                return block.start
+            starts = sentence_starts(
+                self._body, max(block.start, earliest - 2), min(block.end, end), by_line=block.kind not in _RUNNING
+            )
+            for at in starts:
+                if at >= earliest:
+                    return at
+        words = word_starts(self._body, max(earliest - 1, 0), end)
+        # the first may be the rest of a word
+        return next((at for at in words if at >= earliest and (at == self._floor or self._free(at))), start)
+
+    def _free(self, at: int) -> bool:
+        before = self._body[at - 1]
+        return before.isspace() or word_starts(self._body, at - 1, at + 1) == [at - 1, at]
+
+    def _blocks_between(self, start: int, end: int) -> Iterator[Block]:
+        blocks = self._section.blocks
+        first = max(0, bisect_right(blocks, start, key=lambda block: block.start) - 1)
+        for block in blocks[first:]:
+            if block.start >= end:
+                return
+            if block.end > start:
+                yield block
+
+    def _pieces(self, block: Block) -> Iterator[tuple[int, int]]:
+        """The block in pieces that leave room for the overlap: sentences, else words, else tokens."""
+        limit = max(self._target - self._overlap, 1)
+        by_line = block.kind not in _RUNNING
+        for start, end in self._ranges(
+            block.start, sentence_starts(self._body, block.start, block.end, by_line=by_line), block.end
+        ):
+            if self._ruler.count(start, end) <= limit:
+                yield start, end
+                continue
+            for first, last in self._ranges(start, word_starts(self._body, start, end), end):
+                if self._ruler.count(first, last) <= limit:
+                    yield first, last
+                else:
+                    yield from self._tokens(first, last, limit)
+
+    def _tokens(self, start: int, end: int, limit: int) -> Iterator[tuple[int, int]]:
+        """A word too long for one chunk, cut where tokens begin."""
+        size = max(limit // 4, 1)
+        cuts = self._ruler.cuts(start, end)[size - 1 :: size]
+        for first, last in self._ranges(start, cuts, end):
+            yield from self._measured(first, last, limit)
+
+    def _measured(self, start: int, end: int, limit: int) -> Iterator[tuple[int, int]]:
+        """A piece of a word, halved until the model itself finds no more tokens in it than there is room for."""
+        if end - start > 1 and len(self._token_spans(self._body[start:end])) > limit:
+            middle = (start + end) // 2
+            yield from self._measured(start, middle, limit)
+            yield from self._measured(middle, end, limit)
+        else:
+            yield start, end
+
+    def _ranges(self, start: int, cuts: list[int], end: int) -> Iterator[tuple[int, int]]:
+        """The ranges between the cuts, without the whitespace at their ends."""
+        for cut in (*cuts, end):
+            stop = cut
+            while stop > start and self._body[stop - 1].isspace():
+                stop -= 1
+            if stop > start:
+                yield start, stop
+            start = cut
+
+    def _emit(self) -> None:
+        if self._start < 0:
+            return
+        start, end = self._start, self._end
+        previous = self.chunks[-1].end if self.chunks else 0
+        self.chunks.append(
+            Chunk(
+                index=len(self.chunks),
+                text=self._body[start:end],
+                heading_path=self._section.heading_path,
+                anchor=self._section.anchor,
+                first_line=self._line(start),
+                last_line=self._line(end - 1),
+                start=start,
+                end=end,
+                overlap=max(previous - start, 0),
+            )
+        )
+
+    def _line(self, at: int) -> int:
+        return self._page.body_line + bisect_right(self._newlines, at - 1)
+
+
+def _extent(parts: list[Section]) -> tuple[int, int]:
+    first, last = parts[0], parts[-1]
+    return (first.heads or first.blocks)[0].start, (last.blocks or last.heads)[-1].end

@@ -1,0 +1,77 @@
+"""Keyword queries as people type them: words, "quoted phrases", -word and -"a phrase"."""
+
+import re
+import unicodedata
+from collections.abc import Iterable
+
+from wikiholt.model import WordQuery
+from wikiholt.text.analysis import TOKEN, Analyser, analyser, dense_runs, fold
+from wikiholt.text.sentences import CJK
+
+_LONGEST_QUERY = 2_000
+_MOST_TERMS = 64
+_PHRASE = re.compile(r"""(?:(?<=\s)|^)(-?)["“”„«]([^"“”„«»]*)["“”»]""")
+_EXCLUDED = re.compile(rf"(?:(?<=\s)|^)-(?=[^\W_]{{2}}|[{CJK}])(\S+)")
+
+STOP_WORDS = frozenset(
+    """a about an and are as at be been but by can could did do does for from had has have how i if in into is it its
+    me my no not of on or our should so than that the their them then there these they this to us was we were what when
+    where which who why will with would you your""".split()  # noqa: SIM905
+)
+
+
+def parse_query(text: str, language: str = "english") -> WordQuery:
+    """Analyse a query; never raises, and a query without a word in it is false.
+
+    A store matches a page that holds any of `terms`, or any term that begins with `prefix`; every phrase must be there
+    and no excluded one. `prefix` is the last word as typed, not stemmed; its stem is among `terms`. So "running" finds
+    run, and "kuber" finds kubernetes: `page_words` gives the index stems and, once a field, the words as written.
+    """
+    words = analyser(language)
+    phrases: list[tuple[str, ...]] = []
+    excluded: list[tuple[str, ...]] = []
+    rest = text[:_LONGEST_QUERY]
+
+    def quoted(found: re.Match[str]) -> str:
+        (excluded if found[1] else phrases).append(tuple(words.terms(found[2]))[:_MOST_TERMS])
+        return " \x00 "
+
+    def dropped(found: re.Match[str]) -> str:
+        excluded.append(tuple(words.terms(found[1]))[:_MOST_TERMS])
+        return " \x00 "
+
+    rest = _EXCLUDED.sub(dropped, _PHRASE.sub(quoted, rest))
+    terms = tuple(dict.fromkeys(words.terms(rest)))
+    stop_terms = _stop_terms(language)
+    telling = tuple(term for term in terms if term not in stop_terms)
+    kept_phrases = _present(phrases)
+    if not telling and not kept_phrases:
+        telling = terms
+    return WordQuery(
+        terms=telling[:_MOST_TERMS],
+        phrases=kept_phrases,
+        excluded=_present(excluded),
+        prefix=_prefix(rest, words, frozenset(telling)),
+    )
+
+
+def _prefix(rest: str, words: Analyser, telling: frozenset[str]) -> str:
+    """The last word while it may still be being typed; never a stop word that was left out."""
+    if not rest or rest[-1].isspace():
+        return ""
+    tokens = TOKEN.findall(rest)
+    if not tokens or not telling.intersection(words.token_terms(tokens[-1])):
+        return ""
+    dense, last, _ = [*dense_runs(unicodedata.normalize("NFKC", tokens[-1]))][-1]
+    if dense:
+        return last[-2:]
+    folded = fold(last.strip("_.-·"))
+    return folded if len(folded) >= 2 else ""
+
+
+def _stop_terms(language: str) -> frozenset[str]:
+    return frozenset(analyser(language).terms(" ".join(STOP_WORDS))) if language in {"english", "en"} else frozenset()
+
+
+def _present(phrases: Iterable[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
+    return tuple(dict.fromkeys(phrase for phrase in phrases if phrase))

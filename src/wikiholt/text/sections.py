@@ -1,0 +1,45 @@
+"""The sections of a page: each heading with what follows it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from wikiholt.model import Block, Heading, Page
+from wikiholt.text.markdown import outline
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A heading (and those without text of their own right before it) with the blocks under it."""
+
+    heads: tuple[Block, ...]
+    blocks: tuple[Block, ...]
+    heading_path: tuple[str, ...]
+    anchor: str
+
+
+def sections(page: Page) -> Iterator[Section]:
+    """The sections in order; a heading-only run joins the next section with text, or stands alone at the end."""
+    headings = {heading.line: heading for heading in page.headings}
+    blocks = page.blocks or outline(page.body, page.body_line).blocks
+    heads: list[Block] = []
+    texts: list[Block] = []
+    trail: list[Heading] = []
+    for block in blocks:
+        heading = headings.get(block.first_line) if block.kind == "heading" else None
+        if heading is None:
+            texts.append(block)
+            continue
+        if texts:
+            yield _section(heads, texts, trail)
+            heads, texts = [], []
+        while trail and trail[-1].level >= heading.level:
+            trail.pop()
+        trail.append(heading)
+        heads.append(block)
+    if heads or texts:
+        yield _section(heads, texts, trail)
+
+
+def _section(heads: list[Block], texts: list[Block], trail: list[Heading]) -> Section:
+    path = tuple(heading.text for heading in trail if heading.text)
+    return Section(tuple(heads), tuple(texts), path, trail[-1].anchor if trail else "")

@@ -1,0 +1,70 @@
+"""Counting tokens in any range of a text that was tokenised once."""
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
+
+from wikiholt.text.sentences import CJK
+
+TokenSpans = Callable[[str], Sequence[tuple[int, int]]]
+
+_LONGEST_TOKEN = 100
+_LONGEST_GAP = 64
+_PIECE = 64
+_APPROXIMATE = re.compile(rf"[{CJK}]|[^\W_{CJK}]{{1,6}}|[^\w\s]|_")
+
+
+def approximate_spans(text: str) -> list[tuple[int, int]]:
+    """Tokens as a sub-word model would roughly make them, where no model is at hand."""
+    return [found.span() for found in _APPROXIMATE.finditer(text)]
+
+
+class TokenRuler:
+    """Counts the tokens of a text by range, on the safe side.
+
+    A model may make one unknown token of a whole run of characters (BERT does so over 100). Once such a run is cut, its
+    pieces are read again, so it counts as what its pieces would be, and at least as a quarter of its characters. Text
+    that no token covers counts a little, so that nothing grows without bound.
+    """
+
+    def __init__(self, text: str, token_spans: TokenSpans) -> None:
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+        done = 0
+        for start, end in token_spans(text):
+            if start - done > _LONGEST_GAP:
+                self._spread(done, start, (start - done) // 16)
+            if end - start > _LONGEST_TOKEN:
+                self._reread(text, start, end, token_spans)
+            else:
+                self._starts.append(start)
+                self._ends.append(end)
+            done = end
+        if len(text) - done > _LONGEST_GAP:
+            self._spread(done, len(text), (len(text) - done) // 16)
+
+    def count(self, start: int, end: int) -> int:
+        """How many tokens the range touches."""
+        return max(0, bisect_left(self._starts, end) - bisect_right(self._ends, start))
+
+    def back(self, end: int, tokens: int, floor: int) -> int:
+        """The earliest place, not before `floor`, from which to `end` there are at most so many tokens."""
+        last = bisect_left(self._starts, end)
+        if last - tokens <= 0 or self.count(floor, end) <= tokens:
+            return floor
+        return max(floor, self._starts[last - tokens]) if tokens > 0 else end
+
+    def cuts(self, start: int, end: int) -> list[int]:
+        """The places within a range where a token begins."""
+        return self._starts[bisect_right(self._starts, start) : bisect_left(self._starts, end)]
+
+    def _reread(self, text: str, start: int, end: int, token_spans: TokenSpans) -> None:
+        for begin in range(start, end, _PIECE):
+            stop = min(begin + _PIECE, end)
+            self._spread(begin, stop, max(len(token_spans(text[begin:stop])), (stop - begin + 3) // 4))
+
+    def _spread(self, start: int, end: int, count: int) -> None:
+        size = end - start
+        for index in range(count):
+            self._starts.append(start + size * index // count)
+            self._ends.append(start + size * (index + 1) // count)
