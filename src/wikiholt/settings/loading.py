@@ -1,0 +1,135 @@
+"""Settings from four places, each stronger than the one before: defaults, the file, the environment, arguments."""
+
+import os
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from wikiholt.errors import InvalidSetting
+from wikiholt.settings.setting import Value, unknown
+from wikiholt.settings.table import SETTINGS
+
+FILE_NAME = "wikiholt.toml"
+_CONFIG_VARIABLE = "WIKIHOLT_CONFIG"
+# Container platforms announce a service called wikiholt by variables like these; they are no settings.
+_ANNOUNCED = re.compile(r"WIKIHOLT_(?:SERVICE_(?:HOST|PORT)(?:_.*)?|PORT(?:_\d+_.*)?|NAME|ENV_.*)")
+_BY_NAME = {setting.name: setting for setting in SETTINGS}
+_BY_VARIABLE = {setting.variable: setting for setting in SETTINGS}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Every setting, checked. Dots in a name are underscores here."""
+
+    data: Path
+    model: str
+    precision: str
+    threads: int
+    chunk_target_tokens: int
+    chunk_overlap_tokens: int
+    language: str
+    anchors: str
+    url: str
+    vectors_engine: str
+    vectors_crossover: int
+    page_max_bytes: int
+    lock_timeout: float
+    search_stale_check: bool
+    log_level: str
+
+
+def load(
+    data: Path | None = None,
+    config: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+    overrides: Mapping[str, object] | None = None,
+) -> Settings:
+    """The settings that hold; `overrides` are by name, `data` and `config` win over everything; no file is needed."""
+    arguments = dict(overrides or {}) | ({"data": data} if data is not None else {})
+    given = _from_environment(environ or {})
+    strong = given | _from_arguments(arguments)
+    named = config or _named_file(environ or {})
+    if named is not None:
+        weak = _from_file(named, required=True)
+    else:
+        weak = _from_file(Path(str(strong.get("data", _BY_NAME["data"].default))) / FILE_NAME, required=False)
+        if "data" in weak:
+            raise InvalidSetting(
+                f"data cannot be set in the {FILE_NAME} that lies in the data directory itself.",
+                hint="Take it out, or name the file with --config.",
+            )
+    values = {setting.name: setting.default for setting in SETTINGS} | weak | strong
+    fields: dict[str, Any] = {_BY_NAME[name].attribute: value for name, value in values.items()}
+    return _consistent(Settings(**fields))
+
+
+def _consistent(settings: Settings) -> Settings:
+    if settings.chunk_overlap_tokens >= settings.chunk_target_tokens:
+        raise InvalidSetting(
+            f"chunk.overlap_tokens ({settings.chunk_overlap_tokens}) must be less than "
+            f"chunk.target_tokens ({settings.chunk_target_tokens}).",
+            hint="A quarter of the target is a good overlap.",
+        )
+    return settings
+
+
+def _from_arguments(arguments: Mapping[str, object]) -> dict[str, Value]:
+    values = {}
+    for name, raw in arguments.items():
+        if name not in _BY_NAME:
+            raise unknown(name, "given as an argument", _BY_NAME)
+        values[name] = _BY_NAME[name].parse(raw, "given as an argument")
+    return values
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, Value]:
+    """The settings in the environment; an empty variable counts as not set."""
+    values = {}
+    for variable, raw in environ.items():
+        if not variable.startswith("WIKIHOLT_") or variable == _CONFIG_VARIABLE:
+            continue
+        setting = _BY_VARIABLE.get(variable)
+        if setting is not None and raw.strip():
+            values[setting.name] = setting.parse(raw, f"environment variable {variable}")
+        elif setting is None and not _ANNOUNCED.fullmatch(variable):
+            raise unknown(variable, "in the environment", _BY_VARIABLE)
+    return values
+
+
+def _named_file(environ: Mapping[str, str]) -> Path | None:
+    text = environ.get(_CONFIG_VARIABLE, "").strip()
+    return Path(text).expanduser() if text else None
+
+
+def _from_file(path: Path, *, required: bool) -> dict[str, Value]:
+    try:
+        document = tomllib.loads(path.read_text("utf-8"))
+    except FileNotFoundError as error:
+        if not required:
+            return {}
+        raise InvalidSetting(f"There is no settings file {path}.", hint="Check the path.") from error
+    except (OSError, ValueError) as error:
+        raise InvalidSetting(f"The settings file {path} cannot be read: {error}.", hint="It must be TOML.") from error
+    values = {}
+    for name, raw in _flat(document):
+        if name not in _BY_NAME:
+            raise unknown(name, f"in {path}", _BY_NAME)
+        setting = _BY_NAME[name]
+        # In a file a number is a number: "200" in quotes is a slip worth naming.
+        if isinstance(raw, str) and setting.kind not in (str, Path):
+            raise InvalidSetting(f"{name} = {raw!r} (in {path}) is in quotes.", hint=f"Write {name} = {raw}.")
+        value = setting.parse(raw, f"in {path}")
+        values[name] = Path(os.path.normpath(path.parent / value)) if isinstance(value, Path) else value
+    return values
+
+
+def _flat(document: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
+    """The keys of a TOML document with dots, tables opened."""
+    for key, value in document.items():
+        if isinstance(value, dict) and f"{prefix}{key}" not in _BY_NAME:
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value

@@ -1,0 +1,56 @@
+"""The settings as a page of the manual, written from the table."""
+
+from wikiholt.settings.setting import Setting
+from wikiholt.settings.table import SETTINGS, WIKI_SETTINGS
+
+_OPENING = """\
+# Settings
+
+Every setting has a default. A file can change it, the environment can change it again, and an argument of the command
+has the last word.
+
+- **File**: `wikiholt.toml` in the data directory, or the file named by `--config` or `WIKIHOLT_CONFIG`. Dots are
+  tables: `chunk.target_tokens = 200`, or `target_tokens = 200` under `[chunk]`. A relative `data` starts at the file.
+- **Environment**: `WIKIHOLT_` and the name in capitals, dots as underscores: `WIKIHOLT_CHUNK_TARGET_TOKENS=200`. An
+  empty variable counts as not set.
+
+A name that does not exist, a value of the wrong kind or out of range is an error that says where it stands.
+"""
+_WIKI_OPENING = """\
+## Settings of one wiki
+
+Given when the wiki is added, as `--set name=value`, and kept in the registry.
+"""
+
+
+def describe() -> str:
+    """The Markdown page of all settings."""
+    rows = [f"| `{s.name}` | `{s.variable}` | {_default(s)} | {_meaning(s)} |" for s in SETTINGS]
+    wiki_rows = [f"| `{s.name}` | {_default(s)} | {_meaning(s)} |" for s in WIKI_SETTINGS]
+    return "\n".join(
+        [
+            _OPENING,
+            "| Setting | Variable | Default | Meaning |\n|---|---|---|---|",
+            *rows,
+            "",
+            _WIKI_OPENING,
+            "| Setting | Default | Meaning |\n|---|---|---|",
+            *wiki_rows,
+            "",
+        ]
+    )
+
+
+def _default(setting: Setting) -> str:
+    value = str(setting.default).lower() if isinstance(setting.default, bool) else str(setting.default)
+    return f"`{value}`" if setting.default not in ("", ()) else "empty"
+
+
+def _meaning(setting: Setting) -> str:
+    text = setting.help.replace("|", "\\|")
+    choices = [f"`{choice}`" for choice in setting.choices if choice]
+    if choices:
+        text += f" One of {', '.join(choices)}."
+    if setting.kind in (int, float):
+        text += f" {setting.bounds().capitalize()}."
+    return text

@@ -1,0 +1,118 @@
+"""One setting: what it is called, what it may be, and how a value given for it is understood or refused."""
+
+import difflib
+import math
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from wikiholt.errors import InvalidSetting
+
+Value = str | int | float | bool | Path | tuple[str, ...]
+
+_TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
+_NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?")
+_KINDS = {
+    str: "a text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    Path: "a path",
+    tuple: "a list of texts",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One row of a table of settings; `check` returns what is wrong with a value, or nothing."""
+
+    name: str
+    kind: type
+    default: Value
+    help: str
+    choices: tuple[str, ...] = ()
+    minimum: float = -math.inf
+    maximum: float = math.inf
+    check: Callable[[str], str] | None = None
+
+    @property
+    def attribute(self) -> str:
+        """The name of the setting as a field."""
+        return self.name.replace(".", "_")
+
+    @property
+    def variable(self) -> str:
+        """The environment variable of the setting."""
+        return f"WIKIHOLT_{self.attribute.upper()}"
+
+    def parse(self, raw: object, origin: str) -> Value:
+        """The value, checked; `origin` says where it came from if it has to be refused."""
+        value = _from_text(raw, self.kind) if isinstance(raw, str) and self.kind is not str else _typed(raw, self.kind)
+        if value is None:
+            raise self._refused(raw, origin, f"it must be {_KINDS[self.kind]}")
+        if isinstance(value, str):
+            self._check_text(value, origin)
+        elif isinstance(value, int | float) and not self.minimum <= value <= self.maximum:
+            raise self._refused(raw, origin, f"it must be {self.bounds()}")
+        return value
+
+    def bounds(self) -> str:
+        """The allowed range, in words."""
+        if self.maximum == math.inf:
+            return f"at least {self.minimum:g}" if self.minimum > -math.inf else "any number"
+        return f"between {self.minimum:g} and {self.maximum:g}"
+
+    def _check_text(self, value: str, origin: str) -> None:
+        if self.choices and value not in self.choices:
+            near = difflib.get_close_matches(value.lower(), self.choices, n=1)
+            meant = f"Did you mean {near[0]!r}? " if near else ""
+            raise self._refused(value, origin, "it is not known", f"{meant}Known are {', '.join(self.choices)}.")
+        wrong = self.check(value) if self.check else ""
+        if wrong:
+            raise self._refused(value, origin, wrong)
+
+    def _refused(self, raw: object, origin: str, reason: str, hint: str = "") -> InvalidSetting:
+        shown = repr(raw) if len(repr(raw)) <= 80 else repr(raw)[:80] + "…"
+        return InvalidSetting(f"{self.name} = {shown} ({origin}) cannot be used: {reason}.", hint=hint or self.help)
+
+
+def unknown(name: str, origin: str, known: Iterable[str]) -> InvalidSetting:
+    """The error for a setting that does not exist, with the one that was probably meant."""
+    near = difflib.get_close_matches(name, list(known), n=1)
+    hint = f"Did you mean {near[0]}?" if near else f"Known settings: {', '.join(known)}."
+    return InvalidSetting(f"There is no setting {name!r} ({origin}).", hint=hint)
+
+
+def _typed(raw: object, kind: type) -> Value | None:
+    """A value that has a type already, from TOML or from code; None when the type is wrong."""
+    if isinstance(raw, bool):
+        return raw if kind is bool else None
+    if kind is float and isinstance(raw, int):
+        return float(raw)
+    if kind is tuple and isinstance(raw, list | tuple):
+        return tuple(raw) if all(isinstance(item, str) for item in raw) else None
+    return raw if isinstance(raw, kind) and isinstance(raw, str | int | float | Path) else None
+
+
+def _from_text(raw: str, kind: type) -> Value | None:
+    """A value written as text, in the environment or on a command line; None when it cannot be read."""
+    text = raw.strip()
+    if kind is Path:
+        return _path(text)
+    if kind is tuple:
+        return tuple(part.strip() for part in re.split("[,\n]", raw) if part.strip())
+    if kind is bool:
+        return text.lower() in _TRUE if text.lower() in _TRUE + _FALSE else None
+    if not _NUMBER.fullmatch(text) or not text.isascii():
+        return None
+    if kind is int:
+        return int(text) if "." not in text else None
+    return float(text)
+
+
+def _path(text: str) -> Path | None:
+    try:
+        return Path(text).expanduser() if text and "\0" not in text else None
+    except RuntimeError:  # `~somebody` who does not exist
+        return None
