@@ -26,6 +26,7 @@ WikiholtError
 │   ├── IndexCorrupt
 │   ├── IndexTooNew
 │   ├── NothingIndexed
+│   ├── NotHere          a cache cannot answer this; the store can
 │   └── StorageRefused   disk full, read-only directory
 ├── SyncFailed           the counts do not add up                     (exit 8, HTTP 503)
 │   └── NoPages
@@ -156,6 +157,10 @@ class IndexTooNew(IndexFault):
 
 
 class NothingIndexed(IndexFault):
+    pass
+
+
+class NotHere(IndexFault):
     pass
 
 

@@ -1,0 +1,11 @@
+"""What goes wrong with a derived cache. The caller answers from the truth instead and says `degraded`."""
+
+from wikiholt.errors import IndexFault
+
+
+class CacheNotReady(IndexFault):
+    """The cache stands for no version yet: it is being built, or it was closed."""
+
+
+class CacheBroken(IndexFault):
+    """The cache's file does not hold what was written; it is dropped and made anew on the next refresh."""

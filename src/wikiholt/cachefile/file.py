@@ -1,0 +1,156 @@
+"""The file of a derived cache: a checked header, then named sections, each with its own checksum.
+
+A file is written once under its final name and never changed, so any number of processes may map it. Its time of
+modification is set into the past when it is written: whoever touches a mapped file gives himself away.
+"""
+
+import json
+import mmap
+import os
+import time
+import weakref
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wikiholt.cachefile.faults import CacheBroken
+
+MAGIC = b"WHDERIVE"
+FORMAT = 1
+ALIGNMENT = 4096
+_HINT = "nothing to do: the cache is rebuilt from the index"
+_STEP = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Where a section lies in the file, and the CRC-32 of its bytes."""
+
+    name: str
+    offset: int
+    length: int
+    crc: int
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What a cache file says about itself."""
+
+    kind: str
+    generation: int
+    version: int
+    about: Mapping[str, Any]
+    """What its kind of cache adds: counts, dimensions, whatever a file must agree on to be used."""
+    size: int
+    sections: tuple[Section, ...]
+
+    def pack(self) -> bytes:
+        """The first block of the file."""
+        text = json.dumps({"format": FORMAT, **asdict(self)}, separators=(",", ":")).encode()
+        block = MAGIC + len(text).to_bytes(4, "little") + zlib.crc32(text).to_bytes(4, "little") + text
+        if len(block) > ALIGNMENT:
+            raise ValueError("the header does not fit its block")
+        return block.ljust(ALIGNMENT, b"\0")
+
+    @classmethod
+    def unpack(cls, block: bytes) -> "Header":
+        """Read the first block of a file; raises CacheBroken on anything unexpected."""
+        length = int.from_bytes(block[8:12], "little")
+        text = block[16 : 16 + length]
+        if block[:8] != MAGIC or len(block) != ALIGNMENT or len(text) != length:
+            raise CacheBroken("The cache has no valid header.", hint=_HINT)
+        if zlib.crc32(text) != int.from_bytes(block[12:16], "little"):
+            raise CacheBroken("The header of the cache is damaged.", hint=_HINT)
+        fields = json.loads(text)
+        if fields.pop("format", None) != FORMAT:
+            raise CacheBroken("The cache was written in another format.", hint=_HINT)
+        sections = tuple(Section(**section) for section in fields.pop("sections"))
+        return cls(**fields, sections=sections)
+
+
+class SectionWriter:
+    """Writes sections one after another into an open, empty file; `finish` makes it durable."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._sections: list[Section] = []
+        self._file.seek(ALIGNMENT)
+
+    def write(self, name: str, data: NDArray[Any]) -> None:
+        """Append to the section of that name; sections are written whole, one after another."""
+        content = np.ascontiguousarray(data).reshape(-1).view(np.uint8).data
+        if self._sections and self._sections[-1].name == name:
+            last = self._sections.pop()
+        else:
+            offset = -(-self._file.tell() // ALIGNMENT) * ALIGNMENT
+            self._file.seek(offset)
+            last = Section(name, offset, 0, 0)
+        self._file.write(content)
+        self._sections.append(
+            Section(name, last.offset, last.length + len(content), zlib.crc32(content, last.crc)),
+        )
+
+    def finish(self, kind: str, generation: int, version: int, about: Mapping[str, Any]) -> Header:
+        """Write the header and bring every byte to the disk."""
+        end = max((section.offset + section.length for section in self._sections), default=0)
+        size = max(end, ALIGNMENT)
+        header = Header(kind, generation, version, about, size, tuple(self._sections))
+        self._file.seek(0)
+        self._file.write(header.pack())
+        self._file.truncate(size)
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        long_ago = time.time_ns() - 3_600_000_000_000
+        os.utime(self._file.fileno(), ns=(long_ago, long_ago))
+        return header
+
+
+class MappedFile:
+    """A cache file, mapped for reading. It stays readable after the file was replaced or removed."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.condemned = False
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        weakref.finalize(self, os.close, descriptor)
+        self._descriptor = descriptor
+        try:
+            self.header = Header.unpack(os.pread(descriptor, ALIGNMENT, 0))
+            status = os.fstat(descriptor)
+            if status.st_size != self.header.size:
+                raise CacheBroken("The cache was cut short.", hint=_HINT)
+            self._map = mmap.mmap(descriptor, self.header.size, access=mmap.ACCESS_READ)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise CacheBroken("The header of the cache makes no sense.", hint=_HINT) from error
+        self._status = (status.st_size, status.st_mtime_ns)
+        self._sections = {section.name: section for section in self.header.sections}
+        if any(s.offset < ALIGNMENT or s.offset + s.length > self.header.size for s in self.header.sections):
+            raise CacheBroken("The sections of the cache lie outside of it.", hint=_HINT)
+
+    def section(self, name: str) -> memoryview:
+        """The bytes of a section."""
+        section = self._sections.get(name)
+        if section is None:
+            raise CacheBroken(f"The cache lacks its section {name!r}.", hint=_HINT)
+        return memoryview(self._map)[section.offset : section.offset + section.length]
+
+    def check(self, names: Iterable[str] | None = None) -> None:
+        """Compare the checksums of these sections, or of all, with what is in the file."""
+        for name in self._sections if names is None else names:
+            content, crc = self.section(name), 0
+            for start in range(0, len(content), _STEP):
+                self.watch()
+                crc = zlib.crc32(content[start : start + _STEP], crc)
+            if crc != self._sections[name].crc:
+                raise CacheBroken(f"Section {name!r} of the cache is damaged.", hint=_HINT)
+
+    def watch(self) -> None:
+        """Raise unless the file is as it was when it was opened: a map of a file cut short kills its reader."""
+        status = os.fstat(self._descriptor)
+        if self.condemned or (status.st_size, status.st_mtime_ns) != self._status:
+            raise CacheBroken("The cache's file was changed while in use.", hint=_HINT)

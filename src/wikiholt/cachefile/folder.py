@@ -1,0 +1,116 @@
+"""The folder a cache keeps its files in: their names, who may remove which, and how a new one appears.
+
+Any number of processes may share it. A file appears by an atomic rename; while one is being written its writer holds
+a lock on it, so what a killed writer left behind can be told from work in progress.
+"""
+
+import contextlib
+import fcntl
+import os
+import re
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+_NAME = re.compile(r"([a-z]+)-g(\d{6,18})-v(\d{1,18})\.([a-z]+)")
+_TEMPORARY = ".writing"
+
+
+@dataclass(frozen=True, slots=True)
+class CacheName:
+    """Whose file it is, which generation and version it stands for, and which kind of cache wrote it."""
+
+    family: str
+    generation: int
+    version: int
+    kind: str
+
+    def __str__(self) -> str:
+        return f"{self.family}-g{self.generation:06d}-v{self.version}.{self.kind}"
+
+
+class Folder:
+    """The cache files of one family (`vectors`, `words`) of one wiki."""
+
+    def __init__(self, path: Path, family: str) -> None:
+        self.path = path
+        self.family = family
+
+    def names(self, generation: int, kind: str) -> list[CacheName]:
+        """The files of that generation and kind, newest first; none when the folder cannot be read."""
+        found = [name for name in self._all() if (name.generation, name.kind) == (generation, kind)]
+        return sorted(found, key=lambda name: -name.version)
+
+    def locate(self, name: CacheName) -> Path:
+        return self.path / str(name)
+
+    def remove(self, name: CacheName) -> None:
+        """Remove a file; whoever mapped it keeps it."""
+        with contextlib.suppress(OSError):
+            self.locate(name).unlink()
+
+    def remove_before(self, newest: CacheName) -> None:
+        """Remove what a file makes superfluous: older versions of its generation, and older generations."""
+        for name in self._all():
+            older = (name.generation, name.version) < (newest.generation, newest.version)
+            same = (name.generation, name.version) == (newest.generation, newest.version) and name.kind != newest.kind
+            if older or same:
+                self.remove(name)
+
+    @contextlib.contextmanager
+    def writing(self, name: CacheName) -> Iterator[BinaryIO]:
+        """A new file that takes this name when the block ends well, and leaves nothing when it does not."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        self._sweep()
+        temporary, file = self._temporary(name)
+        try:
+            with file:
+                yield file
+                temporary.replace(self.locate(name))
+        except BaseException:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+            raise
+        self._sync()
+
+    def _all(self) -> list[CacheName]:
+        try:
+            entries = [entry.name for entry in self.path.iterdir()]
+        except OSError:
+            return []
+        matches = (_NAME.fullmatch(entry) for entry in entries)
+        names = [CacheName(match[1], int(match[2]), int(match[3]), match[4]) for match in matches if match]
+        return [name for name in names if name.family == self.family]
+
+    def _temporary(self, name: CacheName) -> tuple[Path, BinaryIO]:
+        while True:
+            path = self.path / f"{name}.{secrets.token_hex(6)}{_TEMPORARY}"
+            file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644), "r+b")
+            with contextlib.suppress(OSError):
+                fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # A sweep may have taken the file between its creation and our lock.
+            if os.fstat(file.fileno()).st_nlink:
+                return path, file
+            file.close()
+
+    def _sweep(self) -> None:
+        """Remove what killed writers left; a live writer holds the lock of its file."""
+        for path in self.path.glob(f"{self.family}-*{_TEMPORARY}"):
+            with contextlib.suppress(OSError):
+                descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    path.unlink()
+                finally:
+                    os.close(descriptor)
+
+    def _sync(self) -> None:
+        """Make the rename durable; a cache may do without where the system cannot."""
+        with contextlib.suppress(OSError):
+            descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)

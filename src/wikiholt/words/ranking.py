@@ -1,0 +1,108 @@
+"""BM25 over a view, by the very formula of FTS5, so that pages, scores and order are those of the store."""
+
+import math
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+
+from wikiholt.errors import NotHere
+from wikiholt.model import Ints, WordHit, WordQuery
+from wikiholt.text.fields import K1, PREFIX_WEIGHT
+from wikiholt.words.postings import Rows
+from wikiholt.words.view import Doubles, List, View
+
+_LAST = chr(0x10FFFF)
+_LEAST_IDF = 1e-6
+
+
+def search(view: View, query: WordQuery, limit: int, pages: Ints | None) -> list[WordHit]:
+    """The best pages, best first, ties by page id; only `pages` (sorted ids) if given.
+
+    Raises NotHere for phrases: positions are not kept. As in the store, whole words and the prefix each put their best
+    `limit` pages forward, and what both found is added up.
+    """
+    if query.phrases:
+        raise NotHere("phrases are not kept in the word cache", hint="ask the index")
+    terms = [_single(term) for term in query.terms]
+    prefix = _single(query.prefix)
+    barred = _holding(view, [_single(" ".join(phrase)) for phrase in query.excluded])
+    if limit <= 0:
+        return []
+    found: defaultdict[int, float] = defaultdict(float)
+    scores = np.zeros(len(view.page_ids))
+    for term in terms:
+        if (held := view.list_of(term)) is not None:
+            _add(view, scores, held)
+    _gather(found, view, scores, barred, limit, pages, 1.0)
+    if prefix:
+        whole = _holding(view, terms[-1:])
+        scores = np.zeros(len(view.page_ids))
+        _add(view, scores, _beginning_with(view, prefix))
+        _gather(found, view, scores, [*barred, *whole], limit, pages, PREFIX_WEIGHT)
+    best = sorted(found.items(), key=lambda item: (-item[1], item[0]))
+    return [WordHit(page_id, score) for page_id, score in best[:limit]]
+
+
+def _single(text: str) -> str:
+    """The one term in this text; none at all is a term that no page holds, and several are a phrase."""
+    terms = text.split()
+    if len(terms) > 1:
+        raise NotHere("phrases are not kept in the word cache", hint="ask the index")
+    return terms[0] if terms else ""
+
+
+def _holding(view: View, terms: Sequence[str]) -> list[Rows]:
+    return [held[0] for term in terms if (held := view.list_of(term)) is not None]
+
+
+def _add(view: View, scores: Doubles, held: List | tuple[Ints, Doubles]) -> None:
+    """Add what one term gives to every row that holds it; the order of the operations is FTS5's, to the last bit."""
+    rows, counts = held[0], np.asarray(held[1], np.float64)
+    idf = math.log((view.pages - len(rows) + 0.5) / (len(rows) + 0.5))
+    if idf <= 0:
+        idf = _LEAST_IDF
+    scores[rows] += idf * (counts * (K1 + 1.0) / (counts + view.norms[rows]))
+
+
+def _beginning_with(view: View, prefix: str) -> tuple[Ints, Doubles]:
+    """All terms with this beginning as if they were one: their lists lie side by side."""
+    postings = view.postings
+    first, last = postings.terms.beginning_with(prefix)
+    span = slice(int(postings.offsets[first]), int(postings.offsets[last]))
+    counts: Doubles = np.bincount(postings.rows[span], postings.counts[span], len(view.page_ids)).astype(np.float64)
+    at = bisect_left(view.added_terms, prefix)
+    for term in view.added_terms[at : bisect_left(view.added_terms, prefix + _LAST)]:
+        rows, more = view.added[term]
+        counts[rows] += more
+    if view.alive is not None:
+        counts[~view.alive] = 0
+    held = np.flatnonzero(counts)
+    return held, counts[held]
+
+
+def _gather(
+    found: defaultdict[int, float],
+    view: View,
+    scores: Doubles,
+    barred: Sequence[Rows],
+    limit: int,
+    pages: Ints | None,
+    weight: float,
+) -> None:
+    """Add the best `limit` rows that may compete to what was found."""
+    for lost in barred:
+        scores[lost] = 0
+    # Whatever holds a term has a score above zero.
+    rows = np.flatnonzero(scores)
+    if pages is not None:
+        rows = rows[np.isin(view.page_ids[rows], pages, assume_unique=True)]
+    best = scores[rows]
+    if len(rows) > limit:
+        competing = best >= np.partition(best, len(best) - limit)[len(best) - limit]
+        rows, best = rows[competing], best[competing]
+    page_ids = view.page_ids[rows]
+    order = np.lexsort((page_ids, -best))[:limit]
+    for page_id, score in zip(page_ids[order].tolist(), best[order].tolist(), strict=True):
+        found[page_id] += score * weight
