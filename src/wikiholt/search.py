@@ -55,7 +55,7 @@ class Searcher:
         index: WikiIndex,
         vectors: VectorCache,
         words: WordCache | None,
-        embedder: Embedder,
+        embedder: Callable[[], Embedder],
         *,
         head: Callable[[], str],
         hits: HitMaker,
@@ -121,7 +121,7 @@ class Searcher:
         words = self._by_words(run) if mode is not Mode.SEMANTIC and run.query else ()
         if mode is Mode.KEYWORD:
             return ranked(mode, (), words)
-        run.vector = self._embedder.query(plain_query(run.request.query))
+        run.vector = self._embedder().query(plain_query(run.request.query))
         return ranked(mode, self._by_meaning(run, run.vector, chunks), words)
 
     def _by_words(self, run: "_Run") -> Sequence[WordHit]:

@@ -93,7 +93,8 @@ class Syncer:
         try:
             return self._store.open(self._wiki_id)
         except IndexMissing:
-            self._store.set_aside(self._wiki_id, "missing")
+            if self._store.published(self._wiki_id) is not None:
+                self._store.set_aside(self._wiki_id, "its file is gone")
         except IndexCorrupt as error:
             self._store.set_aside(self._wiki_id, error.message)
         return self._store.create(self._wiki_id, recipe)
@@ -147,7 +148,8 @@ class Syncer:
                 raise SyncFailed(f"a problem is listed for {problem.file}, which is not in the tree", hint=_AGAIN)
         if dict(have) != expected:
             raise SyncFailed(
-                f"{len(tree)} pages in the tree, {len(have)} indexed, {len(problems)} problems", hint=_AGAIN
+                f"the counts do not add up: {len(tree)} in the tree, {len(have)} indexed, {len(problems)} problems",
+                hint=_AGAIN,
             )
         if not tree:
             raise NoPages(

@@ -1,0 +1,184 @@
+"""One wiki, opened: search it, sync it, ask how it stands.
+
+A handle is bound to one wiki when it is made; nothing in it can name another. Safe to use from many threads.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import Lock
+
+from wikiholt.errors import WikiholtError
+from wikiholt.hits import HitMaker
+from wikiholt.model import Answer, Problem, State, SyncReport, Wiki
+from wikiholt.pages import Pipeline
+from wikiholt.ports import Embedder, Source, Store, VectorCache, WikiIndex, WordCache
+from wikiholt.search import Request, Searcher
+from wikiholt.sync import Progress, Syncer
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a wiki's settings make of it."""
+
+    source: Source
+    pipeline: Pipeline
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class Workshop:
+    """What all wikis of a process share: tools and weights, never data."""
+
+    store: Store
+    embedder: Callable[[], Embedder]
+    vector_cache: Callable[[WikiIndex, str], VectorCache]
+    word_cache: Callable[[WikiIndex, str], WordCache | None]
+    lock_timeout: float
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """How a wiki stands. `error` says why, where the index or the repository cannot be read."""
+
+    wiki: Wiki
+    state: State | None
+    head: str | None
+    stale: bool
+    problems: tuple[Problem, ...] = ()
+    disk_bytes: int = 0
+    error: WikiholtError | None = None
+
+
+class WikiHandle:
+    """One wiki's search, sync and status."""
+
+    def __init__(self, wiki: Wiki, parts: Parts, workshop: Workshop) -> None:
+        self.wiki = wiki
+        self._parts = parts
+        self._workshop = workshop
+        self._serving: _Serving | None = None
+        self._lock = Lock()
+
+    def search(self, request: Request) -> Answer:
+        with self._served() as serving:
+            return serving.searcher.search(request)
+
+    def sync(self, progress: Callable[[Progress], None] | None = None) -> SyncReport:
+        shop, parts = self._workshop, self._parts
+        syncer = Syncer(self.wiki.id, shop.store, parts.source, shop.embedder(), parts.pipeline, shop.lock_timeout)
+        report = syncer.sync(progress) if progress else syncer.sync()
+        self._warm()
+        return report
+
+    def status(self) -> Status:
+        """How the wiki stands; never raises for a wiki that is in trouble."""
+        size = sum(f.stat().st_size for f in self._workshop.store.directory(self.wiki.id).rglob("*") if f.is_file())
+        head: str | None = None
+        error: WikiholtError | None = None
+        try:
+            head = self._parts.source.head()
+        except WikiholtError as trouble:
+            error = trouble
+        try:
+            index = self._workshop.store.open(self.wiki.id)
+        except WikiholtError as trouble:
+            return Status(self.wiki, None, head, True, disk_bytes=size, error=error or trouble)
+        try:
+            state = index.state()
+            return Status(self.wiki, state, head, state.revision != head, tuple(index.problems()), size, error)
+        finally:
+            index.close()
+
+    def check(self) -> Sequence[str]:
+        """What is wrong with the index, in words."""
+        index = self._workshop.store.open(self.wiki.id)
+        try:
+            return index.check()
+        finally:
+            index.close()
+
+    def remove(self) -> Sequence[str]:
+        """Remove every byte of the index, once nobody is writing it; returns what was removed."""
+        with self._workshop.store.writing(self.wiki.id, self._workshop.lock_timeout):
+            self.close()
+            return self._workshop.store.drop(self.wiki.id)
+
+    def close(self) -> None:
+        with self._lock:
+            serving, self._serving = self._serving, None
+        if serving is not None:
+            serving.retire()
+
+    def _warm(self) -> None:
+        """Bring the caches up to date after a sync, so that the next search finds them ready."""
+        with self._served() as serving:
+            serving.refresh()
+
+    @contextmanager
+    def _served(self) -> Iterator["_Serving"]:
+        """The published generation, opened once and again whenever another one is published."""
+        published = self._workshop.store.published(self.wiki.id)
+        with self._lock:
+            if self._serving is None or self._serving.generation != published:
+                if self._serving is not None:
+                    self._serving.retire()
+                self._serving = _Serving(self.wiki.id, self._parts, self._workshop)
+            serving = self._serving
+            serving.begin()
+        try:
+            yield serving
+        finally:
+            serving.end()
+
+
+class _Serving:
+    """An open generation with its caches; closed when it is retired and the last search in it has ended."""
+
+    def __init__(self, wiki_id: str, parts: Parts, shop: Workshop) -> None:
+        self._index = shop.store.open(wiki_id)
+        self.generation = self._index.generation
+        self._vectors = shop.vector_cache(self._index, wiki_id)
+        self._words = shop.word_cache(self._index, wiki_id)
+        language = parts.pipeline.language
+        self.searcher = Searcher(
+            self._index,
+            self._vectors,
+            self._words,
+            shop.embedder,
+            head=parts.source.head,
+            hits=HitMaker(self._index, parts.url, language),
+            language=language,
+        )
+        self._users = 0
+        self._retired = False
+        self._lock = Lock()
+
+    def refresh(self) -> None:
+        self._vectors.refresh()
+        if self._words is not None:
+            self._words.refresh()
+
+    def begin(self) -> None:
+        with self._lock:
+            self._users += 1
+
+    def end(self) -> None:
+        with self._lock:
+            self._users -= 1
+            last = self._retired and not self._users
+        if last:
+            self._close()
+
+    def retire(self) -> None:
+        with self._lock:
+            self._retired = True
+            idle = not self._users
+        if idle:
+            self._close()
+
+    def _close(self) -> None:
+        self._vectors.close()
+        if self._words is not None:
+            self._words.close()
+        self._index.close()

@@ -1,0 +1,71 @@
+"""What surfaces call. Owns the open wikis; gives out handles, each bound to one wiki."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from threading import Lock
+
+from wikiholt.errors import NoCommits
+from wikiholt.handle import Parts, WikiHandle, Workshop
+from wikiholt.model import Wiki
+from wikiholt.ports import Store
+from wikiholt.registry import Registry, validate_slug
+
+_OPEN_WIKIS = 64
+"""Handles kept open; the one unused for longest is closed first."""
+
+
+class Service:
+    """The wikis of one data directory."""
+
+    def __init__(self, registry: Registry, workshop: Workshop, parts_of: Callable[[Wiki], Parts]) -> None:
+        self._registry = registry
+        self._workshop = workshop
+        self._parts_of = parts_of
+        self._open: OrderedDict[str, WikiHandle] = OrderedDict()
+        self._lock = Lock()
+
+    @property
+    def store(self) -> Store:
+        return self._workshop.store
+
+    def add(self, slug: str, source: str, settings: Mapping[str, str]) -> Wiki:
+        """Register a wiki, once its repository and settings have proved usable."""
+        untried = Wiki("", validate_slug(slug), source, datetime.now(UTC), settings)
+        with suppress(NoCommits):
+            # A repository without a commit yet is welcome: it will have pages one day.
+            self._parts_of(untried).source.head()
+        return self._registry.add(slug, source, settings)
+
+    def remove(self, slug: str) -> tuple[Wiki, Sequence[str]]:
+        """Remove a wiki's index and then its registration; the git repository is never touched."""
+        wiki = self._registry.get(slug)
+        removed = self.wiki(slug).remove()
+        with self._lock:
+            self._open.pop(wiki.id, None)
+        self._registry.remove(slug)
+        return wiki, removed
+
+    def wikis(self) -> Sequence[Wiki]:
+        return self._registry.list()
+
+    def wiki(self, slug: str) -> WikiHandle:
+        """The handle of the wiki with this slug; raises WikiNotFound."""
+        wiki = self._registry.get(slug)
+        with self._lock:
+            handle = self._open.get(wiki.id)
+            if handle is None or handle.wiki != wiki:
+                handle = WikiHandle(wiki, self._parts_of(wiki), self._workshop)
+                self._open[wiki.id] = handle
+            self._open.move_to_end(wiki.id)
+            spare = [self._open.popitem(last=False)[1] for _ in range(len(self._open) - _OPEN_WIKIS)]
+        for old in spare:
+            old.close()
+        return handle
+
+    def close(self) -> None:
+        with self._lock:
+            handles, self._open = list(self._open.values()), OrderedDict()
+        for handle in handles:
+            handle.close()

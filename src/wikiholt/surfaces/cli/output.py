@@ -1,0 +1,144 @@
+"""What a person reads on the terminal. Data goes to stdout, everything else to stderr."""
+
+import os
+import shutil
+import sys
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TextIO
+
+from wikiholt.handle import Status
+from wikiholt.model import Answer, Hit, Snippet, SyncReport
+
+_BOLD, _DIM, _GREEN, _YELLOW, _RED, _OFF = "\x1b[1m", "\x1b[2m", "\x1b[32m", "\x1b[33m", "\x1b[31m", "\x1b[0m"
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """Colours, or none where the output is no terminal or NO_COLOR is set."""
+
+    coloured: bool
+
+    @classmethod
+    def of(cls, stream: TextIO) -> "Style":
+        return cls(stream.isatty() and not os.environ.get("NO_COLOR"))
+
+    def bold(self, text: str) -> str:
+        return self._in(_BOLD, text)
+
+    def dim(self, text: str) -> str:
+        return self._in(_DIM, text)
+
+    def good(self, text: str) -> str:
+        return self._in(_GREEN, text)
+
+    def warn(self, text: str) -> str:
+        return self._in(_YELLOW, text)
+
+    def bad(self, text: str) -> str:
+        return self._in(_RED, text)
+
+    def _in(self, colour: str, text: str) -> str:
+        return f"{colour}{text}{_OFF}" if self.coloured else text
+
+
+def safe(text: str) -> str:
+    """Text of a page as a terminal may show it: control characters could move the cursor or change the title."""
+    return "".join(char if char.isprintable() or char in "\n\t" else "\N{REPLACEMENT CHARACTER}" for char in text)
+
+
+def answer_lines(answer: Answer, style: Style) -> list[str]:
+    lines: list[str] = []
+    if not answer.hits:
+        lines.append("Nothing found.")
+    elif answer.nothing_relevant:
+        lines.append(style.warn("Nothing here is clearly relevant; the nearest pages are:"))
+    for number, hit in enumerate(answer.hits, 1):
+        lines += _hit_lines(number, hit, style)
+    lines.append(style.dim(_closing(answer)))
+    lines += [style.warn(f"note: {note}") for note in answer.notes]
+    return lines
+
+
+def _hit_lines(number: int, hit: Hit, style: Style) -> list[str]:
+    where = " › ".join((hit.path, *hit.heading_path[-2:]))
+    score = f"{hit.score:.2f} {hit.confidence}"
+    head = f"{number}. {style.bold(safe(hit.name))}  {style.dim(f'{score} · {"+".join(hit.channels)}')}"
+    width = max(40, min(shutil.get_terminal_size((100, 24)).columns, 110)) - 3
+    snippet = textwrap.wrap(safe(_marked(hit.snippet, style)), width) if hit.snippet.text else []
+    place = f"{safe(where)}  lines {hit.first_line}–{hit.last_line}"
+    return [head, f"   {style.dim(place)}", *(f"   {_restored(line, style)}" for line in snippet), ""]
+
+
+# Stand-ins that survive wrapping and control-character removal, replaced by colours at the end.
+_ON_MARK, _OFF_MARK = "\N{LEFT DOUBLE ANGLE BRACKET}", "\N{RIGHT DOUBLE ANGLE BRACKET}"
+
+
+def _marked(snippet: Snippet, style: Style) -> str:
+    if not style.coloured:
+        return snippet.text
+    text, at = "", 0
+    for span in snippet.matches:
+        text += snippet.text[at : span.start] + _ON_MARK + snippet.text[span.start : span.end] + _OFF_MARK
+        at = span.end
+    return text + snippet.text[at:]
+
+
+def _restored(line: str, style: Style) -> str:
+    if not style.coloured:
+        return line
+    return line.replace(_ON_MARK, _BOLD + _GREEN).replace(_OFF_MARK, _OFF) + _OFF
+
+
+def _closing(answer: Answer) -> str:
+    fresh = "not synced to the end yet" if answer.indexed_revision is None else f"at {answer.indexed_revision[:10]}"
+    if answer.stale and answer.indexed_revision:
+        fresh += f", HEAD is {answer.head_revision[:10]}" if answer.head_revision else ", HEAD unknown"
+    else:
+        fresh += " = HEAD" if answer.indexed_revision else ""
+    degraded = " · degraded" if answer.degraded else ""
+    return f"{len(answer.hits)} of {answer.total} pages · {answer.mode} · {answer.took_ms:.0f} ms · {fresh}{degraded}"
+
+
+def sync_lines(slug: str, report: SyncReport, style: Style) -> list[str]:
+    names = ("added", "changed", "moved", "deleted", "unchanged")
+    pages = ", ".join(f"{getattr(report, name)} {name}" for name in names if getattr(report, name)) or "no pages"
+    chunks = f"{report.chunks_embedded} chunks embedded, {report.chunks_reused} reused"
+    rebuilt = " (built anew)" if report.rebuilt else ""
+    lines = [f"{style.good('✓')} {slug}: {pages}; {chunks}; {report.seconds:.1f} s, at {report.revision[:10]}{rebuilt}"]
+    lines += [style.warn(f"  problem: {safe(p.file)}: {p.reason}: {safe(p.detail)}") for p in report.problems[:20]]
+    if len(report.problems) > 20:
+        lines.append(style.warn(f"  … and {len(report.problems) - 20} more; see `wikiholt status {slug} --json`"))
+    return lines
+
+
+def status_lines(status: Status, style: Style) -> list[str]:
+    state = status.state
+    lines = [style.bold(status.wiki.slug) + style.dim(f"  {status.wiki.source}")]
+    if state is None:
+        lines.append(f"  {style.warn('not indexed')}")
+    else:
+        standing = style.warn("behind HEAD") if status.stale else style.good("at HEAD")
+        revision = state.revision[:10] if state.revision else "no revision yet"
+        lines.append(f"  {state.pages} pages, {state.chunks} chunks, {state.problems} problems · {revision}, {standing}")
+        when = f"{state.synced_at:%Y-%m-%d %H:%M} UTC" if state.synced_at else "never"
+        lines.append(style.dim(f"  synced {when} · {state.recipe.fingerprint} · {size(status.disk_bytes)}"))
+    lines += [style.warn(f"  problem: {safe(p.file)}: {p.reason}: {safe(p.detail)}") for p in status.problems[:20]]
+    if status.error:
+        lines.append(style.bad(f"  {status.error.message}"))
+        lines.append(f"  hint: {status.error.hint}")
+    return lines
+
+
+def size(count: int) -> str:
+    amount = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if amount < 1024:
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1024
+    return f"{amount:.1f} TiB"
+
+
+def say(lines: Sequence[str]) -> None:
+    sys.stdout.write("\n".join(lines) + "\n")
