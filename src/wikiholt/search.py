@@ -194,7 +194,7 @@ class _Run:
 
 def plain_query(text: str) -> str:
     """A query as a sentence: without what it excludes and without quotation marks."""
-    return _EXCLUDED.sub(" ", text).replace('"', " ").strip() or text
+    return " ".join(_EXCLUDED.sub(" ", text).replace('"', " ").split()) or text
 
 
 _EXCLUDED = re.compile(r'(?:^|(?<=\s))-(?:"[^"]*"?|\S+)')
