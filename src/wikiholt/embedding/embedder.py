@@ -1,0 +1,135 @@
+"""The embedder that runs ONNX models on the CPU.
+
+One text a call, one thread a call, several calls at a time: no text is padded, and a vector depends on its text alone.
+Safe to use from many threads. After a fork the child makes its own worker threads; the weights are shared.
+"""
+
+import os
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import TracebackType
+
+import numpy as np
+
+from wikiholt.embedding.opening import OpenModel
+from wikiholt.embedding.proof import check_vector, prove
+from wikiholt.errors import ModelMismatch
+from wikiholt.model import Floats, Ints
+
+
+class OnnxEmbedder:
+    """Embeds with one verified model; made by `wikiholt.embedding.load`."""
+
+    def __init__(self, model: OpenModel, *, threads: int | None = None) -> None:
+        self._model = model
+        self._threads = max(1, threads if threads is not None else available_cores())
+        self._pool: ThreadPoolExecutor | None = None
+        self._pool_pid = 0
+        self._lock = threading.Lock()
+
+    @property
+    def name(self) -> str:
+        return self._model.card.name
+
+    @property
+    def precision(self) -> str:
+        return self._model.variant.precision
+
+    @property
+    def fingerprint(self) -> str:
+        return self._model.fingerprint
+
+    @property
+    def dimensions(self) -> int:
+        return self._model.card.dimensions
+
+    @property
+    def max_tokens(self) -> int:
+        return self._model.tokens.max_tokens
+
+    def token_spans(self, text: str) -> Sequence[tuple[int, int]]:
+        """The character range of each token of the text, in order, special tokens left out, nothing truncated."""
+        return self._model.tokens.spans(text)
+
+    def passages(self, texts: Sequence[str]) -> Floats:
+        """One unit vector a text, all or none; BadInput when a text is over the window."""
+        if len(texts) == 0:
+            return np.empty((0, self.dimensions), np.float32)
+        if len(texts) == 1 or self._threads == 1:
+            return np.stack([self._passage(text) for text in texts])
+        futures = self._submit(texts)
+        try:
+            return np.stack([future.result() for future in futures])
+        finally:
+            for future in futures:
+                future.cancel()
+
+    def query(self, text: str) -> Floats:
+        """The unit vector of a query, made in the calling thread; a query over the window is cut."""
+        return self._vector(self._model.tokens.query(text))
+
+    def prove(self) -> None:
+        """Raise ModelUnproven unless known sentences give the known vectors."""
+        prove(self._model.card, self._model.variant.fidelity, self._model.references, self._passage)
+
+    def close(self) -> None:
+        """End the worker threads; a later call starts them again."""
+        with self._lock:
+            pool, self._pool = self._pool, None
+        if pool is not None and self._pool_pid == os.getpid():
+            pool.shutdown(wait=True)
+
+    def __enter__(self) -> "OnnxEmbedder":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _submit(self, texts: Sequence[str]) -> list[Future[Floats]]:
+        with self._lock:
+            # Threads do not survive a fork, so a pool belongs to the process that made it.
+            if self._pool is None or self._pool_pid != os.getpid():
+                self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="wikiholt-embed")
+                self._pool_pid = os.getpid()
+            return [self._pool.submit(self._passage, text) for text in texts]
+
+    def _passage(self, text: str) -> Floats:
+        return self._vector(self._model.tokens.passage(text))
+
+    def _vector(self, ids: Ints) -> Floats:
+        vector = self._pooled(self._run(ids))
+        if self._model.card.normalise:
+            length = np.float32(np.sqrt(np.dot(vector, vector)))
+            vector = vector / length if length > 0 else vector
+        check_vector(vector, self._model.card)
+        return vector
+
+    def _run(self, ids: Ints) -> Floats:
+        feed = {"input_ids": ids[None, :]}
+        if "attention_mask" in self._model.inputs:
+            feed["attention_mask"] = np.ones((1, len(ids)), np.int64)
+        if "token_type_ids" in self._model.inputs:
+            feed["token_type_ids"] = np.zeros((1, len(ids)), np.int64)
+        output: Floats = self._model.session.run(None, feed)[0]
+        return output
+
+    def _pooled(self, output: Floats) -> Floats:
+        pooling, dimensions = self._model.card.pooling, self.dimensions
+        if output.shape[-1] != dimensions or (pooling == "none") != (output.size == dimensions and output.ndim < 3):
+            message = f"{self.name} gave an output of shape {output.shape}; its card says {dimensions} and {pooling!r}"
+            raise ModelMismatch(message, hint="correct dimensions and pooling in the model's card")
+        if pooling == "none":
+            return output.reshape(dimensions).astype(np.float32, copy=False)
+        states = output[0]
+        pooled: Floats = states[0] if pooling == "cls" else states.mean(axis=0, dtype=np.float32)
+        return pooled.astype(np.float32, copy=False)
+
+
+def available_cores() -> int:
+    """How many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

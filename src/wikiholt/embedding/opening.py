@@ -1,0 +1,123 @@
+"""Open a model: verify every file it is made of, then make its session and tokenizer."""
+
+import hashlib
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnxruntime
+
+from wikiholt.embedding.card import Card, Variant
+from wikiholt.embedding.files import ModelFiles, find_model
+from wikiholt.embedding.proof import Reference, parse_references
+from wikiholt.embedding.tokens import Tokens
+from wikiholt.embedding.weights import Array, Layout, cut, cut_int8
+from wikiholt.errors import ModelCorrupt, ModelMismatch
+
+_INPUTS = {"input_ids", "attention_mask", "token_type_ids"}
+
+
+@dataclass(frozen=True, slots=True)
+class OpenModel:
+    """A verified model, ready to run."""
+
+    card: Card
+    variant: Variant
+    fingerprint: str
+    session: onnxruntime.InferenceSession
+    inputs: frozenset[str]
+    tokens: Tokens
+    references: tuple[Reference, ...]
+
+
+def open_model(model: str | Path, precision: str | None) -> OpenModel:
+    """The model with every file verified; raises ModelMissing, ModelCorrupt or ModelMismatch."""
+    directory, card = find_model(model)
+    variant = _variant(card, precision)
+    files = ModelFiles(directory, card)
+    session = _session(files, card, variant)
+    inputs = _checked_inputs(session, card)
+    return OpenModel(
+        card=card,
+        variant=variant,
+        fingerprint=_fingerprint(card, variant),
+        session=session,
+        inputs=inputs,
+        tokens=Tokens(files.read(card.tokenizer), card),
+        references=parse_references(files.read(card.references), card) if card.references else (),
+    )
+
+
+def _variant(card: Card, precision: str | None) -> Variant:
+    chosen = card.variants.get(precision or card.precision)
+    if chosen is None:
+        hint = f"choose one of: {', '.join(sorted(card.variants))}"
+        raise ModelMismatch(f"The model {card.name} has no precision {precision!r}", hint=hint)
+    return chosen
+
+
+def _session(files: ModelFiles, card: Card, variant: Variant) -> onnxruntime.InferenceSession:
+    graph = files.read(variant.graph)
+    options = _options()
+    if variant.weights is None:
+        return _start(graph, options, card)
+    data = files.view(variant.weights)
+    # Hashing the weights takes as long as rounding them: the two go side by side, and both must end well.
+    with ThreadPoolExecutor(1) as pool:
+        verified = pool.submit(files.verify, variant.weights, data)
+        tensors = _tensors(files, variant, data) if variant.layout else None
+        verified.result()
+    if tensors is None:
+        name = Path(variant.weights).name
+        options.add_external_initializers_from_files_in_memory([name], [bytes(data)], [len(data)])
+        return _start(graph, options, card)
+    values = [onnxruntime.OrtValue.ortvalue_from_numpy(value) for value in tensors.values()]
+    options.add_external_initializers(list(tensors), values)
+    return _start(graph, options, card)
+
+
+def _tensors(files: ModelFiles, variant: Variant, weights: memoryview) -> dict[str, Array]:
+    layout = Layout.parse(files.read(variant.layout or ""))
+    if variant.smoothing is None:
+        return cut(layout, weights)
+    return cut_int8(layout, weights, files.read(variant.smoothing))
+
+
+def _options() -> onnxruntime.SessionOptions:
+    options = onnxruntime.SessionOptions()
+    # One thread a call and several calls at a time: on few cores this is the fastest way (bench/results/embed.md).
+    options.intra_op_num_threads = 1
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    return options
+
+
+def _start(graph: bytes, options: onnxruntime.SessionOptions, card: Card) -> onnxruntime.InferenceSession:
+    try:
+        # Fusing would undo the vectorised layer normalisation of our graphs.
+        return onnxruntime.InferenceSession(
+            graph, options, providers=["CPUExecutionProvider"], disabled_optimizers=["LayerNormFusion"]
+        )
+    except Exception as error:  # onnxruntime raises its own kinds, without a common parent
+        hint = "the file is not a model that onnxruntime can run on the CPU; export it again"
+        raise ModelCorrupt(f"The graph of {card.name} cannot be loaded: {error}", hint=hint) from error
+
+
+def _checked_inputs(session: onnxruntime.InferenceSession, card: Card) -> frozenset[str]:
+    names = {given.name for given in session.get_inputs()}
+    if "input_ids" not in names or not names <= _INPUTS:
+        hint = f"a text model takes input_ids and, if it wants them, {' and '.join(sorted(_INPUTS - {'input_ids'}))}"
+        raise ModelMismatch(f"The graph of {card.name} takes {', '.join(sorted(names))}", hint=hint)
+    width = session.get_outputs()[0].shape[-1:]
+    if width and isinstance(width[0], int) and width[0] != card.dimensions:
+        message = f"The graph of {card.name} gives vectors of {width[0]} dimensions, its card says {card.dimensions}"
+        raise ModelMismatch(message, hint="correct the card, or use the graph that belongs to it")
+    return frozenset(names)
+
+
+def _fingerprint(card: Card, variant: Variant) -> str:
+    """Changes whenever the same text could get another vector."""
+    digests = [f"{file}={card.digests[file]}" for file in sorted({card.tokenizer, *variant.files})]
+    how = [variant.precision, card.pooling, str(card.normalise), repr(card.query_prefix), repr(card.passage_prefix)]
+    digest = hashlib.sha256("\n".join([*how, *digests]).encode()).hexdigest()
+    return f"{card.name}/{variant.precision}/{digest[:8]}"

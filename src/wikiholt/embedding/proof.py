@@ -1,0 +1,65 @@
+"""The proof that an embedder works: known sentences must give the known vectors."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from wikiholt.embedding.card import Card
+from wikiholt.errors import ModelCorrupt, ModelUnproven
+from wikiholt.model import Floats
+
+_PAIR = ("The cat sleeps on the sofa.", "A cat is sleeping on the couch.")
+_STRANGER = "The central bank raised interest rates again."
+_HINT = "nothing was indexed; install the model again, or choose another precision (fp32 runs everywhere)"
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A passage and the vector that the model's own authors' code gives it."""
+
+    text: str
+    vector: Floats
+
+
+def parse_references(data: bytes, card: Card) -> tuple[Reference, ...]:
+    """The references in this JSON file: a list of objects with `text` and `vector`."""
+    try:
+        found = tuple(Reference(str(row["text"]), np.array(row["vector"], np.float32)) for row in json.loads(data))
+    except (ValueError, KeyError, TypeError) as error:
+        hint = "the file must be a JSON list of objects with text and vector"
+        raise ModelCorrupt(f"The references of {card.name} cannot be read: {error}", hint=hint) from error
+    if any(reference.vector.shape != (card.dimensions,) for reference in found):
+        hint = f"each vector must have the {card.dimensions} dimensions of the card"
+        raise ModelCorrupt(f"The references of {card.name} have the wrong dimension", hint=hint)
+    return found
+
+
+def check_vector(vector: Floats, card: Card) -> None:
+    """Raise ModelUnproven unless this is a vector that may be indexed."""
+    if vector.shape != (card.dimensions,):
+        raise ModelUnproven(f"{card.name} gave {vector.shape} instead of {card.dimensions} numbers", hint=_HINT)
+    length = float(np.sqrt(np.dot(vector, vector)))
+    if not np.isfinite(length):
+        raise ModelUnproven(f"{card.name} gave a vector with numbers that are not finite", hint=_HINT)
+    if length == 0:
+        raise ModelUnproven(f"{card.name} gave a vector of zeros", hint=_HINT)
+    if card.normalise and abs(length - 1) > 1e-3:
+        raise ModelUnproven(f"{card.name} gave a vector of length {length:.4f} instead of 1", hint=_HINT)
+
+
+def prove(card: Card, fidelity: float, references: tuple[Reference, ...], embed: Callable[[str], Floats]) -> None:
+    """Raise ModelUnproven unless the references come out as they should and like sentences lie closer than unlike."""
+    for reference in references:
+        found = _cosine(embed(reference.text), reference.vector)
+        if not found >= fidelity:
+            message = f"{card.name} gave {reference.text!r} a vector with cosine {found:.4f} to the known one"
+            raise ModelUnproven(f"{message}, below {fidelity}", hint=_HINT)
+    one, other, stranger = (embed(text) for text in (*_PAIR, _STRANGER))
+    if not _cosine(one, other) > _cosine(one, stranger) + 1e-6:
+        raise ModelUnproven(f"{card.name} finds unlike sentences as near as like ones", hint=_HINT)
+
+
+def _cosine(one: Floats, other: Floats) -> float:
+    return float(np.dot(one, other) / (np.linalg.norm(one) * np.linalg.norm(other)))

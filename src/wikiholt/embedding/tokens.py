@@ -1,0 +1,57 @@
+"""Text to the model's tokens, without the cutting and padding that tokenizer files bring along."""
+
+import re
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from wikiholt.embedding.card import Card
+from wikiholt.errors import BadInput, ModelCorrupt
+from wikiholt.model import Ints
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+class Tokens:
+    """One model's tokenizer. Safe to use from many threads: nothing in it changes after it is made."""
+
+    def __init__(self, data: bytes, card: Card) -> None:
+        try:
+            self._tokenizer = Tokenizer.from_buffer(data)
+        except Exception as error:  # tokenizers raises bare Exception
+            hint = "the file must be a tokenizer.json as the tokenizers library writes it"
+            raise ModelCorrupt(f"The tokenizer of {card.name} cannot be loaded: {error}", hint=hint) from error
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+        self._card = card
+        empty = len(self._tokenizer.encode(card.passage_prefix).ids)
+        self.max_tokens = card.window - empty
+
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """The character range of each token of the text, special tokens left out."""
+        spans: list[tuple[int, int]] = self._tokenizer.encode(_writable(text), add_special_tokens=False).offsets
+        return spans
+
+    def passage(self, text: str) -> Ints:
+        """The token ids of a passage; BadInput when they do not fit the window."""
+        ids = self._tokenizer.encode(_writable(self._card.passage_prefix + text)).ids
+        if len(ids) > self._card.window:
+            message = f"A text of {len(ids)} tokens does not fit the window of {self._card.name}, {self._card.window}"
+            raise BadInput(message, hint=f"cut it into chunks of at most {self.max_tokens} tokens")
+        return np.array(ids, np.int64)
+
+    def query(self, text: str) -> Ints:
+        """The token ids of a query, its end cut off where it does not fit the window."""
+        text = _writable(self._card.query_prefix + text)
+        encoding = self._tokenizer.encode(text)
+        over = len(encoding.ids) - self._card.window
+        if over > 0:
+            plain = self._tokenizer.encode(text, add_special_tokens=False)
+            plain.truncate(max(0, len(plain.ids) - over))
+            encoding = self._tokenizer.post_process(plain)
+        return np.array(encoding.ids[: self._card.window], np.int64)
+
+
+def _writable(text: str) -> str:
+    """The text with each half of a broken surrogate pair replaced, one character for one, so that spans stay right."""
+    return _SURROGATE.sub("\ufffd", text)

@@ -1,0 +1,71 @@
+"""The weights that a graph without weights asks for, cut from the carrier's file and, for int8, rounded to a grid.
+
+Each matrix gets one scale a column. Its rows are first evened out against the activations they meet (`smooth`): a few
+columns of the activations are many times larger than the rest and would otherwise take the whole grid for themselves.
+"""
+
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wikiholt.errors import ModelCorrupt
+from wikiholt.model import Floats
+
+Array = NDArray[Any]
+_GRID = 127
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where each tensor's parts lie in the weights, and which matrices are evened out before they are rounded."""
+
+    tensors: Mapping[str, tuple[tuple[int, ...], ...]]
+    smoothed: tuple[str, ...]
+
+    @classmethod
+    def parse(cls, data: bytes) -> "Layout":
+        table = json.loads(data)
+        tensors = {name: tuple(tuple(part) for part in parts) for name, parts in table["tensors"].items()}
+        return cls(tensors, tuple(table["smoothed"]))
+
+
+def cut(layout: Layout, weights: memoryview) -> dict[str, Array]:
+    """Every tensor in fp32; those that lie in one piece are not copied."""
+    return {name: _tensor(parts, weights) for name, parts in layout.tensors.items()}
+
+
+def cut_int8(layout: Layout, weights: memoryview, smoothing: bytes) -> dict[str, Array]:
+    """Every tensor, the matrices of the products as `.int8`, `.scale` and `.smooth`."""
+    tensors = cut(layout, weights)
+    factors: Floats = np.load(io.BytesIO(smoothing), allow_pickle=False)
+    start = 0
+    for name in layout.smoothed:
+        matrix = tensors.pop(name)
+        smooth = factors[start : start + len(matrix)]
+        start += len(matrix)
+        tensors[f"{name}.int8"], tensors[f"{name}.scale"] = _rounded(matrix / smooth[:, None])
+        tensors[f"{name}.smooth"] = smooth
+    return tensors
+
+
+def _rounded(matrix: Floats) -> tuple[Array, Floats]:
+    scale = np.maximum(matrix.max(axis=0), -matrix.min(axis=0)) / np.float32(_GRID)
+    scale[scale == 0] = 1
+    return np.rint(matrix / scale).astype(np.int8), scale
+
+
+def _tensor(parts: tuple[tuple[int, ...], ...], weights: memoryview) -> Array:
+    pieces = []
+    for offset, *shape in parts:
+        count = int(np.prod(shape))
+        if offset + 4 * count > len(weights):
+            raise ModelCorrupt(
+                "The file of weights is shorter than its layout", hint="install the model's package again"
+            )
+        pieces.append(np.frombuffer(weights, np.float32, count, offset).reshape(shape))
+    return pieces[0] if len(pieces) == 1 else np.concatenate(pieces, axis=-1)
