@@ -10,6 +10,7 @@ import numpy as np
 from wikiholt.errors import NotHere
 from wikiholt.model import Ints, WordHit, WordQuery
 from wikiholt.text.fields import K1, PREFIX_WEIGHT
+from wikiholt.words.building import split
 from wikiholt.words.postings import Rows
 from wikiholt.words.view import Doubles, List, View
 
@@ -47,7 +48,7 @@ def search(view: View, query: WordQuery, limit: int, pages: Ints | None) -> list
 
 def _single(text: str) -> str:
     """The one term in this text; none at all is a term that no page holds, and several are a phrase."""
-    terms = text.split()
+    terms = split(text)
     if len(terms) > 1:
         raise NotHere("phrases are not kept in the word cache", hint="ask the index")
     return terms[0] if terms else ""
