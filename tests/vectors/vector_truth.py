@@ -89,7 +89,8 @@ class Truth:
         return VectorDelta(self.version(), self.table(sorted(added)), np.array(sorted(dropped), np.int64))
 
     def nearest(self, vector: Floats, limit: int, pages: Ints | None = None) -> Neighbours:
-        ids = sorted(i for i, (page, _) in self.rows.items() if pages is None or page in set(pages.tolist()))
+        wanted = None if pages is None else set(pages.tolist())
+        ids = sorted(i for i, (page, _) in self.rows.items() if wanted is None or page in wanted)
         rows = self.table(ids)
         distances = np.maximum(np.float32(1) - np.vecdot(rows.vectors, vector), np.float32(0))
         order = np.lexsort((rows.chunk_ids, distances))[:limit]
