@@ -59,11 +59,11 @@ class Graph:
         self.initialisers[name] = tensor
         return name
 
-    def linear(self, x: str, name: str, rows: int, columns: int) -> str:
+    def linear(self, x: str, name: str, rows: int, columns: int, *, smooth: bool = True) -> str:
         bias = self.weight(f"{name}.bias", [columns])
         if not self.int8:
             return self.one("Add", self.one("MatMul", x, self.weight(name, [rows, columns])), bias)
-        even = self.one("Mul", x, self.weight(f"{name}.smooth", [rows]))
+        even = self.one("Mul", x, self.weight(f"{name}.smooth", [rows])) if smooth else x
         matrix = self.weight(f"{name}.int8", [rows, columns], TensorProto.INT8)
         scale = self.weight(f"{name}.scale", [columns])
         return self.one("DynamicQuantizeMatMul", even, matrix, scale, "", bias, domain=MICROSOFT)
@@ -91,7 +91,7 @@ def _layer(g: Graph, x: str, at: str, shape: Shape) -> str:
     q, k, v = (g.one("Unsqueeze", part, "first") for part in parts)
     scale = float((shape.width // shape.heads) ** -0.5)
     seen = g.one("MultiHeadAttention", q, k, v, domain=MICROSOFT, num_heads=shape.heads, scale=scale)
-    out = g.linear(g.one("Squeeze", seen, "first"), f"{at}.out", shape.width, shape.width)
+    out = g.linear(g.one("Squeeze", seen, "first"), f"{at}.out", shape.width, shape.width, smooth=False)
     x = g.normalised(g.one("Add", out, x), f"{at}.attention_norm", shape)
     up = g.one("Gelu", g.linear(x, f"{at}.up", shape.width, shape.inner), approximate="none")
     down = g.linear(up, f"{at}.down", shape.inner, shape.width)

@@ -17,8 +17,8 @@ def load(
 ) -> "OnnxEmbedder":
     """The embedder of a built-in model or of a directory with a card, every file verified.
 
-    Raises ModelMissing, ModelCorrupt or ModelMismatch. `precision` is the card's own unless given; `threads` is how many
-    texts are embedded at a time, one a core unless given.
+    Raises ModelMissing, ModelCorrupt or ModelMismatch. `precision` is the card's own unless given; `threads` is how
+    many texts are embedded at a time, one a core unless given.
     """
     # onnxruntime and tokenizers cost a tenth of a second to import; commands that embed nothing do not pay it.
     from wikiholt.embedding.embedder import OnnxEmbedder  # noqa: PLC0415

@@ -22,16 +22,17 @@ _GRID = 127
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where each tensor's parts lie in the weights, and which matrices are evened out before they are rounded."""
+    """Where each tensor's parts lie in the weights, which matrices int8 rounds, and which it evens out before that."""
 
     tensors: Mapping[str, tuple[tuple[int, ...], ...]]
+    rounded: tuple[str, ...]
     smoothed: tuple[str, ...]
 
     @classmethod
     def parse(cls, data: bytes) -> "Layout":
         table = json.loads(data)
         tensors = {name: tuple(tuple(part) for part in parts) for name, parts in table["tensors"].items()}
-        return cls(tensors, tuple(table["smoothed"]))
+        return cls(tensors, tuple(table["rounded"]), tuple(table["smoothed"]))
 
 
 def cut(layout: Layout, weights: memoryview) -> dict[str, Array]:
@@ -40,16 +41,18 @@ def cut(layout: Layout, weights: memoryview) -> dict[str, Array]:
 
 
 def cut_int8(layout: Layout, weights: memoryview, smoothing: bytes) -> dict[str, Array]:
-    """Every tensor, the matrices of the products as `.int8`, `.scale` and `.smooth`."""
+    """Every tensor, the rounded matrices as `.int8` and `.scale` and, for those evened out, `.smooth`."""
     tensors = cut(layout, weights)
     factors: Floats = np.load(io.BytesIO(smoothing), allow_pickle=False)
     start = 0
-    for name in layout.smoothed:
-        matrix = tensors.pop(name)
-        smooth = factors[start : start + len(matrix)]
-        start += len(matrix)
-        tensors[f"{name}.int8"], tensors[f"{name}.scale"] = _rounded(matrix / smooth[:, None])
-        tensors[f"{name}.smooth"] = smooth
+    for name in layout.rounded:
+        matrix: Floats = tensors.pop(name)
+        if name in layout.smoothed:
+            smooth = factors[start : start + len(matrix)]
+            start += len(matrix)
+            matrix = np.divide(matrix, smooth[:, None], dtype=np.float32)
+            tensors[f"{name}.smooth"] = smooth
+        tensors[f"{name}.int8"], tensors[f"{name}.scale"] = _rounded(matrix)
     return tensors
 
 
