@@ -109,10 +109,10 @@ def test_the_file_in_the_data_directory_cannot_move_it(here: Path) -> None:
 
 
 def test_tables_and_dots_say_the_same(here: Path) -> None:
-    tables = write(here / "a.toml", "[chunk]\ntarget_tokens = 100\n[vectors]\nengine = 'exact'\ncrossover = 5")
-    dots = write(here / "b.toml", "chunk.target_tokens = 100\nvectors.engine = 'exact'\nvectors.crossover = 5")
+    tables = write(here / "a.toml", "vectors = 'exact'\n[chunk]\ntarget_tokens = 100\n[faiss]\ncrossover = 5")
+    dots = write(here / "b.toml", "chunk.target_tokens = 100\nvectors = 'exact'\nfaiss.crossover = 5")
     assert load(config=tables) == load(config=dots)
-    assert load(config=dots).vectors_engine == "exact"
+    assert load(config=dots).vectors == "exact"
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_tables_and_dots_say_the_same(here: Path) -> None:
         ("model = 5", "must be a text", "embedding model"),
         ("model = {name = 'x'}", "must be a text", "embedding model"),
         ("language = 'englisch'", "not known", "Did you mean 'english'?"),
-        ("vectors.engine = 'FAISS'", "not known", "Did you mean 'faiss'?"),
+        ("vectors = 'FAISS'", "not known", "Did you mean 'faiss'?"),
         ("lock.timeout = nan", "between 0 and", "Seconds"),
         ("search.stale_check = 1", "true or false", "answer"),
         ("url = 'https://example.org/'", "must contain {path}", "link"),

@@ -24,6 +24,7 @@ class Parts:
     source: Source
     pipeline: Pipeline
     url: str
+    check_head: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +147,7 @@ class _Serving:
             self._vectors,
             self._words,
             shop.embedder,
-            head=parts.source.head,
+            head=parts.source.head if parts.check_head else None,
             hits=HitMaker(self._index, parts.url, language),
             language=language,
         )

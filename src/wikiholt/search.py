@@ -57,7 +57,7 @@ class Searcher:
         words: WordCache | None,
         embedder: Callable[[], Embedder],
         *,
-        head: Callable[[], str],
+        head: Callable[[], str] | None,
         hits: HitMaker,
         language: str,
     ) -> None:
@@ -81,6 +81,7 @@ class Searcher:
         best = self._ranked(run, standing.chunks)[: request.n]
         hits = tuple(self._hits.make(query, self._with_distances(best, run)))
         head = self._head_revision(run)
+        checked = self._head is not None
         return Answer(
             query=request.query,
             mode=request.mode,
@@ -89,7 +90,7 @@ class Searcher:
             took_ms=round((time.perf_counter() - began) * 1000, 3),
             indexed_revision=standing.revision,
             head_revision=head,
-            stale=head != standing.revision,
+            stale=checked and head != standing.revision,
             degraded=run.degraded,
             nothing_relevant=all(hit.confidence is Confidence.LOW for hit in hits),
             notes=tuple(run.notes),
@@ -129,7 +130,8 @@ class Searcher:
             try:
                 self._words.refresh()
                 if self._words.version is not None:
-                    return self._words.search(run.query, DEPTH, run.allowed)
+                    # `allowed` has left out what the query excludes.
+                    return self._words.search(replace(run.query, excluded=()), DEPTH, run.allowed)
             except Exception as error:
                 _LOG.warning("the word cache failed (%s); the index answers", error)
                 run.degrade("the word cache failed; answered from the index itself")
@@ -168,6 +170,9 @@ class Searcher:
 
     def _head_revision(self, run: "_Run") -> str | None:
         """HEAD now; when the repository cannot be read the answer still stands, and says so."""
+        if self._head is None:
+            run.notes.append("HEAD was not looked at (search.stale_check is off)")
+            return None
         try:
             return self._head()
         except WikiholtError as error:

@@ -2,6 +2,7 @@
 
 from wikiholt.settings.loading import Settings, load
 from wikiholt.settings.reference import describe
+from wikiholt.settings.table import SETTINGS
 from wikiholt.settings.wiki import WikiSettings
 
-__all__ = ["Settings", "WikiSettings", "describe", "load"]
+__all__ = ["SETTINGS", "Settings", "WikiSettings", "describe", "load"]

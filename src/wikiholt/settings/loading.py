@@ -33,8 +33,8 @@ class Settings:
     language: str
     anchors: str
     url: str
-    vectors_engine: str
-    vectors_crossover: int
+    vectors: str
+    faiss_crossover: int
     page_max_bytes: int
     lock_timeout: float
     search_stale_check: bool

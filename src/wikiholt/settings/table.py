@@ -53,14 +53,14 @@ SETTINGS = (
         check=url_fault,
     ),
     Setting(
-        "vectors.engine",
+        "vectors",
         str,
         "auto",
-        "How nearest passages are found; auto is exact up to vectors.crossover passages.",
+        "How nearest passages are found; auto is exact up to faiss.crossover passages.",
         choices=("auto", "exact", "faiss"),
     ),
     Setting(
-        "vectors.crossover",
+        "faiss.crossover",
         int,
         600_000,
         "From how many passages on auto uses FAISS, where it is installed.",

@@ -1,0 +1,46 @@
+# One command for people and CI alike. Everything happens in .venv; nothing else is touched.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: help demo test check format lock bench clean
+
+help:                ## Say what can be made
+	@grep -E '^[a-z-]+: *##|^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+$(READY): requirements.lock pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14) and "Wikiholt needs Python 3.11, 3.12 or 3.13: make PYTHON=python3.12 …")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+demo: $(READY)       ## Index two example wikis and search them
+	$(BIN)/wikiholt demo demo-data
+
+test: $(READY) check ## Run every check and every test
+	$(BIN)/python -m pytest
+
+check: $(READY)      ## ruff, mypy, import-linter
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(READY)     ## Put the code in order
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+lock: $(READY)       ## Write requirements.lock anew from pyproject.toml
+	$(BIN)/pip install --quiet uv
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --all-extras --group dev \
+		--no-emit-index-url --no-header -o requirements.lock pyproject.toml
+
+bench: $(READY)      ## The figures of bench/results; needs the corpora, see bench/README.md
+	$(BIN)/python -m bench.search --write
+	$(BIN)/python -m bench.sync --write
+	$(BIN)/python -m bench.quality --write
+
+clean:               ## Remove the environment and the demo
+	rm -rf $(VENV) demo-data

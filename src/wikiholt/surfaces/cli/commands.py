@@ -1,0 +1,166 @@
+"""What each command does: ask the service, then print for people or as JSON."""
+
+import json
+import re
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from wikiholt import doctor as checks
+from wikiholt.errors import InvalidQuery, WikiholtError, WikiNotFound
+from wikiholt.model import Filter, Mode
+from wikiholt.search import Request
+from wikiholt.service import Service
+from wikiholt.settings import SETTINGS, Settings
+from wikiholt.surfaces import documents
+from wikiholt.surfaces.cli import output
+from wikiholt.surfaces.cli.demo import run_demo
+from wikiholt.surfaces.cli.progress import watched
+from wikiholt.wiring import embedder_of
+
+NOTHING_FOUND = 1
+NEEDS_MENDING = 10
+
+
+def add(service: Service, arguments: Namespace) -> int:
+    names = ("subdirectory", "language", "url")
+    settings = {name: value for name in names if (value := getattr(arguments, name)) is not None}
+    if arguments.ignore:
+        settings["ignore"] = "\n".join(arguments.ignore)
+    wiki = service.add(arguments.slug, str(arguments.path.resolve()), settings)
+    lines = [f"Added {wiki.slug}.", f"Next: wikiholt sync {wiki.slug}"]
+    return _print(arguments, documents.wiki_document(wiki), lines)
+
+
+def sync(service: Service, arguments: Namespace) -> int:
+    """Sync one wiki or all; one that fails does not keep the others from being synced."""
+    style = output.Style.of(sys.stdout)
+    done: list[Mapping[str, Any]] = []
+    code = 0
+    for slug in _slugs(service, arguments):
+        handle = service.wiki(slug)
+        try:
+            with watched(slug, shown=_shows_progress(arguments)) as progress:
+                report = handle.sync(progress)
+        except WikiholtError as error:
+            if arguments.slug:
+                raise
+            complain(error, slug)
+            done.append({"wiki": slug, "error": documents.error_document(error)})
+            code = code or error.exit_code
+            continue
+        done.append(documents.sync_document(handle.wiki, report))
+        if not arguments.json:
+            output.say(output.sync_lines(slug, report, style))
+    if arguments.json:
+        _json(done[0] if arguments.slug else {"wikis": done})
+    return code
+
+
+def search(service: Service, arguments: Namespace) -> int:
+    where = Filter(tuple(arguments.category), tuple(arguments.tag), arguments.path, _since(arguments.since))
+    request = Request(arguments.query, arguments.n, Mode(arguments.mode), where)
+    answer = service.wiki(arguments.slug).search(request)
+    _print(arguments, documents.answer_document(answer), output.answer_lines(answer, output.Style.of(sys.stdout)))
+    return 0 if answer.hits else NOTHING_FOUND
+
+
+def status(service: Service, arguments: Namespace) -> int:
+    found = [service.wiki(slug).status() for slug in _slugs(service, arguments)]
+    style = output.Style.of(sys.stdout)
+    lines = [line for each in found for line in output.status_lines(each, style)]
+    shown = [documents.status_document(each) for each in found]
+    return _print(arguments, shown[0] if arguments.slug else {"wikis": shown}, lines)
+
+
+def list_wikis(service: Service, arguments: Namespace) -> int:
+    wikis = service.wikis()
+    width = max((len(wiki.slug) for wiki in wikis), default=0)
+    lines = [f"{wiki.slug:{width}}  {wiki.source}" for wiki in wikis]
+    if not wikis:
+        lines = ["No wikis yet. Next: wikiholt add SLUG PATH"]
+    return _print(arguments, {"wikis": [documents.wiki_document(wiki) for wiki in wikis]}, lines)
+
+
+def remove(service: Service, arguments: Namespace) -> int:
+    wiki, removed = service.remove(arguments.slug)
+    lines = [f"Removed {wiki.slug}: {len(removed)} files of its index.", *(f"  {name}" for name in removed)]
+    lines.append(f"The repository {wiki.source} was left alone.")
+    return _print(arguments, {"wiki": wiki.slug, "removed": list(removed)}, lines)
+
+
+def doctor(service: Service, arguments: Namespace, settings: Settings) -> int:
+    style = output.Style.of(sys.stdout)
+    found = list(checks.examine(service, settings.data, embedder_of(settings)))
+    lines = []
+    for finding in found:
+        mark = style.good("✓") if finding.well else style.bad("✗")
+        lines.append(f"{mark} {finding.subject}: {output.safe(finding.detail)}")
+        if finding.advice:
+            lines.append(f"    hint: {finding.advice}")
+    well = all(finding.well for finding in found)
+    names = ("subject", "well", "detail", "advice")
+    shown = [{name: getattr(finding, name) for name in names} for finding in found]
+    _print(arguments, {"well": well, "findings": shown}, lines)
+    return 0 if well else NEEDS_MENDING
+
+
+def show_settings(arguments: Namespace, settings: Settings) -> int:
+    values = {setting.name: getattr(settings, setting.attribute) for setting in SETTINGS}
+    width = max(map(len, values))
+    shown = {name: str(value) if isinstance(value, Path) else value for name, value in values.items()}
+    return _print(arguments, shown, [f"{name:{width}}  {value}" for name, value in shown.items()])
+
+
+def demo(arguments: Namespace, build: Callable[[Path], Service]) -> int:
+    return run_demo(arguments.directory or Path("demo-data"), build, as_json=arguments.json)
+
+
+def complain(error: WikiholtError, slug: str = "") -> None:
+    """Say on stderr what is wrong and what to do."""
+    about = f"{slug}: " if slug else ""
+    sys.stderr.write(f"error: {about}{output.safe(error.message)}\n")
+    if error.hint:
+        sys.stderr.write(f"hint: {output.safe(error.hint)}\n")
+
+
+def _slugs(service: Service, arguments: Namespace) -> list[str]:
+    if arguments.slug:
+        return [arguments.slug]
+    slugs = [wiki.slug for wiki in service.wikis()]
+    if not slugs:
+        raise WikiNotFound("there are no wikis yet", hint="add one: wikiholt add SLUG PATH")
+    return slugs
+
+
+def _shows_progress(arguments: Namespace) -> bool:
+    return sys.stderr.isatty() and not arguments.json and not arguments.quiet
+
+
+def _since(text: str | None) -> datetime | None:
+    """A date, a date with time, or how long ago: 7d, 12h, 3w."""
+    if text is None:
+        return None
+    if ago := re.fullmatch(r"(\d{1,5})([hdw])", text):
+        unit = {"h": "hours", "d": "days", "w": "weeks"}[ago[2]]
+        return datetime.now(UTC) - timedelta(**{unit: int(ago[1])})
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidQuery(f"--since {text!r} is no date", hint="write 2024-05-31, or 7d, 12h, 3w") from None
+    return when if when.tzinfo else when.replace(tzinfo=UTC)
+
+
+def _print(arguments: Namespace, document: Mapping[str, Any], lines: list[str]) -> int:
+    if arguments.json:
+        _json(document)
+    else:
+        output.say(lines)
+    return 0
+
+
+def _json(document: Mapping[str, Any]) -> None:
+    sys.stdout.write(json.dumps(document, ensure_ascii=False, indent=2) + "\n")

@@ -1,0 +1,29 @@
+"""A progress bar on stderr."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from tqdm import tqdm
+
+from wikiholt.sync import Progress
+
+
+@contextmanager
+def watched(name: str, *, shown: bool) -> Iterator[Callable[[Progress], None]]:
+    """A function that a sync tells how far it is; it draws a bar where one is shown and there is work to do."""
+    bar: tqdm[None] | None = None
+
+    def tell(progress: Progress) -> None:
+        nonlocal bar
+        if not shown or not progress.pages_total:
+            return
+        if bar is None:
+            bar = tqdm(total=progress.pages_total, desc=name, unit="page", ascii=" ▏▎▍▌▋▊▉█", leave=True)
+        bar.set_postfix_str(f"{progress.chunks_embedded} chunks", refresh=False)
+        bar.update(progress.pages_done - bar.n)
+
+    try:
+        yield tell
+    finally:
+        if bar is not None:
+            bar.close()

@@ -1,0 +1,88 @@
+"""The composition root: settings in, a working service out. The only place where parts are chosen and joined."""
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import cast
+
+from wikiholt import embedding
+from wikiholt.handle import Parts, Workshop
+from wikiholt.model import Wiki
+from wikiholt.pages import Pipeline
+from wikiholt.ports import Embedder, VectorCache, WikiIndex, WordCache
+from wikiholt.registry import Registry
+from wikiholt.service import Service
+from wikiholt.settings import Settings, WikiSettings, load
+from wikiholt.sources.git import GitSource
+from wikiholt.stores.sqlite.store import SqliteStore
+from wikiholt.text.anchors import AnchorStyle
+from wikiholt.vectors import cache_for
+from wikiholt.words import PostingsCache
+
+_FEW_PAGES = 1000
+"""Up to here FTS5 answers in about a millisecond, and a word cache would only cost memory."""
+
+
+def open_service(
+    data: Path | None = None,
+    *,
+    config: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+    overrides: Mapping[str, object] | None = None,
+) -> Service:
+    """The service of a data directory, with its settings read from file, environment and arguments."""
+    return build(load(data, config, environ or {}, overrides or {}))
+
+
+def build(settings: Settings) -> Service:
+    """The service these settings describe; nothing is touched until it is used."""
+    store = SqliteStore(settings.data / "wikis")
+    workshop = Workshop(
+        store=store,
+        embedder=embedder_of(settings),
+        vector_cache=_vector_cache(settings, store),
+        word_cache=_word_cache(store),
+        lock_timeout=settings.lock_timeout,
+    )
+    return Service(Registry(settings.data / "registry.sqlite"), workshop, lambda wiki: parts_of(wiki, settings))
+
+
+def embedder_of(settings: Settings) -> Callable[[], Embedder]:
+    """A function that loads the model the first time it is asked for, and gives the same one ever after."""
+
+    @cache
+    def load_once() -> Embedder:
+        return embedding.load(settings.model, precision=settings.precision, threads=settings.threads or None)
+
+    return load_once
+
+
+def parts_of(wiki: Wiki, settings: Settings) -> Parts:
+    """What the general settings and a wiki's own make of it."""
+    own = WikiSettings.parse(wiki.settings)
+    pipeline = Pipeline(
+        target_tokens=settings.chunk_target_tokens,
+        overlap_tokens=settings.chunk_overlap_tokens,
+        language=own.language or settings.language,
+        anchors=cast(AnchorStyle, own.anchors or settings.anchors),
+        max_bytes=settings.page_max_bytes,
+    )
+    source = GitSource(Path(wiki.source), subdirectory=own.subdirectory, ignore=own.ignore)
+    return Parts(source, pipeline, own.url or settings.url, settings.search_stale_check)
+
+
+def _vector_cache(settings: Settings, store: SqliteStore) -> Callable[[WikiIndex, str], VectorCache]:
+    def make(index: WikiIndex, wiki_id: str) -> VectorCache:
+        made, _ = cache_for(settings.vectors, index, store.directory(wiki_id), crossover=settings.faiss_crossover)
+        return made
+
+    return make
+
+
+def _word_cache(store: SqliteStore) -> Callable[[WikiIndex, str], WordCache | None]:
+    def make(index: WikiIndex, wiki_id: str) -> WordCache | None:
+        if index.state().pages <= _FEW_PAGES:
+            return None
+        return PostingsCache(index, store.directory(wiki_id))
+
+    return make
