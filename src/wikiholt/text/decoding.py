@@ -66,7 +66,7 @@ def _characters(data: bytes, warnings: list[str]) -> str | None:
             return None
         warnings.append("the file is not valid UTF-8; it was read as Windows-1252")
         return _legacy(data)
-    return None if controls > 0.3 else text
+    return None if controls > 0.3 and len(data) > 64 else text
 
 
 def _legacy(data: bytes) -> str:

@@ -21,7 +21,7 @@ _MOST_TAGS = 1_000
 _LONGEST_VALUE = 10_000
 _TOO_DEEP = re.compile(r"(?:[-?:][ \t]+){50}")
 _KEY_LINE = re.compile(r"""^(["']?)([^\s:"'\[\]{}#=-][^:="'\n]{0,99}?)\1[ \t]*(?::(?=\s|$)|=)[ \t]*(.*)$""")
-_YAMLISH = re.compile(r"""^(?:\s.*|#.*|- .*|-|\]|\}|["']?[^\s:]{1,100}["']?[ \t]*:(?:\s.*)?|)$""")
+_YAMLISH = re.compile(r"""^(?:\s.*|#.*|[-?:] .*|-|\]|\}|["']?[^\s:]{1,100}["']?[ \t]*:(?:\s.*)?|)$""")
 _LOADER: type[yaml.BaseLoader] = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
 _NOTHING = frozenset({"", "~", "null", "Null", "NULL"})

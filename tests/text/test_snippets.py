@@ -1,0 +1,96 @@
+"""Snippets: plain text around the best match, never longer than asked, with the matched words marked."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_samples import NASTY, markdown
+
+from wikiholt.model import Snippet
+from wikiholt.text.plain import plain_text
+from wikiholt.text.snippets import snippet
+from wikiholt.text.words import parse_query
+
+FILLER = "Lorem ipsum dolor sit amet consectetur. " * 12
+
+
+def marked(found: Snippet) -> list[str]:
+    return [found.text[span.start : span.end] for span in found.matches]
+
+
+def check(found: Snippet, length: int) -> None:
+    assert len(found.text) <= length + 2
+    assert "\n" not in found.text
+    assert "  " not in found.text
+    found.text.encode("utf-8")
+    before = 0
+    for span in found.matches:
+        assert before <= span.start < span.end <= len(found.text)
+        before = span.end
+
+
+@given(markdown, st.text(max_size=20), st.integers(1, 200))
+def test_any_text_and_query_give_a_valid_snippet(text: str, query: str, length: int) -> None:
+    check(snippet(text, parse_query(query), length=length), length)
+
+
+@given(markdown)
+def test_a_word_of_the_text_is_shown_and_marked(text: str) -> None:
+    found = snippet(f"{text}\n\nzebra {text}", parse_query("zebras "))
+    check(found, 150)
+    assert marked(found) == ["zebra"]
+
+
+@pytest.mark.parametrize("name", NASTY)
+def test_nasty_texts_give_snippets(name: str) -> None:
+    check(snippet(NASTY[name], parse_query("word a b 漢字")), 150)
+    check(snippet(NASTY[name], parse_query("")), 150)
+
+
+def test_the_best_match_is_shown_with_its_words_marked() -> None:
+    found = snippet(f"{FILLER} A run alone. {FILLER} The runs were fast today. {FILLER}", parse_query("running fast"))
+    assert marked(found) == ["runs", "fast"]
+    assert found.text.startswith("…")
+    assert found.text.endswith("…")
+    assert 100 < len(found.text) <= 152
+
+
+def test_without_a_match_it_is_the_beginning() -> None:
+    found = snippet(f"# Title\n\nFirst words. {FILLER}", parse_query("absent"))
+    assert found.text.startswith("Title First words. Lorem")
+    assert found.text.endswith("…")
+    assert found.matches == ()
+    assert snippet("short", parse_query("absent")).text == "short"
+
+
+def test_typed_beginnings_phrases_and_cjk_are_marked() -> None:
+    assert marked(snippet("We use Kubernetes here", parse_query("kuber"))) == ["Kubernetes"]
+    assert marked(snippet("At the universities", parse_query("universi"))) == ["universities"]
+    assert marked(snippet("An exact phrase", parse_query('"exact phrases"'))) == ["exact", "phrase"]
+    assert marked(snippet("黒猫は東京都に住む", parse_query("東京都"))) == ["東京都"]
+    assert marked(snippet("黒猫は住む", parse_query("猫"))) == ["猫"]
+    assert marked(snippet("call kubectl_apply now", parse_query("kubectl "))) == ["kubectl_apply"]
+    assert marked(snippet("Le café noir", parse_query("CAFE "))) == ["café"]
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        ("**bold** _it_ ~~gone~~ `code` a_b_c 2 * 3", "bold it gone code a_b_c 2 * 3"),
+        ("[text](http://x.y/z_(1)) ![alt](i.png) <b>tag</b>", "text alt tag"),
+        ("[[Page]] and [[Shown|/there]]", "Page and Shown"),
+        ("# Head #\n\n> quote\n> more\n\n- [x] item\n1. one", "Head quote more item one"),
+        ("| a | b |\n|:--|--:|\n| c | `d` |", "a b c d"),
+        ("```bash\nrun **this** <x>\n```\nafter", "run **this** <x> after"),
+        ("end of code\n```\n\ntext", "end of code text"),
+        ("<!-- secret -->shown", "shown"),
+        ("Title\n=====\n\ntext\n\n---\n\nmore", "Title text more"),
+        ("[ref]: http://x\nsee [this][ref][^1]", "see this"),
+        ("a &amp; b &lt;c&gt; \\*star\\*", "a & b <c> *star*"),
+        ("half a link](http://x) and **half bold", "half a link and half bold"),
+        ("> [!NOTE]\n> mind", "mind"),
+        ("[![badge](b.svg)](http://t) x", "badge x"),
+    ],
+)
+def test_markup_becomes_plain_text(text: str, plain: str) -> None:
+    assert " ".join(plain_text(text).split()) == plain
+    assert snippet(text, parse_query("")).text == plain

@@ -1,0 +1,154 @@
+"""The analyser and keyword queries: the same terms from every text and every store."""
+
+import threading
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_samples import NASTY, read
+
+from wikiholt.model import WordQuery
+from wikiholt.text.words import coverage, page_words, parse_query, terms
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("Running runs RUN", ["run", "run", "run"]),
+        ("Café CAFE\u0301 cafe", ["cafe", "cafe", "cafe"]),
+        ("kubectl_apply", ["kubectl", "appli", "kubectl_apply"]),
+        ("--no-rerank", ["no", "rerank", "no-rerank"]),
+        ("camelCase", ["camel", "case", "camelcas"]),
+        ("HTTPServer", ["http", "server", "httpserver"]),
+        ("v1.2.3.", ["v1", "2", "3", "v1.2.3"]),
+        ("foo.bar,", ["foo", "bar", "foo.bar"]),
+        ("__init__", ["init"]),
+        ("user's", ["user"]),
+        ("l’eau", ["l", "eau"]),
+        ("C++ and C#", ["c++", "and", "c#"]),
+        ("東京都", ["東京", "京都"]),
+        ("猫 です", ["猫", "です"]),
+        ("한국어", ["한국", "국어"]),
+        ("GPU東京", ["gpu", "東京"]),
+        ("ＦＵＬＬ ﬁne ①", ["full", "fine", "1"]),
+        ("Straße STRASSE", ["strass", "strass"]),
+        ("हिन्दी", ["हिनदी"]),
+        ("a/b|c", ["a", "b", "c"]),
+        ("!!! ... --- ___", []),
+        ("", []),
+    ],
+)
+def test_terms(text: str, found: list[str]) -> None:
+    assert terms(text) == found
+
+
+@given(st.text(max_size=200))
+def test_terms_hold_no_whitespace_and_are_stable(text: str) -> None:
+    found = terms(text)
+    assert all(term and not any(char.isspace() for char in term) and len(term) <= 64 for term in found)
+    assert found == terms(text)
+    " ".join(found).encode("utf-8")
+
+
+@given(st.text(max_size=100), st.sampled_from(["english", "german", "russian", "klingon", ""]))
+def test_any_language_and_query_is_accepted(text: str, language: str) -> None:
+    query = parse_query(text, language)
+    assert 0 <= coverage(text, query, language) <= 1
+    assert bool(query) is bool(query.terms or query.phrases or query.prefix)
+    assert all(query.phrases)
+    assert all(query.excluded)
+
+
+@given(st.text(st.sampled_from("""ab"“”- +*()^:\\'\t"""), max_size=30))
+def test_marks_of_a_query_never_break_it(text: str) -> None:
+    query = parse_query(text)
+    assert not query.prefix or not text[-1].isspace()
+
+
+@pytest.mark.parametrize(
+    ("text", "query"),
+    [
+        ("running", WordQuery(("run",), prefix="running")),
+        ("kuber", WordQuery(("kuber",), prefix="kuber")),
+        ("running ", WordQuery(("run",))),
+        ("how to install kube", WordQuery(("instal", "kube"), prefix="kube")),
+        ("what is this", WordQuery(("what", "is", "this"), prefix="this")),
+        ("install the", WordQuery(("instal",))),
+        ("x", WordQuery(("x",))),
+        ('"exact phrase"', WordQuery((), (("exact", "phrase"),))),
+        ('"the who"', WordQuery((), (("the", "who"),))),
+        ("“smart quotes” x ", WordQuery(("x",), (("smart", "quot"),))),
+        ('cats -dogs -"wild birds"', WordQuery(("cat",), (), (("wild", "bird"), ("dog",)))),
+        ("cats -dogs", WordQuery(("cat",), (), (("dog",),))),
+        ("-only", WordQuery((), (), (("onli",),))),
+        ("ls -l ", WordQuery(("ls", "l"))),
+        ("--no-rerank ", WordQuery(("rerank", "no-rerank"))),
+        ("well-known ", WordQuery(("well", "known", "well-known"))),
+        ('say "unclosed', WordQuery(("say", "unclos"), prefix="unclosed")),
+        ("run RUN running ", WordQuery(("run",))),
+        ("東京", WordQuery(("東京",), prefix="東京")),
+        ("猫", WordQuery(("猫",), prefix="猫")),
+        ("Café", WordQuery(("cafe",), prefix="cafe")),
+        ('""', WordQuery()),
+        ("- -- \" ' * ()", WordQuery()),
+        ("", WordQuery()),
+    ],
+)
+def test_queries(text: str, query: WordQuery) -> None:
+    assert parse_query(text) == query
+
+
+def test_any_beginning_of_a_word_is_in_the_index_once_typed() -> None:
+    words = page_words(read("The universities are running kubernetes."))
+    held = words.body.split()
+    for typed in ("univer", "universi", "universit", "universities", "run", "runni", "kuber", "kubernetes"):
+        query = parse_query(typed)
+        assert set(query.terms) & set(held) or any(term.startswith(query.prefix) for term in held), typed
+
+
+def test_the_fields_of_a_page() -> None:
+    page = read(
+        "---\ntags: [alpha]\n---\n# Big Title\n\nSee [text](http://noise.example/x) `code_here`.\n", "guides/set_up.md"
+    )
+    words = page_words(page)
+    assert {"big", "titl", "guid", "set", "alpha"} <= set(words.name.split())
+    assert words.headings.split()[:2] == ["big", "titl"]
+    assert {"text", "code", "code_here"} <= set(words.body.split())
+    assert "noise" not in words.body
+
+
+def test_phrases_match_in_the_body_in_order() -> None:
+    body = page_words(read("The quick brown foxes jump over_there.")).body
+    (phrase,) = parse_query('"brown fox jumps"').phrases
+    assert f" {' '.join(phrase)} " in f" {body} "
+
+
+def test_coverage_counts_each_term_once() -> None:
+    query = parse_query("running cats kuber")
+    assert coverage("a cat runs in kubernetes", query) == 1
+    assert coverage("run run run", query) == pytest.approx(1 / 3)
+    assert coverage("run", query, weights={"run": 8.0}) == pytest.approx(0.8)
+    assert coverage("nothing", query) == 0
+    assert coverage("big cat", parse_query('"big cats"')) == 1
+    assert coverage("cat big", parse_query('"big cats"')) == 0
+    assert coverage("text", WordQuery()) == 0
+
+
+@pytest.mark.parametrize("name", NASTY)
+def test_nasty_texts_are_analysed(name: str) -> None:
+    words = page_words(read(NASTY[name]))
+    assert all(len(term) <= 64 for term in words.body.split())
+
+
+def test_many_threads_find_the_same_terms() -> None:
+    text = " ".join(f"running{n} jumped{n}ing words{n} tested{n}" for n in range(2_000))
+    expected = terms(text, "porter")
+    results: list[list[str]] = []
+    threads = [threading.Thread(target=lambda: results.append(terms(text, "english"))) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 6
+    assert all(found == results[0] for found in results)
+    assert len(expected) == len(results[0])
