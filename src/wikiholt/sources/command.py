@@ -73,7 +73,7 @@ class Git:
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 cwd=self._location.git_dir,
-                env=_environment(),
+                env=clean_environment(),
                 timeout=self._timeout,
                 check=False,
             )
@@ -93,7 +93,7 @@ class Git:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 cwd=self._location.git_dir,
-                env=_environment(),
+                env=clean_environment(),
             )
         except OSError as error:
             raise self._no_start(error) from error
@@ -109,7 +109,8 @@ class Git:
         return SourceBroken(f"Git could not be started: {error.strerror or error}.", hint="Is the repository there?")
 
 
-def _environment() -> dict[str, str]:
+def clean_environment() -> dict[str, str]:
+    """The environment git runs in: what this process has, without anything that is meant for git."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     return inherited | _ENVIRONMENT
 
