@@ -2,21 +2,20 @@
 
 from dataclasses import dataclass
 
-from wikiholt.model import Filter, Mode
-
-NO_FILTER = Filter()
+from wikiholt.model import Mode
 
 
 @dataclass(frozen=True, slots=True)
 class DemoQuery:
-    """A query of one demo wiki, the path of the page it should find, and what it is there to show."""
+    """A query of one demo wiki, what it is there to show, and the path of the page it should find."""
 
-    wiki: str
-    query: str
+    slug: str
+    text: str
     finds: str
-    shows: str
+    why: str
     mode: Mode = Mode.HYBRID
-    where: Filter = NO_FILTER
+    tags: tuple[str, ...] = ()
+    path: str = ""
 
 
 DEMO_QUERIES = (
@@ -37,8 +36,8 @@ DEMO_QUERIES = (
         "allotment",
         "what am I allowed to burn",
         "Rules/Bonfires",
-        "narrowed by a filter: only pages of the category rules",
-        where=Filter(categories=("rules",)),
+        "narrowed by a filter: only the pages below Rules",
+        path="Rules",
     ),
     DemoQuery("allotment", "Komposthaufen umsetzen", "Growing/Kompost anlegen", "a German page among English ones"),
     DemoQuery("runbook", "当番の交代", "Practices/当番の引き継ぎ", "Japanese, which puts no spaces between words"),
