@@ -276,3 +276,24 @@ def test_head_is_cheap_and_safe_from_many_threads(repository: Repository, source
     assert seen == [commit] * 1000
     # One call of git takes some milliseconds; a thousand reads of files stay far below a thousand of those.
     assert time.perf_counter() - began < 1.0
+
+
+def test_a_git_file_that_comes_to_lead_elsewhere_is_followed(
+    make_repository: Callable[..., Repository], tmp_path: Path
+) -> None:
+    first, second = make_repository("first"), make_repository("second")
+    commits = [first.commit({"Home.md": "one"}), second.commit({"Home.md": "two"})]
+    (tmp_path / "wiki").mkdir()
+    source = GitSource(tmp_path / "wiki")
+    for repository, commit in zip((first, second), commits, strict=True):
+        (tmp_path / "wiki" / ".git").write_text(f"gitdir: {repository.path / '.git'}\n")
+        assert source.head() == commit
+
+
+def test_a_long_list_of_packed_refs_is_read_to_its_end(repository: Repository, source: GitSource) -> None:
+    commit = repository.commit({"Home.md": "one"})
+    repository.git("pack-refs", "--all", "--prune")
+    lines = [f"{commit} refs/heads/a{number:05}" for number in range(5000)]
+    (repository.path / ".git" / "packed-refs").write_text("\n".join([*lines, f"{commit} refs/heads/main", ""]))
+    assert source.head() == commit
+    assert source._refs.head(source._known) == commit  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ from wikiholt.model import Blob, Commit, TreeEntry
 from wikiholt.sources.command import Git
 from wikiholt.sources.history import file_history, last_changed
 from wikiholt.sources.ignore import ignore_rule
-from wikiholt.sources.location import locate
+from wikiholt.sources.location import Location, locate
 from wikiholt.sources.objects import read_blobs
 from wikiholt.sources.refs import Refs, ask_head
 from wikiholt.sources.trees import PageFiles, read_tree
@@ -39,10 +39,16 @@ class GitSource:
         self._pages = PageFiles(_inner_directory(subdirectory), lowered, ignore_rule(ignore))
         self._timeout = timeout
         self._refs = Refs()
+        self._known: Location | None = None
 
     def head(self) -> str:
         """The commit at HEAD; raises SourceMissing, SourceBroken or NoCommits."""
+        known = self._known
+        if known is not None and (head := self._refs.head(known)) is not None:
+            return head
         location = locate(self._path)
+        # Where `.git` is a file it may come to lead elsewhere, so only what lies at the path itself is remembered.
+        self._known = location if location.git_dir in (self._path, self._path / ".git") else None
         return self._refs.head(location) or ask_head(Git(location, self._timeout), location)
 
     def tree(self, revision: str) -> Mapping[str, TreeEntry]:

@@ -14,6 +14,7 @@ from wikiholt.sources.location import Location, unreadable
 _COMMIT_ID = re.compile(rb"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _PLAIN_BRANCH = re.compile(rb"refs/heads/[^\x00-\x20\x7f~^:?*\[\\]+")
 _MAX_HOPS = 5
+_BLOCK = 1 << 16
 
 PackedStamp = tuple[int, int, int]
 
@@ -82,16 +83,17 @@ def _unborn(git: Git, branch: bytes) -> SourceError:
 
 
 def _content(path: Path) -> bytes | None:
+    """A small file's content without the space around it; None when there is no such file."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        raise unreadable(path, error) from error
-    try:
-        with os.fdopen(descriptor, "rb", buffering=0) as file:
-            return file.read().strip()
-    except IsADirectoryError:  # a branch `a/b` makes `a` a directory
+        try:
+            content = os.read(descriptor, _BLOCK)
+            while content and (more := os.read(descriptor, _BLOCK)):
+                content += more
+            return content.strip()
+        finally:
+            os.close(descriptor)
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):  # a branch `a/b` makes `a` a directory
         return None
     except OSError as error:
         raise unreadable(path, error) from error

@@ -21,9 +21,9 @@ class DemoQuery:
 DEMO_QUERIES = (
     DemoQuery(
         "allotment",
-        "something is eating holes in my cabbages",
+        "how do I keep bugs off my vegetables without chemicals",
         "Growing/Pests",
-        "found by meaning: the page speaks of larvae and brassicas",
+        "found by meaning: the page speaks of pests, nets and larvae, not of bugs or chemicals",
     ),
     DemoQuery(
         "runbook",
