@@ -17,7 +17,7 @@ from wikiholt.sources.git import GitSource
 from wikiholt.stores.sqlite.store import SqliteStore
 from wikiholt.text.anchors import AnchorStyle
 from wikiholt.vectors import cache_for
-from wikiholt.words import PostingsCache
+from wikiholt.words.cache import PostingsCache
 
 _FEW_PAGES = 1000
 """Up to here FTS5 answers in about a millisecond, and a word cache would only cost memory."""

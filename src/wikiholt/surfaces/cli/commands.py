@@ -17,7 +17,6 @@ from wikiholt.service import Service
 from wikiholt.settings import SETTINGS, Settings
 from wikiholt.surfaces import documents
 from wikiholt.surfaces.cli import output
-from wikiholt.surfaces.cli.demo import run_demo
 from wikiholt.surfaces.cli.progress import watched
 from wikiholt.wiring import embedder_of
 
@@ -116,6 +115,8 @@ def show_settings(arguments: Namespace, settings: Settings) -> int:
 
 
 def demo(arguments: Namespace, build: Callable[[Path], Service]) -> int:
+    from wikiholt.surfaces.cli.demo import run_demo  # noqa: PLC0415 - no other command needs its pages
+
     return run_demo(arguments.directory or Path("demo-data"), build, as_json=arguments.json)
 
 

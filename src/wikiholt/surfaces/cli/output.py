@@ -63,8 +63,8 @@ def answer_lines(answer: Answer, style: Style) -> list[str]:
 
 def _hit_lines(number: int, hit: Hit, style: Style) -> list[str]:
     where = " › ".join((hit.path, *hit.heading_path[-2:]))
-    score = f"{hit.score:.2f} {hit.confidence}"
-    head = f"{number}. {style.bold(safe(hit.name))}  {style.dim(f'{score} · {"+".join(hit.channels)}')}"
+    evidence = style.dim(f"{hit.score:.2f} {hit.confidence} · {' + '.join(hit.channels)}")
+    head = f"{number}. {style.bold(safe(hit.name))}  {evidence}"
     width = max(40, min(shutil.get_terminal_size((100, 24)).columns, 110)) - 3
     snippet = textwrap.wrap(safe(_marked(hit.snippet, style)), width) if hit.snippet.text else []
     place = f"{safe(where)}  lines {hit.first_line}–{hit.last_line}"
@@ -121,7 +121,9 @@ def status_lines(status: Status, style: Style) -> list[str]:
     else:
         standing = style.warn("behind HEAD") if status.stale else style.good("at HEAD")
         revision = state.revision[:10] if state.revision else "no revision yet"
-        lines.append(f"  {state.pages} pages, {state.chunks} chunks, {state.problems} problems · {revision}, {standing}")
+        lines.append(
+            f"  {state.pages} pages, {state.chunks} chunks, {state.problems} problems · {revision}, {standing}"
+        )
         when = f"{state.synced_at:%Y-%m-%d %H:%M} UTC" if state.synced_at else "never"
         lines.append(style.dim(f"  synced {when} · {state.recipe.fingerprint} · {size(status.disk_bytes)}"))
     lines += [style.warn(f"  problem: {safe(p.file)}: {p.reason}: {safe(p.detail)}") for p in status.problems[:20]]

@@ -64,7 +64,7 @@ def _slug(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:
 
 def _demo(commands: _Commands) -> None:
     parser = _command(commands, "demo", "make two example wikis, index them and search them")
-    parser.add_argument("directory", nargs="?", type=Path, metavar="DIR", help="where to put them (default: ./demo-data)")
+    parser.add_argument("directory", nargs="?", type=Path, metavar="DIR", help="where (default: ./demo-data)")
 
 
 def _add(commands: _Commands) -> None:
@@ -72,7 +72,7 @@ def _add(commands: _Commands) -> None:
     _slug(parser)
     parser.add_argument("path", type=Path, metavar="PATH", help="the repository, bare or with a work tree")
     parser.add_argument("--subdirectory", metavar="DIR", help="only the pages below this directory")
-    parser.add_argument("--ignore", action="append", default=[], metavar="GLOB", help="leave out these files; repeatable")
+    parser.add_argument("--ignore", action="append", default=[], metavar="GLOB", help="files to leave out; repeatable")
     parser.add_argument("--language", metavar="NAME", help="language of its words, for stemming")
     parser.add_argument("--url", metavar="TEMPLATE", help="link of a hit, {path} standing for the page's path")
 
@@ -90,7 +90,7 @@ def _search(commands: _Commands) -> None:
     parser.add_argument("-n", type=int, default=5, metavar="N", help="how many pages, 1 to 100 (default: 5)")
     modes = [str(mode) for mode in Mode]
     parser.add_argument("--mode", choices=modes, default=str(Mode.HYBRID), help="how to search (default: hybrid)")
-    parser.add_argument("--tag", action="append", default=[], metavar="TAG", help="only pages with this tag; repeatable")
-    parser.add_argument("--category", action="append", default=[], metavar="NAME", help="only this category; repeatable")
+    parser.add_argument("--tag", action="append", default=[], metavar="TAG", help="only with this tag; repeatable")
+    parser.add_argument("--category", action="append", default=[], metavar="NAME", help="only of this one; repeatable")
     parser.add_argument("--path", default="", metavar="PREFIX", help="only pages at or below this path")
-    parser.add_argument("--since", metavar="WHEN", help="only pages updated since a date (2024-05-31) or for 7d, 12h, 3w")
+    parser.add_argument("--since", metavar="WHEN", help="only updated since a date (2024-05-31) or for 7d, 12h, 3w")
