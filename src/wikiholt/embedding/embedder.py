@@ -103,7 +103,8 @@ class OnnxEmbedder:
         vector = self._pooled(self._run(ids))
         if self._model.card.normalise:
             length = np.float32(np.sqrt(np.dot(vector, vector)))
-            vector = vector / length if length > 0 else vector
+            # What cannot be scaled is left as it is, for the check below to name.
+            vector = vector / length if np.isfinite(length) and length > 0 else vector
         check_vector(vector, self._model.card)
         return vector
 

@@ -65,8 +65,10 @@ def _session(files: ModelFiles, card: Card, variant: Variant) -> onnxruntime.Inf
     # Hashing the weights takes as long as rounding them: the two go side by side, and both must end well.
     with ThreadPoolExecutor(1) as pool:
         verified = pool.submit(files.verify, variant.weights, data)
-        tensors = _tensors(files, variant, data) if variant.layout else None
-        verified.result()
+        try:
+            tensors = _tensors(files, variant, data) if variant.layout else None
+        finally:
+            verified.result()  # a wrong digest says more than whatever it led to
     if tensors is None:
         name = Path(variant.weights).name
         options.add_external_initializers_from_files_in_memory([name], [bytes(data)], [len(data)])

