@@ -3,6 +3,8 @@ import os
 import re
 import sqlite3
 import string
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -244,6 +246,32 @@ def test_many_processes_make_and_fill_one_registry(path: Path) -> None:
     with closing(Registry(path)) as registry:
         assert len(registry.list()) == 41
     assert sorted(file.name for file in path.parent.iterdir()) == ["registry.db"]
+
+
+_FORK = """
+import os, sys
+from contextlib import closing
+from pathlib import Path
+from wikiholt.registry import Registry
+
+with closing(Registry(Path(sys.argv[1]))) as registry:
+    registry.add("before", "/srv")
+    child = os.fork()
+    if child == 0:
+        registry.add("child", "/srv")
+        registry.close()
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    registry.add("parent", "/srv")
+    print(status, *(wiki.slug for wiki in registry.list()))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_parent_and_child_of_a_fork_both_go_on(path: Path) -> None:
+    command = [sys.executable, "-W", "error", "-c", _FORK, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.stdout.split(), done.stderr) == (["0", "before", "child", "parent"], "")
 
 
 def test_the_last_of_racing_adds_of_one_slug_fail(registry: Registry) -> None:

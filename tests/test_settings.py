@@ -124,7 +124,7 @@ def test_tables_and_dots_say_the_same(here: Path) -> None:
         ("threads = '4'", "is in quotes", "Write threads = 4."),
         ("threads = true", "must be a whole number", "Threads"),
         ("threads = 1.5", "must be a whole number", "Threads"),
-        ("threads = -1", "between 0 and 1024", "Threads"),
+        ("threads = -1", "between 0 and 1,024", "Threads"),
         ("threads = [1]", "must be a whole number", "Threads"),
         ("model = 5", "must be a text", "embedding model"),
         ("model = {name = 'x'}", "must be a text", "embedding model"),

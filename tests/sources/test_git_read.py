@@ -1,5 +1,6 @@
 import random
 import tracemalloc
+from pathlib import Path
 
 import pytest
 from git_repository import Repository
@@ -136,3 +137,13 @@ def test_a_repository_that_goes_while_it_is_read_is_an_error(repository: Reposit
 def _then_remove(blobs: list[str], repository: Repository):  # type: ignore[no-untyped-def]
     (repository.path / ".git" / "HEAD").unlink()
     yield from blobs
+
+
+def test_a_partial_clone_is_never_completed_over_the_network(repository: Repository, tmp_path: Path) -> None:
+    repository.commit({"a.md": "one", "b.md": "two"})
+    repository.git("config", "uploadpack.allowFilter", "true")
+    options = ("--quiet", "--no-checkout", "--filter=blob:none")
+    repository.git("clone", *options, f"file://{repository.path}", str(tmp_path / "partial"))
+    source = GitSource(tmp_path / "partial")
+    tree = source.tree(source.head())
+    assert [blob.size for blob in source.read([entry.blob for entry in tree.values()], LIMIT)] == [-1, -1]

@@ -60,8 +60,8 @@ class Setting:
     def bounds(self) -> str:
         """The allowed range, in words."""
         if self.maximum == math.inf:
-            return f"at least {self.minimum:g}" if self.minimum > -math.inf else "any number"
-        return f"between {self.minimum:g} and {self.maximum:g}"
+            return f"at least {self.minimum:,}" if self.minimum > -math.inf else "any number"
+        return f"between {self.minimum:,} and {self.maximum:,}"
 
     def _check_text(self, value: str, origin: str) -> None:
         if self.choices and value not in self.choices:
