@@ -1,13 +1,17 @@
 """What the exact cache promises to a searcher: the same answers as the truth, whatever was added or dropped."""
 
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 from vector_truth import DIMENSIONS, Truth, assert_same, random_vectors, recall, unit
 
+from wikiholt.errors import InvalidQuery
+from wikiholt.model import Floats
 from wikiholt.vectors import CacheNotReady, ExactCache, SketchEngine
+from wikiholt.vectors.engine import Array
 
 QUERY = random_vectors(1, seed=99)[0]
 SKETCHED = SketchEngine(scan_below=0, share=2)
@@ -229,3 +233,26 @@ def test_the_first_of_equal_scores_at_the_limit_is_kept(tmp_path: Path) -> None:
     truth.add(np.stack([far, near, far, near, near]), [1, 2, 3, 4, 5])
     cache = cache_of(truth, tmp_path)
     assert cache.search(QUERY, 2, None).chunk_ids.tolist() == [2, 4]
+
+
+@pytest.mark.parametrize("query", [np.full(DIMENSIONS, np.nan, np.float32), np.ones(DIMENSIONS + 1, np.float32)])
+def test_a_query_that_does_not_fit_is_refused_and_the_cache_stays(tmp_path: Path, query: Floats) -> None:
+    truth = Truth(20)
+    cache = cache_of(truth, tmp_path)
+    with pytest.raises(InvalidQuery):
+        cache.search(query, 5, None)
+    assert_same(cache.search(QUERY, 5, None), truth.nearest(QUERY, 5))
+    assert truth.snapshots == 1
+
+
+def test_the_truth_is_let_go_before_the_vectors_are_studied(tmp_path: Path) -> None:
+    truth = Truth(50)
+    open_while_deriving: list[int] = []
+
+    class Watching(SketchEngine):
+        def derive(self, vectors: Floats) -> Iterator[tuple[str, Array]]:
+            open_while_deriving.append(truth.reading)
+            return super().derive(vectors)
+
+    cache_of(truth, tmp_path, engine=Watching(scan_below=0))
+    assert open_while_deriving == [0]

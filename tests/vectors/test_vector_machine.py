@@ -67,7 +67,7 @@ class CacheFollowsTruth(RuleBasedStateMachine):
     def overwrite_part_of_the_file(self, offset: int, length: int, value: int) -> None:
         for path in self.folder.glob("vectors-*"):
             with path.open("r+b") as file:
-                file.seek(offset % path.stat().st_size)
+                file.seek(offset % max(1, path.stat().st_size))
                 file.write(bytes([value]) * length)
 
     @precondition(lambda self: self.cache.version is not None)

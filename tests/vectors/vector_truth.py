@@ -45,6 +45,7 @@ class Truth:
         self.log: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
         self.horizon = 0
         self.snapshots = 0
+        self.reading = 0
         self.next_id = 1
         if count:
             self.add(random_vectors(count, seed, dimensions), [1 + i // per_page for i in range(count)])
@@ -79,7 +80,11 @@ class Truth:
     @contextmanager
     def snapshot(self) -> Iterator[SnapshotOfTruth]:
         self.snapshots += 1
-        yield SnapshotOfTruth(self.version(), len(self.rows), self.table(sorted(self.rows)))
+        self.reading += 1
+        try:
+            yield SnapshotOfTruth(self.version(), len(self.rows), self.table(sorted(self.rows)))
+        finally:
+            self.reading -= 1
 
     def changes_since(self, version: int) -> VectorDelta | None:
         if not self.horizon <= version <= self.version():

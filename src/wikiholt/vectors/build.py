@@ -1,6 +1,7 @@
 """Makes the rows of a cache: into a file where the folder allows it, in memory where it does not; and opens files."""
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ def build_file(
 ) -> Built:
     """Write the rows and what the engine derives from them to a file, and open it; raises OSError if it cannot."""
     name = CacheName(generation, version, engine.kind)
-    with folder.writing(name) as file:
+    with folder.writing(name) as (path, file):
         writer = SectionWriter(file)
         chunk_ids, page_ids = [], []
         writer.write("vectors", np.empty(0, np.float32))
@@ -37,8 +38,10 @@ def build_file(
             for section, part in engine.derive(writer.written("vectors", dimensions)):
                 writer.write(section, part)
         writer.finish(engine.kind, generation, version, dimensions, count)
+        # Opened before it has its name: from then on another process may replace or remove it.
+        built = open_file(path, name, engine, dimensions, trusted=True)
     folder.remove_before(name)
-    return open_file(folder, name, engine, dimensions, trusted=True)
+    return built
 
 
 def build_in_memory(engine: Engine, version: int, dimensions: int, blocks: Iterable[VectorRows]) -> Built:
@@ -56,9 +59,9 @@ def build_in_memory(engine: Engine, version: int, dimensions: int, blocks: Itera
     return Built(version, Rows(chunk_ids, page_ids, vectors), finder, None)
 
 
-def open_file(folder: Folder, name: CacheName, engine: Engine, dimensions: int, *, trusted: bool = False) -> Built:
+def open_file(path: Path, name: CacheName, engine: Engine, dimensions: int, *, trusted: bool = False) -> Built:
     """Map a file and check what is cheap to check; raises CacheBroken or OSError."""
-    file = MappedFile(folder.locate(name))
+    file = MappedFile(path)
     header = file.header
     expected = (name.kind, name.generation, name.version, dimensions)
     if (header.kind, header.generation, header.version, header.dimensions) != expected:

@@ -9,9 +9,12 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+import numpy as np
+
+from wikiholt.errors import InvalidQuery
 from wikiholt.model import Floats, Ints, Neighbours, VectorRows
 from wikiholt.ports import WikiIndex
 from wikiholt.vectors.build import build_file, build_in_memory, open_file
@@ -88,6 +91,9 @@ class DerivedCache:
         if layers is None:
             why = f" The last attempt failed: {self._failure}" if self._failure else ""
             raise CacheNotReady(f"The vector cache is not built yet.{why}", hint="searches read the index meanwhile")
+        vector = np.ascontiguousarray(vector, np.float32)
+        if vector.shape != (layers.built.rows.vectors.shape[1],) or not np.isfinite(vector).all():
+            raise InvalidQuery("The query's vector does not fit the vectors of the index.", hint="check the model")
         try:
             return layers.search(vector, limit, pages)
         except CacheBroken as error:
@@ -163,7 +169,7 @@ class DerivedCache:
             if name.version <= after:
                 return None
             try:
-                built = open_file(self._folder, name, self._engine, state.recipe.dimensions)
+                built = open_file(self._folder.locate(name), name, self._engine, state.recipe.dimensions)
             except FileNotFoundError:
                 continue
             except (CacheBroken, OSError) as error:
@@ -192,16 +198,16 @@ class DerivedCache:
 
     def _build(self) -> Built:
         try:
-            with self._index.snapshot() as snapshot:
-                return self._write(snapshot.version, snapshot.count, snapshot.blocks())
+            with contextlib.ExitStack() as stack:
+                snapshot = stack.enter_context(self._index.snapshot())
+                return self._write(snapshot.version, snapshot.count, _releasing(snapshot.blocks(), stack))
         except OSError as error:
             _log.warning("the vector cache stays in memory: %s", error)
-        with self._index.snapshot() as snapshot:
-            state = self._index.state()
-            built = build_in_memory(
-                self._engine, snapshot.version, state.recipe.dimensions, self._worker.steps(snapshot.blocks())
-            )
-            return self._counted(built, snapshot.count)
+        dimensions = self._index.state().recipe.dimensions
+        with contextlib.ExitStack() as stack:
+            snapshot = stack.enter_context(self._index.snapshot())
+            blocks = self._worker.steps(_releasing(snapshot.blocks(), stack))
+            return self._counted(build_in_memory(self._engine, snapshot.version, dimensions, blocks), snapshot.count)
 
     # ── merging ──────────────────────────────────────────────────────────────────────────────────
 
@@ -212,6 +218,8 @@ class DerivedCache:
 
     def _merge(self, layers: Layers) -> None:
         """Begin to write the state as a new file, unless another process has one that saves most of the work."""
+        if self._clock() < self._retry_at:
+            return
         newer = self._newest_file(after=layers.built.version)
         if newer is not None and (advanced := self._advance(newer)) is not None:
             self._layers = layers = advanced
@@ -294,3 +302,9 @@ class DerivedCache:
 
     def _succeeded(self) -> None:
         self._failure, self._failures, self._retry_at = None, 0, 0.0
+
+
+def _releasing(blocks: Iterable[VectorRows], held: contextlib.ExitStack) -> Iterator[VectorRows]:
+    """The blocks; once the last was read the snapshot is let go, since deriving from them may take long."""
+    yield from blocks
+    held.close()

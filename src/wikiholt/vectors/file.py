@@ -124,7 +124,6 @@ class MappedFile:
     """A cache file, mapped for reading. It stays readable after the file was replaced or removed."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
         self.condemned = False
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         weakref.finalize(self, os.close, descriptor)

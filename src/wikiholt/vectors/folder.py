@@ -58,14 +58,14 @@ class Folder:
                 self.remove(name)
 
     @contextlib.contextmanager
-    def writing(self, name: CacheName) -> Iterator[BinaryIO]:
-        """A new file that takes this name when the block ends well, and leaves nothing when it does not."""
+    def writing(self, name: CacheName) -> Iterator[tuple[Path, BinaryIO]]:
+        """A new file, and where it lies until it takes this name: when the block ends well. Else nothing is left."""
         self.path.mkdir(parents=True, exist_ok=True)
         self._sweep()
         temporary, file = self._temporary(name)
         try:
             with file:
-                yield file
+                yield temporary, file
                 temporary.replace(self.locate(name))
         except BaseException:
             with contextlib.suppress(OSError):

@@ -1,0 +1,328 @@
+"""How fast and how complete the vector caches are, on vectors of real text.
+
+    OPENBLAS_NUM_THREADS=1 python -m bench.vectors --pages WIKI [WIKI ...] --keep vectors.npz
+    OPENBLAS_NUM_THREADS=1 python -m bench.vectors --vectors vectors.npz --write bench/results/vectors.md
+
+The pages' paragraphs are embedded once and headings, which are held out, are the queries. Larger sets are real vectors,
+then mixtures of pairs of them with a little noise: crowded as real text is, and never in tidy clusters. Every engine
+answers every query in turn, so what disturbs one disturbs all; compare ratios.
+"""
+
+import argparse
+import random
+import re
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from wikiholt.embedding import load
+from wikiholt.model import Floats, Ints, Recipe, State, VectorDelta, VectorRows
+from wikiholt.ports import WikiIndex
+from wikiholt.vectors import ExactCache, FaissCache
+from wikiholt.vectors.derived import DerivedCache
+
+SIZES = (1_000, 10_000, 100_000, 300_000, 1_000_000)
+TIMED = 100
+DEPTHS = (10, 100, 500)
+
+
+# ── vectors ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def texts(folders: list[Path], most: int) -> tuple[list[str], list[str]]:
+    """Passages of about a hundred words, and headings."""
+    passages: list[str] = []
+    headings: set[str] = set()
+    for folder in folders:
+        files = sorted(folder.rglob("*.md"))
+        random.Random(1).shuffle(files)
+        mine: list[str] = []
+        for file in files:
+            body = re.sub(r"\A---.*?\n---\n", "", file.read_text("utf-8", "replace"), flags=re.S)
+            headings.update(re.findall(r"^#+ (.{6,80})$", body, flags=re.M))
+            words = body.split()
+            mine += [f"{file.stem} " + " ".join(words[at : at + 110]) for at in range(0, len(words), 110)]
+        passages += mine[: most // len(folders)]
+    queries = sorted(headings)
+    random.Random(1).shuffle(queries)
+    return passages, queries[:200]
+
+
+def enlarge(real: Floats, size: int) -> Floats:
+    """So many unit vectors: the real ones first, then noisy mixtures of two of them."""
+    rng = np.random.default_rng(0)
+    out = np.empty((size, real.shape[1]), np.float32)
+    out[: len(real)] = real[:size]
+    for start in range(len(real), size, 50_000):
+        count = min(50_000, size - start)
+        first, second = real[rng.integers(len(real), size=count)], real[rng.integers(len(real), size=count)]
+        share = rng.uniform(0.5, 0.9, size=(count, 1)).astype(np.float32)
+        noise = rng.standard_normal(first.shape, np.float32) * np.float32(0.3 / np.sqrt(real.shape[1]))
+        mixed = share * first + (1 - share) * second + noise
+        out[start : start + count] = mixed / np.linalg.norm(mixed, axis=1, keepdims=True)
+    return out
+
+
+class Truth:
+    """An index of generated rows, ten chunks a page; `edit` replaces a page."""
+
+    generation = 1
+
+    def __init__(self, vectors: Floats) -> None:
+        self.vectors = vectors
+        self.last = 1
+        self.edits: list[tuple[int, VectorRows]] = []
+
+    def version(self) -> int:
+        return 1 + len(self.edits)
+
+    def state(self) -> State:
+        recipe = Recipe("bench", self.vectors.shape[1], "")
+        return State(1, self.version(), recipe, None, None, len(self.vectors) // 10, len(self.vectors), 0)
+
+    @property
+    def count(self) -> int:
+        return len(self.vectors)
+
+    @contextmanager
+    def snapshot(self) -> Iterator["_Snapshot"]:
+        yield _Snapshot(1, self.vectors)
+
+    def edit(self, page: int) -> None:
+        ids = len(self.vectors) + 10 * self.version() + np.arange(10)
+        self.edits.append((page, VectorRows(ids, np.full(10, page), self.vectors[page * 10 : page * 10 + 10])))
+
+    def changes_since(self, version: int) -> VectorDelta:
+        page, added = self.edits[version - 1]
+        assert version == self.version() - 1
+        return VectorDelta(self.version(), added, page * 10 + np.arange(10))
+
+
+@dataclass
+class _Snapshot:
+    version: int
+    vectors: Floats
+
+    @property
+    def count(self) -> int:
+        return len(self.vectors)
+
+    def blocks(self) -> Iterator[VectorRows]:
+        for start in range(0, len(self.vectors), 8_192):
+            ids = np.arange(start, min(start + 8_192, len(self.vectors)))
+            yield VectorRows(ids, ids // 10, self.vectors[ids])
+
+
+# ── engines ──────────────────────────────────────────────────────────────────────────────────────
+
+Search = Callable[[Floats, int], Ints]
+
+
+@dataclass
+class Engine:
+    """An engine under test with what it cost to make and what it answered."""
+
+    name: str
+    search: Search
+    build: float
+    resident: float
+    opened: float | None = None
+    updated: float | None = None
+    times: list[float] = field(default_factory=list)
+    recalls: dict[int, list[float]] = field(default_factory=dict)
+
+
+def resident() -> float:
+    """Megabytes of this process that no file backs."""
+    found = re.search(r"RssAnon:\s+(\d+)", Path("/proc/self/status").read_text())
+    return int(found[1]) / 1024 if found else 0.0
+
+
+def measured(name: str, make: Callable[[], Search]) -> Engine:
+    before, start = resident(), time.perf_counter()
+    search = make()
+    return Engine(name, search, time.perf_counter() - start, resident() - before)
+
+
+def of_cache(name: str, kind: type[ExactCache] | type[FaissCache], vectors: Floats, folder: Path) -> Engine:
+    """A cache as it is used: built, closed, opened from its file, brought up to date with one page."""
+    truth = Truth(vectors)
+
+    def begin() -> DerivedCache:
+        cache = kind(cast(WikiIndex, truth), folder, background=False)
+        cache.refresh()
+        return cache
+
+    start = time.perf_counter()
+    begin().close()
+    build = time.perf_counter() - start
+    before, start = resident(), time.perf_counter()
+    cache = kind(cast(WikiIndex, truth), folder)
+    cache.refresh()
+    opened = time.perf_counter() - start
+    cache.settle()
+    held = resident() - before
+    updates = []
+    for page in range(9):
+        truth.edit(page)
+        start = time.perf_counter()
+        cache.refresh()
+        updates.append(time.perf_counter() - start)
+
+    def search(query: Floats, limit: int) -> Ints:
+        cache.refresh()
+        found = cache.search(query, limit, None).chunk_ids
+        # The edited pages hold the vectors they held before, under new ids.
+        moved = found >= len(vectors)
+        pages = (found[moved] - len(vectors)) // 10 - 1
+        return np.concatenate((found[~moved], pages * 10 + (found[moved] - len(vectors)) % 10))
+
+    return Engine(name, search, build, held, opened, statistics.median(updates))
+
+
+def plain(vectors: Floats) -> Search:
+    def search(query: Floats, limit: int) -> Ints:
+        scores = vectors @ query
+        return np.argpartition(-scores, limit - 1)[:limit]
+
+    return search
+
+
+def rescored(vectors: Floats, guess: Callable[[Floats, int], Ints]) -> Search:
+    """The nearest by exact scores among the guessed."""
+
+    def search(query: Floats, limit: int) -> Ints:
+        rows = guess(query, min(len(vectors), max(300, 4 * limit)))
+        scores = np.vecdot(vectors[rows], query)
+        return rows[np.argpartition(-scores, min(limit, len(rows)) - 1)[:limit]]
+
+    return search
+
+
+def one_bit(vectors: Floats) -> Search:
+    codes = np.ascontiguousarray(np.packbits(vectors > 0, axis=1).view(np.uint64).T)
+
+    def guess(query: Floats, count: int) -> Ints:
+        code = np.packbits(query > 0).view(np.uint64)
+        distances = np.zeros(codes.shape[1], np.uint16)
+        for word, own in zip(codes, code, strict=True):
+            distances += np.bitwise_count(word ^ own)
+        return np.argpartition(distances, count - 1)[:count]
+
+    return rescored(vectors, guess)
+
+
+def of_faiss(vectors: Floats, factory: str, **settings: int) -> Search:
+    import faiss
+
+    faiss.omp_set_num_threads(1)
+    index: Any = faiss.index_factory(vectors.shape[1], factory, faiss.METRIC_INNER_PRODUCT)
+    index.train(np.ascontiguousarray(vectors[:: max(1, len(vectors) // 50_000)]))
+    index.add(vectors)
+    space = faiss.ParameterSpace()
+    for name, value in settings.items():
+        space.set_index_parameter(index, name, value)
+
+    def guess(query: Floats, count: int) -> Ints:
+        rows: Ints = index.search(query[None], count)[1][0]
+        return rows[rows >= 0]
+
+    return rescored(vectors, guess)
+
+
+def engines(vectors: Floats, folder: Path) -> Iterator[Engine]:
+    size = len(vectors)
+    yield measured("numpy float32", lambda: plain(vectors))
+    yield of_cache("**exact**", ExactCache, vectors, folder)
+    yield of_cache("**faiss** (PQ, 4 bit, scanned)", FaissCache, vectors, folder / "faiss")
+    yield measured("one-bit codes + rescoring", lambda: one_bit(vectors))
+    yield measured("FAISS fp16 flat", lambda: of_faiss(vectors, "SQfp16"))
+    if 10_000 <= size <= 100_000:
+        lists = int(2 * size**0.5)
+        yield measured("FAISS SQ8 flat + rescoring", lambda: of_faiss(vectors, "SQ8"))
+        yield measured("FAISS IVF-SQ8, 1/16 probed", lambda: of_faiss(vectors, f"IVF{lists},SQ8", nprobe=lists // 16))
+    if 10_000 <= size <= 100_000:
+        yield measured("FAISS HNSW32, ef 128", lambda: of_faiss(vectors, "HNSW32,Flat", efSearch=128))
+
+
+# ── measuring ────────────────────────────────────────────────────────────────────────────────────
+
+
+def measure(vectors: Floats, queries: Floats, folder: Path) -> list[Engine]:
+    tested = list(engines(vectors, folder))
+    for query in queries:
+        exact = np.argsort(-np.vecdot(vectors, query), kind="stable")
+        for engine in tested:
+            for depth in DEPTHS:
+                engine.search(query, depth)
+                start = time.perf_counter()
+                found = engine.search(query, depth)
+                took = time.perf_counter() - start
+                if depth == TIMED:
+                    engine.times.append(took)
+                share = len(set(found.tolist()) & set(exact[:depth].tolist())) / depth
+                engine.recalls.setdefault(depth, []).append(share)
+    return tested
+
+
+def table(size: int, tested: list[Engine]) -> str:
+    head = (
+        "engine | p50 ms | p95 ms | p50 to numpy | recall@10 | @100 | @500 | resident MB | build s | open ms | page ms"
+    )
+    lines = [f"### {size:,} chunks", "", f"| {head} |", "|" + "---|" * 11]
+    against = statistics.median(tested[0].times)
+    for engine in tested:
+        middle, late = statistics.median(engine.times), float(np.quantile(engine.times, 0.95))
+        recalls = " | ".join(f"{np.mean(engine.recalls[depth]):.3f}" for depth in DEPTHS)
+        opened = "" if engine.opened is None else f"{engine.opened * 1e3:.1f}"
+        updated = "" if engine.updated is None else f"{engine.updated * 1e3:.2f}"
+        lines.append(
+            f"| {engine.name} | {middle * 1e3:.2f} | {late * 1e3:.2f} | {middle / against:.2f} | {recalls} "
+            f"| {max(0, engine.resident):.0f} | {engine.build:.2f} | {opened} | {updated} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def vectors_of(arguments: argparse.Namespace) -> tuple[Floats, Floats]:
+    if arguments.vectors:
+        stored = np.load(arguments.vectors)
+        return stored["passages"], stored["queries"]
+    passages, queries = texts(arguments.pages, arguments.passages)
+    with load() as embedder:
+        found = np.stack([embedder.query(text) for text in passages])
+        asked = np.stack([embedder.query(text) for text in queries])
+    if arguments.keep:
+        np.savez(arguments.keep, passages=found, queries=asked)
+    return found, asked
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Measure the vector caches on vectors of real text.")
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--pages", type=Path, nargs="+", help="folders of Markdown pages to embed")
+    source.add_argument("--vectors", type=Path, help="vectors kept from an earlier run")
+    parser.add_argument("--keep", type=Path, help="keep the embedded vectors in this file")
+    parser.add_argument("--passages", type=int, default=8_000)
+    parser.add_argument("--queries", type=int, default=40)
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
+    parser.add_argument("--write", type=Path, help="write the tables to this file too")
+    arguments = parser.parse_args()
+    real, queries = vectors_of(arguments)
+    parts = []
+    for size in arguments.sizes:
+        with tempfile.TemporaryDirectory() as folder:
+            parts.append(table(size, measure(enlarge(real, size), queries[: arguments.queries], Path(folder))))
+        print(parts[-1], flush=True)
+    if arguments.write:
+        arguments.write.write_text("\n".join(parts))
+
+
+if __name__ == "__main__":
+    main()
