@@ -107,7 +107,7 @@ def _named_file(environ: Mapping[str, str]) -> Path | None:
 def _from_file(path: Path, *, required: bool) -> dict[str, Value]:
     try:
         document = tomllib.loads(path.read_text("utf-8"))
-    except FileNotFoundError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
         if not required:
             return {}
         raise InvalidSetting(f"There is no settings file {path}.", hint="Check the path.") from error

@@ -21,6 +21,7 @@ from wikiholt.stores.sqlite.index import SqliteIndex
 from wikiholt.stores.sqlite.lock import holding
 
 _ID = re.compile(r"[a-z0-9]{8,64}")
+_GENERATION = re.compile(r"(?:^|-)g(\d{6})[.-]")
 
 
 class SqliteStore:
@@ -39,7 +40,7 @@ class SqliteStore:
             return self.open(wiki_id)
         with _storage():
             self.directory(wiki_id).mkdir(parents=True, exist_ok=True)
-            generation = max(self._generations(wiki_id), default=0) + 1
+            generation = self._never_used(wiki_id)
             schema.create(self._file(wiki_id, generation), generation, recipe)
             self._point_at(wiki_id, generation)
         return self.open(wiki_id)
@@ -59,8 +60,9 @@ class SqliteStore:
                     return begun
                 self._remove_generation(wiki_id, generation)
         with _storage():
-            schema.create(self._file(wiki_id, published + 1), published + 1, recipe)
-        return SqliteIndex(self._file(wiki_id, published + 1))
+            generation = self._never_used(wiki_id)
+            schema.create(self._file(wiki_id, generation), generation, recipe)
+        return SqliteIndex(self._file(wiki_id, generation))
 
     def publish(self, wiki_id: str, generation: int) -> None:
         with _storage():
@@ -135,6 +137,11 @@ class SqliteStore:
     def _generations(self, wiki_id: str) -> list[int]:
         found = self.directory(wiki_id).glob("g??????.sqlite")
         return sorted(int(file.stem[1:]) for file in found if file.stem[1:].isdigit())
+
+    def _never_used(self, wiki_id: str) -> int:
+        """A number no file here bears, set aside or not: a cache of one index must never fit another."""
+        names = (file.name for file in self.directory(wiki_id).rglob("*"))
+        return max((int(found[1]) for name in names if (found := _GENERATION.search(name))), default=0) + 1
 
     def _remove_generation(self, wiki_id: str, generation: int) -> None:
         for pattern in (f"g{generation:06d}.sqlite*", f"*-g{generation:06d}-*"):
