@@ -8,7 +8,7 @@ from wikiholt.model import Block, Chunk, Metadata, Page
 from wikiholt.text.embedded import content_name, embedded_text
 from wikiholt.text.markdown import outline
 from wikiholt.text.sections import Section, sections
-from wikiholt.text.sentences import sentence_starts, word_starts
+from wikiholt.text.sentences import SENTENCE_ENDS, sentence_starts, spaced_starts, word_starts
 from wikiholt.text.tokens import TokenRuler, TokenSpans, approximate_spans
 
 __all__ = ["chunk", "chunk_page", "content_name", "embedded_text"]
@@ -97,24 +97,38 @@ class _Gatherer:
 
     def _extend(self, start: int, end: int) -> bool:
         """Take the range into the current chunk if there is room."""
-        if self._start < 0:
-            if self._ruler.count(start, end) > self._target:
-                return False
-            self._start = start
-        elif self._ruler.count(self._start, end) > self._target:
+        first = start if self._start < 0 else self._start
+        if not self._fits(first, end):
             return False
-        self._end = end
+        self._start, self._end = first, end
         return True
+
+    def _fits(self, start: int, end: int) -> bool:
+        if self._ruler.count(start, end) > self._target:
+            return False
+        # a cut inside a word can make more tokens of it than it was: there the model itself must count
+        inside = self._inside(start) or self._inside(end)
+        return not inside or len(self._token_spans(self._body[start:end])) <= self._target
+
+    def _inside(self, at: int) -> bool:
+        """Whether a cut here would part what may be one word to the model."""
+        if not 0 < at < len(self._body):
+            return False
+        before, after = self._body[at - 1], self._body[at]
+        return not (before.isspace() or after.isspace() or before in SENTENCE_ENDS)
 
     def _turn(self, start: int, end: int, room: int) -> None:
         """Close the current chunk and begin the next with this range, after as much overlap as there is room for."""
         before = self._end
         self._emit()
         self._start, self._end = start, end
-        if before > self._floor:
-            self._start = self._overlap_start(before, start, min(self._overlap, room))
-            if self._start < before and self._ruler.count(self._start, end) > self._target:
-                self._start = start
+        tokens = min(self._overlap, room) if before > self._floor else 0
+        while tokens > 0:
+            self._start = self._overlap_start(before, start, tokens)
+            if self._start == start or self._fits(self._start, end):
+                return
+            self._start = start
+            tokens //= 2
 
     def _overlap_start(self, end: int, start: int, tokens: int) -> int:
         """Where the last sentences before `end` begin, or the last words where a sentence is too long."""
@@ -157,14 +171,14 @@ class _Gatherer:
             if self._ruler.count(start, end) <= limit:
                 yield start, end
                 continue
-            for first, last in self._ranges(start, word_starts(self._body, start, end), end):
-                if self._ruler.count(first, last) <= limit:
+            for first, last in self._ranges(start, spaced_starts(self._body, start, end), end):
+                if self._ruler.count(first, last) <= (limit if self._body[first:last].isascii() else limit // 4):
                     yield first, last
                 else:
                     yield from self._tokens(first, last, limit)
 
     def _tokens(self, start: int, end: int, limit: int) -> Iterator[tuple[int, int]]:
-        """A word too long for one chunk, cut where tokens begin."""
+        """A word too long for one chunk, or text without spaces, cut where tokens begin."""
         size = max(limit // 4, 1)
         cuts = self._ruler.cuts(start, end)[size - 1 :: size]
         for first, last in self._ranges(start, cuts, end):

@@ -7,6 +7,7 @@ CJK = "\u1100-\u11ff\u2e80-\u2fdf\u3005-\u3007\u3021-\u3029\u3031-\u3035\u3038-\
     "\u31a0-\u31bf\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff66-\uff9f\uffa0-\uffdc"
     "\U0001b000-\U0001b16f\U00020000-\U0003ffff"
 )
+SENTENCE_ENDS = ".!?…。！？｡．؟۔।"
 _ENDS = (
     r"(?<![.!?…])[.!?…]++[\"'”’)\]*_`]*+\s++(?=[^\sa-z])"
     r"|[。！？｡．؟۔।]++[\"'”’」』）)\]]*+\s*+"
@@ -14,6 +15,7 @@ _ENDS = (
 )
 _SENTENCE_END = re.compile(_ENDS)
 _SENTENCE_OR_LINE_END = re.compile(rf"{_ENDS}|\n\s*+")
+_SPACED = re.compile(r"\S++")
 _WORD = re.compile(rf"[{CJK}]|[^\s{CJK}]++")
 
 
@@ -26,3 +28,8 @@ def sentence_starts(text: str, start: int, end: int, *, by_line: bool) -> list[i
 def word_starts(text: str, start: int, end: int) -> list[int]:
     """Where words begin within [start, end); each CJK character is one."""
     return [found.start() for found in _WORD.finditer(text, start, end)]
+
+
+def spaced_starts(text: str, start: int, end: int) -> list[int]:
+    """Where runs without a space begin within [start, end)."""
+    return [found.start() for found in _SPACED.finditer(text, start, end)]
