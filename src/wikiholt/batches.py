@@ -101,7 +101,7 @@ class Batches:
             vectors = list(self._embedder.passages(list(fresh.values())))
         except ModelError:
             raise
-        except Exception:
+        except Exception:  # noqa: BLE001 - one text may be at fault: find out which
             vectors = [self._one(text) for text in fresh.values()]
         return {h: vector for h, vector in zip(fresh, vectors, strict=True) if _sound(vector)}
 
@@ -110,7 +110,7 @@ class Batches:
             return np.asarray(self._embedder.passages([text])[0], np.float32)
         except ModelError:
             raise
-        except Exception:
+        except Exception:  # noqa: BLE001 - becomes a problem of its page
             return np.zeros(self._embedder.dimensions, np.float32)
 
     def _commit(self, batch: _Batch, moved: Mapping[str, str], tally: Tally) -> None:

@@ -55,7 +55,7 @@ class Pipeline:
             return Problem(file, blob.id, "unreadable", "git could not read this page's content")
         try:
             return self._draft(file, blob.id, blob.data, changed, embedder)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, it must not harm another page
             return Problem(file, blob.id, "failed", f"{type(error).__name__}: {error}")
 
     def _draft(

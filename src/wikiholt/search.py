@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from wikiholt.errors import InvalidQuery, NothingIndexed, WikiholtError
+from wikiholt.errors import InvalidQuery, NotHere, NothingIndexed, WikiholtError
 from wikiholt.hits import HitMaker
 from wikiholt.model import Answer, Confidence, Filter, Floats, Ints, Mode, Neighbours, State, WordHit, WordQuery
 from wikiholt.ports import Embedder, VectorCache, WikiIndex, WordCache
@@ -132,7 +132,9 @@ class Searcher:
                 if self._words.version is not None:
                     # `allowed` has left out what the query excludes.
                     return self._words.search(replace(run.query, excluded=()), DEPTH, run.allowed)
-            except Exception as error:
+            except NotHere:
+                pass
+            except Exception as error:  # noqa: BLE001 - a cache may fail in any way; the truth answers
                 _LOG.warning("the word cache failed (%s); the index answers", error)
                 run.degrade("the word cache failed; answered from the index itself")
         return self._index.words(run.query, DEPTH, run.request.where)
@@ -152,7 +154,7 @@ class Searcher:
             if self._vectors.version is not None:
                 return self._vectors.search(vector, limit, pages)
             run.degrade("the vector cache is being built; answered from the index itself")
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - as above
             _LOG.warning("the vector cache failed (%s); the index answers", error)
             run.degrade("the vector cache failed; answered from the index itself")
         return self._index.nearest(vector, limit, pages)

@@ -35,7 +35,8 @@ class Service:
         untried = Wiki("", validate_slug(slug), source, datetime.now(UTC), settings)
         with suppress(NoCommits):
             # A repository without a commit yet is welcome: it will have pages one day.
-            self._parts_of(untried).source.head()
+            pages = self._parts_of(untried).source
+            pages.tree(pages.head())
         return self._registry.add(slug, source, settings)
 
     def remove(self, slug: str) -> tuple[Wiki, Sequence[str]]:

@@ -9,18 +9,18 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
 from wikiholt.errors import InvalidQuery
-from wikiholt.model import Floats, Ints, Neighbours, VectorRows
+from wikiholt.model import Floats, Ints, Neighbours
 from wikiholt.ports import WikiIndex
-from wikiholt.vectors.build import build_file, build_in_memory, open_file
 from wikiholt.vectors.engine import Engine
 from wikiholt.vectors.faults import CacheBroken, CacheNotReady
-from wikiholt.vectors.folder import CacheName, Folder
+from wikiholt.vectors.files import CacheFiles
+from wikiholt.vectors.folder import Folder
 from wikiholt.vectors.layers import Built, Layers
 from wikiholt.vectors.worker import Worker
 
@@ -45,8 +45,7 @@ class DerivedCache:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._index = index
-        self._folder = Folder(directory)
-        self._engine = engine
+        self._files = CacheFiles(index, Folder(directory), engine)
         self._background = background
         self._build_at_once = build_at_once
         self._clock = clock
@@ -97,14 +96,14 @@ class DerivedCache:
         try:
             return layers.search(vector, limit, pages)
         except CacheBroken as error:
-            self._condemn(layers.built, error)
+            self._files.condemn(layers.built, error)
             raise
 
     def verify(self) -> None:
         """Compare every byte of the file with its checksums; a damaged file is dropped and CacheBroken raised."""
         layers = self._layers
         if layers is not None:
-            self._verify(layers.built)
+            self._files.verify(layers.built)
 
     def settle(self, timeout: float | None = None) -> bool:
         """Wait for work in the background to end; says whether it has. The next refresh takes it up."""
@@ -136,7 +135,7 @@ class DerivedCache:
             return None
         target = self._index.version()
         if target - layers.version > FAR_BEHIND:
-            layers = self._newest_file(after=layers.version) or layers
+            layers = self._open(after=layers.version) or layers
         if target > layers.version:
             delta = self._index.changes_since(layers.version)
             if delta is None:
@@ -154,31 +153,18 @@ class DerivedCache:
             return False
         return True
 
-    def _from_disk(self) -> Layers | None:
-        return self._advance(self._newest_file(after=-1))
+    def _from_disk(self, after: int = -1) -> Layers | None:
+        """The state at the index's version, reached from the newest file that is newer than that version."""
+        return self._advance(self._open(after))
 
-    def _newest_file(self, after: int) -> Layers | None:
-        """The newest file that can be trusted, if it is newer than that version."""
-        names = self._folder.names(self._index.generation, self._engine.kind)
-        state = self._index.state()
-        for name in names:
-            # A version the index has not reached comes from another history (a restored backup): never believe it.
-            if name.version > state.version:
-                self._folder.remove(name)
-                continue
-            if name.version <= after:
-                return None
-            try:
-                built = open_file(self._folder.locate(name), name, self._engine, state.recipe.dimensions)
-            except FileNotFoundError:
-                continue
-            except (CacheBroken, OSError) as error:
-                _log.warning("dropping the vector cache %s: %s", name, error)
-                self._folder.remove(name)
-                continue
+    def _open(self, after: int) -> Layers | None:
+        """What the newest sound file holds, if it is newer than that version."""
+        built = self._files.newest(after)
+        while built is not None:
             self._verify_later(built)
-            if built.file is not None and not built.file.condemned:
+            if built.file is None or not built.file.condemned:
                 return Layers.over(built)
+            built = self._files.newest(after, before=built.version)
         return None
 
     def _from_index(self) -> Layers | None:
@@ -197,17 +183,7 @@ class DerivedCache:
         return self._advance(Layers.over(built)) or Layers.over(built)
 
     def _build(self) -> Built:
-        try:
-            with contextlib.ExitStack() as stack:
-                snapshot = stack.enter_context(self._index.snapshot())
-                return self._write(snapshot.version, snapshot.count, _releasing(snapshot.blocks(), stack))
-        except OSError as error:
-            _log.warning("the vector cache stays in memory: %s", error)
-        dimensions = self._index.state().recipe.dimensions
-        with contextlib.ExitStack() as stack:
-            snapshot = stack.enter_context(self._index.snapshot())
-            blocks = self._worker.steps(_releasing(snapshot.blocks(), stack))
-            return self._counted(build_in_memory(self._engine, snapshot.version, dimensions, blocks), snapshot.count)
+        return self._files.build(self._worker.steps)
 
     # ── merging ──────────────────────────────────────────────────────────────────────────────────
 
@@ -220,38 +196,13 @@ class DerivedCache:
         """Begin to write the state as a new file, unless another process has one that saves most of the work."""
         if self._clock() < self._retry_at:
             return
-        newer = self._newest_file(after=layers.built.version)
-        if newer is not None and (advanced := self._advance(newer)) is not None:
-            self._layers = layers = advanced
+        if (newer := self._from_disk(after=layers.built.version)) is not None:
+            self._layers = layers = newer
             if layers.changed <= self._merge_at(layers):
                 return
-        self._worker.start(lambda: self._rewrite(layers))
+        self._worker.start(lambda: self._files.rewrite(layers, self._worker.steps))
         if not self._background:
             self._layers = self._take_up(layers)
-
-    def _rewrite(self, layers: Layers) -> Built | None:
-        try:
-            return self._write(layers.version, len(layers), layers.blocks())
-        except CacheBroken as error:
-            self._condemn(layers.built, error)
-            return None
-        except OSError as error:
-            _log.warning("the vector cache stays in memory: %s", error)
-        dimensions = layers.built.rows.vectors.shape[1]
-        return build_in_memory(self._engine, layers.version, dimensions, self._worker.steps(layers.blocks()))
-
-    def _write(self, version: int, count: int, blocks: Iterable[VectorRows]) -> Built:
-        state = self._index.state()
-        built = build_file(
-            self._folder, self._engine, state.generation, version, state.recipe.dimensions, self._worker.steps(blocks)
-        )
-        return self._counted(built, count)
-
-    @staticmethod
-    def _counted(built: Built, count: int) -> Built:
-        if len(built.rows) != count:
-            raise CacheBroken(f"The index announced {count} vectors and gave {len(built.rows)}.")
-        return built
 
     # ── trust ────────────────────────────────────────────────────────────────────────────────────
 
@@ -262,36 +213,19 @@ class DerivedCache:
         try:
             layers.built.watch()
         except CacheBroken as error:
-            self._condemn(layers.built, error)
+            self._files.condemn(layers.built, error)
             return None
         return layers
-
-    def _verify(self, built: Built) -> None:
-        if built.file is None:
-            return
-        try:
-            built.file.check()
-        except CacheBroken as error:
-            self._condemn(built, error)
-            raise
 
     def _verify_later(self, built: Built) -> None:
         """Check the whole of a large file in the background; small ones were checked when they were opened."""
 
         def job() -> None:
             with contextlib.suppress(CacheBroken):
-                self._verify(built)
+                self._files.verify(built)
 
         if built.finder is not None:
             self._worker.start(job)
-
-    def _condemn(self, built: Built, error: Exception) -> None:
-        """Never believe this file again, and remove it if it still lies there."""
-        _log.warning("dropping the vector cache of version %d: %s", built.version, error)
-        if built.file is not None:
-            built.file.condemned = True
-            header = built.file.header
-            self._folder.remove(CacheName(header.generation, header.version, header.kind))
 
     def _failed(self, error: Exception) -> None:
         """Remember why, and wait a while longer after every failure before trying again."""
@@ -302,9 +236,3 @@ class DerivedCache:
 
     def _succeeded(self) -> None:
         self._failure, self._failures, self._retry_at = None, 0, 0.0
-
-
-def _releasing(blocks: Iterable[VectorRows], held: contextlib.ExitStack) -> Iterator[VectorRows]:
-    """The blocks; once the last was read the snapshot is let go, since deriving from them may take long."""
-    yield from blocks
-    held.close()

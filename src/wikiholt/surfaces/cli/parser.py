@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 from wikiholt import __version__
 from wikiholt.model import Mode
@@ -46,7 +47,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return build().parse_args(arguments)
 
 
-_Commands = "argparse._SubParsersAction[argparse.ArgumentParser]"
+_Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def _command(commands: _Commands, name: str, text: str) -> argparse.ArgumentParser:

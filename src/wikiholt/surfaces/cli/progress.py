@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import NoReturn
 
 from tqdm import tqdm
 
@@ -11,7 +12,7 @@ from wikiholt.sync import Progress
 @contextmanager
 def watched(name: str, *, shown: bool) -> Iterator[Callable[[Progress], None]]:
     """A function that a sync tells how far it is; it draws a bar where one is shown and there is work to do."""
-    bar: tqdm[None] | None = None
+    bar: tqdm[NoReturn] | None = None
 
     def tell(progress: Progress) -> None:
         nonlocal bar
