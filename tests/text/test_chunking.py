@@ -166,6 +166,13 @@ def test_headings_without_text_are_gathered() -> None:
     assert joined[0].heading_path == ("A", "B")
 
 
+def test_headings_and_rules_alone_are_no_passage_of_their_own() -> None:
+    chunks = chunk(read(f"# A\n\n{sentences(40, 'a')}\n\n# B\n\n---\n\n# C\n\nText.\n\n# Empty\n\n##\n"), regex_spans)
+    assert chunks[-1].text == "# B\n\n---\n\n# C\n\nText.\n\n# Empty\n\n##"
+    assert chunks[-1].heading_path == ("C",)
+    assert chunks[-1].last_line == 15
+
+
 def test_an_edit_in_one_section_leaves_the_others_alone() -> None:
     parts = [f"## Part {n}\n\n{sentences(30, f'part {n}')}\n\n" for n in range(5)]
     before = {c.text for c in chunk(read("".join(parts)), regex_spans)}

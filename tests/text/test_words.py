@@ -108,12 +108,13 @@ def test_any_beginning_of_a_word_is_in_the_index_once_typed() -> None:
 
 def test_the_fields_of_a_page() -> None:
     page = read(
-        "---\ntags: [alpha]\n---\n# Big Title\n\nSee [text](http://noise.example/x) `code_here`.\n", "guides/set_up.md"
+        "---\ntags: [alpha]\ndesc: Purpose\n---\n# Big Title\n\nSee [text](http://noise.example/x) `code_here`.\n",
+        "guides/set_up.md",
     )
     words = page_words(page)
     assert {"big", "titl", "guid", "set", "alpha"} <= set(words.name.split())
     assert words.headings.split()[:2] == ["big", "titl"]
-    assert {"text", "code", "code_here"} <= set(words.body.split())
+    assert {"purpos", "text", "code", "code_here"} <= set(words.body.split())
     assert "noise" not in words.body
 
 

@@ -3,6 +3,7 @@
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
+from dataclasses import replace
 
 from wikiholt.model import Block, Chunk, Metadata, Page
 from wikiholt.text.embedded import content_name, embedded_text
@@ -75,6 +76,8 @@ class _Gatherer:
     def section(self, section: Section) -> None:
         self._section = section
         self._start = self._end = -1
+        if not section.blocks and self._append(section.heads[-1].end):
+            return
         # overlap never reaches back over the headings
         self._floor = section.blocks[0].start if section.blocks else len(self._body)
         for head in section.heads:
@@ -82,6 +85,14 @@ class _Gatherer:
         for block in section.blocks:
             self._add(block)
         self._emit()
+
+    def _append(self, end: int) -> bool:
+        """Let the last chunk reach to here if it can: headings that end a page are no passage of their own."""
+        if not self.chunks or not self._fits(self.chunks[-1].start, end):
+            return False
+        last = self.chunks[-1]
+        self.chunks[-1] = replace(last, text=self._body[last.start : end], end=end, last_line=self._line(end - 1))
+        return True
 
     def _add(self, block: Block) -> None:
         if self._extend(block.start, block.end):

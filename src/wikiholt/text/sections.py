@@ -18,7 +18,7 @@ class Section:
 
 
 def sections(page: Page) -> Iterator[Section]:
-    """The sections in order; a heading-only run joins the next section with text, or stands alone at the end."""
+    """The sections in order; a run of headings (and rules) alone joins the next section with text, or ends the page."""
     headings = {heading.line: heading for heading in page.headings}
     blocks = page.blocks or outline(page.body, page.body_line).blocks
     heads: list[Block] = []
@@ -29,9 +29,12 @@ def sections(page: Page) -> Iterator[Section]:
         if heading is None:
             texts.append(block)
             continue
-        if texts:
+        if all(text.kind == "rule" for text in texts):
+            heads += texts
+        else:
             yield _section(heads, texts, trail)
-            heads, texts = [], []
+            heads = []
+        texts = []
         while trail and trail[-1].level >= heading.level:
             trail.pop()
         trail.append(heading)

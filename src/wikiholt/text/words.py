@@ -22,14 +22,15 @@ def page_words(page: Page, language: str = "english") -> Words:
     """A page as the keyword index holds it.
 
     Each field holds its terms in order and then, once each, the words that differ from their stems, so that a word can
-    be found by any beginning of it. `name` covers name, path and tags; link targets are left out of `body`.
+    be found by any beginning of it. `name` covers name, path and tags; `body` has the description before the text, and
+    no link targets.
     """
     body = _LINK_TARGET.sub("]", page.body) if "](" in page.body else page.body
     body = _SCHEME.sub("", body) if "://" in body else body
     return Words(
         name=_field("\n".join((page.name, page.path.replace("/", "\n"), *page.metadata.tags)), language),
         headings=_field("\n".join(heading.text for heading in page.headings), language),
-        body=_field(body, language),
+        body=_field(f"{page.metadata.description or ''}\n{body}", language),
     )
 
 
