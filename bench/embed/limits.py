@@ -1,0 +1,60 @@
+"""What the machine can do at most: multiplications in onnxruntime, at the shapes of the model, all cores busy."""
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import onnxruntime
+from onnx import TensorProto, helper, numpy_helper
+
+ROWS, INNER, COLUMNS = 200, 384, 1536
+REPEATS = 60
+# Work of one 200-token chunk in all-MiniLM-L6-v2: the products of six layers and their attention.
+GFLOP_PER_CHUNK = 4.62
+
+
+def _session(kind: str, left: int, matrix: np.ndarray) -> onnxruntime.InferenceSession:
+    result = TensorProto.INT32 if kind == "MatMulInteger" else TensorProto.FLOAT
+    graph = helper.make_graph(
+        [helper.make_node(kind, ["a", "b"], ["c"])],
+        "product",
+        [helper.make_tensor_value_info("a", left, [ROWS, INNER])],
+        [helper.make_tensor_value_info("c", result, [ROWS, COLUMNS])],
+        [numpy_helper.from_array(matrix, "b")],
+    )
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    return onnxruntime.InferenceSession(model.SerializeToString(), options)
+
+
+def _rate(session: onnxruntime.InferenceSession, left: np.ndarray, cores: int) -> float:
+    def work(_: int) -> None:
+        for _ in range(REPEATS):
+            session.run(None, {"a": left})
+
+    with ThreadPoolExecutor(cores) as pool:
+        list(pool.map(work, range(cores)))
+        started = time.perf_counter()
+        list(pool.map(work, range(cores)))
+        seconds = time.perf_counter() - started
+    return 2 * ROWS * INNER * COLUMNS * REPEATS * cores / seconds / 1e9
+
+
+class Limits:
+    """Measures the machine's rates in thousand million operations a second."""
+
+    def __init__(self, cores: int) -> None:
+        rng = np.random.default_rng(1)
+        self._cores = cores
+        self._floats = rng.normal(size=(ROWS, INNER)).astype(np.float32)
+        self._bytes = rng.integers(0, 255, (ROWS, INNER), dtype=np.uint8)
+        matrix = rng.normal(size=(INNER, COLUMNS)).astype(np.float32)
+        self._fp32 = _session("MatMul", TensorProto.FLOAT, matrix)
+        self._int8 = _session("MatMulInteger", TensorProto.UINT8, (matrix * 30).astype(np.int8))
+
+    def fp32(self) -> float:
+        return _rate(self._fp32, self._floats, self._cores)
+
+    def int8(self) -> float:
+        return _rate(self._int8, self._bytes, self._cores)
