@@ -59,6 +59,7 @@ class WikiHandle:
         self._parts = parts
         self._workshop = workshop
         self._serving: _Serving | None = None
+        self._syncer: Syncer | None = None
         self._lock = Lock()
 
     def search(self, request: Request) -> Answer:
@@ -66,8 +67,7 @@ class WikiHandle:
             return serving.searcher.search(request)
 
     def sync(self, progress: Callable[[Progress], None] | None = None) -> SyncReport:
-        shop, parts = self._workshop, self._parts
-        syncer = Syncer(self.wiki.id, shop.store, parts.source, shop.embedder(), parts.pipeline, shop.lock_timeout)
+        syncer = self._its_syncer()
         report = syncer.sync(progress) if progress else syncer.sync()
         self._warm()
         return report
@@ -110,6 +110,17 @@ class WikiHandle:
             serving, self._serving = self._serving, None
         if serving is not None:
             serving.retire()
+
+    def _its_syncer(self) -> Syncer:
+        """The one syncer of this handle: it remembers what it has compared, so that the next sync compares less."""
+        shop, parts = self._workshop, self._parts
+        embedder = shop.embedder()
+        with self._lock:
+            if self._syncer is None:
+                self._syncer = Syncer(
+                    self.wiki.id, shop.store, parts.source, embedder, parts.pipeline, shop.lock_timeout
+                )
+            return self._syncer
 
     def _warm(self) -> None:
         """Bring the caches up to date after a sync, so that the next search finds them ready."""

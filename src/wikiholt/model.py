@@ -128,6 +128,15 @@ class TreeEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class TreeChange:
+    """A page file that differs between two trees; None where it is not there."""
+
+    file: str
+    old: TreeEntry | None
+    new: TreeEntry | None
+
+
+@dataclass(frozen=True, slots=True)
 class Blob:
     """A blob as read; `data` is None when it is larger than asked for or missing (`size` is -1 then)."""
 

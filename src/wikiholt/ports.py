@@ -18,6 +18,7 @@ from wikiholt.model import (
     State,
     StoredChunk,
     StoredPage,
+    TreeChange,
     TreeEntry,
     VectorDelta,
     VectorRows,
@@ -63,6 +64,9 @@ class Source(Protocol):
 
     def tree(self, revision: str) -> Mapping[str, TreeEntry]:
         """Every page file at the revision (relative to the wiki's sub-directory) with its blob."""
+
+    def changes(self, old: str, new: str) -> Sequence[TreeChange] | None:
+        """The page files that differ between two revisions, at a cost of the difference; None when that is unknown."""
 
     def read(self, blobs: Iterable[str], limit: int) -> Iterator[Blob]:
         """The blobs, in the order asked for; one larger than `limit` bytes comes without its data."""

@@ -1,8 +1,10 @@
 """Syncing: make what an index holds equal to the tree at HEAD, whatever happened in between.
 
 The tree is compared with the index, never with a log of events, so a missed hook, a force-push, a renamed
-directory, a restored backup and a crash all heal the same way. Work is committed batch by batch; the revision is
-set by the last batch, when the counts add up. One process syncs a wiki at a time (the store's writer lock).
+directory, a restored backup and a crash all heal the same way. A process compares whole trees the first time; as long
+as nobody else has written the index since, only the difference of the two trees is looked at after that, so that an
+edit costs the same in a large wiki as in a small one. Work is committed batch by batch; the last batch sets the
+revision, and then the counts must add up. One process syncs a wiki at a time (the store's writer lock).
 """
 
 import time
@@ -11,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from wikiholt.batches import Batches, Tally
 from wikiholt.errors import IndexCorrupt, IndexMissing, NoPages, SyncFailed
-from wikiholt.model import Change, Problem, Recipe, SyncReport, TreeEntry
+from wikiholt.model import Change, Problem, Recipe, State, SyncReport, TreeChange, TreeEntry
 from wikiholt.pages import Pipeline
 from wikiholt.ports import Embedder, Source, Store, WikiIndex
 
@@ -41,6 +43,8 @@ class Plan:
     """Files that are gone and whose content did not move."""
     changed: int
     added: int
+    gone: int
+    """How many of the deleted were pages, not problems."""
 
 
 def plan(tree: Mapping[str, TreeEntry], have: Mapping[str, str], problems: Sequence[Problem]) -> Plan:
@@ -58,11 +62,32 @@ def plan(tree: Mapping[str, TreeEntry], have: Mapping[str, str], problems: Seque
     left = set(gone) - set(moved.values()) | {file for file in listed if file not in tree}
     changed = sum(file in have for file in put)
     added = sum(file not in have and file not in moved and file not in listed for file in put)
-    return Plan(put, moved, tuple(sorted(left)), changed, added)
+    return Plan(put, moved, tuple(sorted(left)), changed, added, len(gone) - len(moved))
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What a sync has before it: the plan, the entries of the files to put, and how many pages there will be."""
+
+    plan: Plan
+    entries: Mapping[str, TreeEntry]
+    total: int
+    tree: Mapping[str, TreeEntry] | None
+    """The whole tree, where the whole was compared; None where only the difference to a trusted state was."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Trusted:
+    """A state in which this process found an index equal to a whole tree; it holds while the version stays."""
+
+    generation: int
+    version: int
+    revision: str
+    total: int
 
 
 class Syncer:
-    """Syncs one wiki. Bound to its store, source and embedder when made."""
+    """Syncs one wiki. Bound to its store, source and embedder when made; one sync at a time."""
 
     def __init__(
         self, wiki_id: str, store: Store, source: Source, embedder: Embedder, pipeline: Pipeline, lock_timeout: float
@@ -73,6 +98,7 @@ class Syncer:
         self._embedder = embedder
         self._pipeline = pipeline
         self._lock_timeout = lock_timeout
+        self._trusted: _Trusted | None = None
 
     def sync(self, progress: Callable[[Progress], None] = _unseen) -> SyncReport:
         """Converge to HEAD and say what was done; raises when the index could not be made to stand for it."""
@@ -102,65 +128,86 @@ class Syncer:
     def _converge(
         self, serving: WikiIndex, recipe: Recipe, revision: str, progress: Callable[[Progress], None]
     ) -> SyncReport:
-        tree = self._source.tree(revision)
-        if serving.state().recipe == recipe or not tree:
-            return self._make_equal(serving, serving, revision, tree, progress)
+        if serving.state().recipe == recipe or not self._source.tree(revision):
+            return self._make_equal(serving, serving, revision, progress)
         building = self._store.new_generation(self._wiki_id, recipe)
         try:
-            report = self._make_equal(building, serving, revision, tree, progress)
+            report = self._make_equal(building, serving, revision, progress)
             while (head := self._source.head()) != report.revision:
-                again = self._make_equal(building, serving, head, self._source.tree(head), progress)
-                report = _sum(report, again)
+                report = _sum(report, self._make_equal(building, serving, head, progress))
             self._store.publish(self._wiki_id, building.generation)
         finally:
             building.close()
         return replace(report, rebuilt=True)
 
     def _make_equal(
-        self,
-        index: WikiIndex,
-        donor: WikiIndex,
-        revision: str,
-        tree: Mapping[str, TreeEntry],
-        progress: Callable[[Progress], None],
+        self, index: WikiIndex, donor: WikiIndex, revision: str, progress: Callable[[Progress], None]
     ) -> SyncReport:
         state = index.state()
-        listed = index.problems()
-        if state.revision == revision and not any(problem.reason in TRANSIENT for problem in listed):
-            return self._finished(index, tree, SyncReport(revision, unchanged=state.pages))
-        have = index.pages()
-        todo = plan(tree, have, listed)
-        times = self._source.last_changed(todo.put, revision, state.revision)
+        work = self._compare(index, state, revision)
+        times = self._source.last_changed(work.plan.put, revision, state.revision)
         batches = Batches(index, donor, self._source, self._embedder, self._pipeline, times)
-        files = {file: tree[file] for file in todo.put}
-        tally = batches.run(files, todo.moved, lambda t: progress(_progress(t, len(files))))
-        index.apply(Change(deleted=todo.deleted, revision=revision))
-        gone = sum(file in have for file in todo.deleted)
-        return self._finished(index, tree, _report(revision, todo, gone, tally, len(tree)))
+        tally = batches.run(work.entries, work.plan.moved, lambda t: progress(_progress(t, len(work.entries))))
+        index.apply(Change(deleted=work.plan.deleted, revision=revision))
+        self._trusted = None
+        problems = self._verified(index, work)
+        self._trusted = _Trusted(index.generation, index.version(), revision, work.total)
+        return replace(_report(revision, work, tally), problems=problems)
 
-    def _finished(self, index: WikiIndex, tree: Mapping[str, TreeEntry], report: SyncReport) -> SyncReport:
-        """The report with its problems, if and only if pages in the tree = indexed + listed problems."""
+    def _compare(self, index: WikiIndex, state: State, revision: str) -> _Work:
+        """What separates the index from the revision, by the trees' difference where that is enough."""
+        listed = index.problems()
+        known = self._trusted
+        here = (state.generation, state.version, state.revision)
+        if known and here == (known.generation, known.version, known.revision) and not _transient(listed):
+            changes = self._source.changes(known.revision, revision)
+            if changes is not None:
+                return _difference(changes, listed, known.total)
+        tree = self._source.tree(revision)
+        todo = plan(tree, index.pages(), listed)
+        return _Work(todo, {file: tree[file] for file in todo.put}, len(tree), tree)
+
+    def _verified(self, index: WikiIndex, work: _Work) -> tuple[Problem, ...]:
+        """The problems, if and only if pages in the tree = indexed + listed problems."""
         problems = tuple(index.problems())
-        have = index.pages()
-        expected = {file: entry.blob for file, entry in tree.items()}
-        for problem in problems:
-            if expected.pop(problem.file, None) is None:
-                raise SyncFailed(f"a problem is listed for {problem.file}, which is not in the tree", hint=_AGAIN)
-        if dict(have) != expected:
-            raise SyncFailed(
-                f"the counts do not add up: {len(tree)} in the tree, {len(have)} indexed, {len(problems)} problems",
-                hint=_AGAIN,
-            )
-        if not tree:
+        pages = index.state().pages
+        whole = work.tree is None or _equal(index.pages(), work.tree, problems)
+        if not whole or pages + len(problems) != work.total:
+            counts = f"{work.total} in the tree, {pages} indexed, {len(problems)} problems"
+            raise SyncFailed(f"the counts do not add up: {counts}", hint=_AGAIN)
+        if not work.total:
             raise NoPages(
                 "there is no page at HEAD", hint="check the branch, the sub-directory and the ignore globs of this wiki"
             )
-        if not have:
+        if not pages:
+            first = f"{problems[0].file}: {problems[0].detail}"
             raise NoPages(
-                f"none of the {len(tree)} pages could be indexed; the first: {problems[0].file}: {problems[0].detail}",
+                f"none of the {work.total} pages could be indexed; the first: {first}",
                 hint="see the problems in `wikiholt status`",
             )
-        return replace(report, problems=problems)
+        return problems
+
+
+def _difference(changes: Sequence[TreeChange], listed: Sequence[Problem], total: int) -> _Work:
+    """The work between two trees of which the index holds the older one."""
+    touched = {change.file for change in changes}
+    problems = [problem for problem in listed if problem.file in touched]
+    odd = {problem.file for problem in problems}
+    was = {change.file: change.old.blob for change in changes if change.old and change.file not in odd}
+    entries = {change.file: change.new for change in changes if change.new}
+    todo = plan(entries, was, problems)
+    total += len(entries) - sum(change.old is not None for change in changes)
+    return _Work(todo, {file: entries[file] for file in todo.put}, total, None)
+
+
+def _equal(have: Mapping[str, str], tree: Mapping[str, TreeEntry], problems: Sequence[Problem]) -> bool:
+    odd = {problem.file for problem in problems}
+    expected = {file: entry.blob for file, entry in tree.items() if file not in odd}
+    return odd <= tree.keys() and dict(have) == expected
+
+
+def _transient(problems: Sequence[Problem]) -> bool:
+    return any(problem.reason in TRANSIENT for problem in problems)
 
 
 TRANSIENT = ("unreadable", "failed")
@@ -173,14 +220,14 @@ def _progress(tally: Tally, total: int) -> Progress:
     return Progress(tally.pages, total, tally.embedded)
 
 
-def _report(revision: str, todo: Plan, gone: int, tally: Tally, total: int) -> SyncReport:
+def _report(revision: str, work: _Work, tally: Tally) -> SyncReport:
     return SyncReport(
         revision,
-        added=todo.added,
-        changed=todo.changed,
-        moved=len(todo.moved),
-        deleted=gone,
-        unchanged=total - len(todo.put),
+        added=work.plan.added,
+        changed=work.plan.changed,
+        moved=len(work.plan.moved),
+        deleted=work.plan.gone,
+        unchanged=work.total - len(work.plan.put),
         chunks_embedded=tally.embedded,
         chunks_reused=tally.reused,
     )

@@ -6,14 +6,14 @@ from datetime import datetime
 from pathlib import Path
 
 from wikiholt.errors import InvalidSource
-from wikiholt.model import Blob, Commit, TreeEntry
+from wikiholt.model import Blob, Commit, TreeChange, TreeEntry
 from wikiholt.sources.command import Git
 from wikiholt.sources.history import file_history, last_changed
 from wikiholt.sources.ignore import ignore_rule
 from wikiholt.sources.location import Location, locate
 from wikiholt.sources.objects import read_blobs
 from wikiholt.sources.refs import Refs, ask_head
-from wikiholt.sources.trees import PageFiles, read_tree
+from wikiholt.sources.trees import PageFiles, read_changes, read_tree
 
 PAGE_EXTENSIONS = (".md", ".markdown")
 _COMMIT_ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
@@ -54,6 +54,10 @@ class GitSource:
     def tree(self, revision: str) -> Mapping[str, TreeEntry]:
         """Every page file at the revision with its blob, or what it is instead of a file."""
         return read_tree(self._git(), _commit_id(revision), self._pages)
+
+    def changes(self, old: str, new: str) -> Sequence[TreeChange] | None:
+        """The page files that differ between two revisions; None when one is gone or a name has two readings."""
+        return read_changes(self._git(), _commit_id(old), _commit_id(new), self._pages)
 
     def read(self, blobs: Iterable[str], limit: int) -> Iterator[Blob]:
         """The blobs, in the order asked for; one larger than `limit` bytes, missing or damaged comes without data."""

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from wikiholt.errors import InvalidSource, SourceBroken, SourceError
-from wikiholt.model import EntryKind, TreeEntry
+from wikiholt.model import EntryKind, TreeChange, TreeEntry
 from wikiholt.sources.command import Git
 
 _KINDS = {b"120000": EntryKind.SYMLINK, b"160000": EntryKind.SUBMODULE}
@@ -40,6 +40,28 @@ def read_tree(git: Git, revision: str, pages: PageFiles) -> dict[str, TreeEntry]
             mode, _, blob = described.split(b" ")
             entries[_free(file, entries)] = TreeEntry(blob.decode(), _KINDS.get(mode, EntryKind.FILE))
     return entries
+
+
+def read_changes(git: Git, old: str, new: str, pages: PageFiles) -> list[TreeChange] | None:
+    """The page files that differ between two revisions; None where the whole trees must be compared instead."""
+    trees = [f"{revision}:{pages.subdirectory}" if pages.subdirectory else revision for revision in (old, new)]
+    compared = git.run("diff-tree", "-r", "-z", "--raw", "--no-renames", "--full-index", *trees, "--")
+    if compared.status != 0:
+        return None
+    fields = compared.out.split(b"\0")[:-1]
+    changes = []
+    for described, raw in zip(fields[::2], fields[1::2], strict=True):
+        file = file_name(raw)
+        if b"\\" in raw or "\\" in file:
+            return None
+        if pages.accepts(file):
+            old_mode, new_mode, old_blob, new_blob, _ = described.lstrip(b":").split(b" ")
+            changes.append(TreeChange(file, _entry(old_mode, old_blob), _entry(new_mode, new_blob)))
+    return changes
+
+
+def _entry(mode: bytes, blob: bytes) -> TreeEntry | None:
+    return None if mode == b"000000" else TreeEntry(blob.decode(), _KINDS.get(mode, EntryKind.FILE))
 
 
 def file_name(raw: bytes) -> str:

@@ -70,5 +70,5 @@ class Worker(Generic[R]):
             self._result = job()
         except Abandoned:
             pass
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - kept for whoever asks for the result
             self._failure = error

@@ -55,7 +55,7 @@ class SqliteIndex:
     def state(self) -> State:
         with self._pool.snapshot() as db:
             version, revision, synced_at = db.execute("SELECT version, revision, synced_at FROM state").fetchone()
-            counts = [db.execute(f"SELECT count(*) FROM {t}").fetchone()[0] for t in ("pages", "vectors", "problems")]
+            counts = [db.execute(f"SELECT count(*) FROM {t}").fetchone()[0] for t in ("pages", "chunks", "problems")]
         return State(self.generation, version, self.recipe, revision, rows.moment(synced_at), *counts)
 
     def version(self) -> int:
@@ -127,7 +127,7 @@ class SqliteIndex:
     def snapshot(self) -> Iterator[Snapshot]:
         with self._pool.snapshot() as db:
             (version,) = db.execute("SELECT version FROM state").fetchone()
-            (count,) = db.execute("SELECT count(*) FROM vectors").fetchone()
+            (count,) = db.execute("SELECT count(*) FROM chunks").fetchone()
             yield SqliteSnapshot(version, count, lambda: self._blocks(db))
 
     def changes_since(self, version: int) -> VectorDelta | None:
