@@ -30,7 +30,9 @@ def page_path(document_id: str) -> str:
 
 def documents(directory: Path) -> list[dict[str, str]]:
     plain = directory / "corpus.jsonl"
-    text = plain.read_text() if plain.exists() else gzip.decompress((directory / "corpus.jsonl.gz").read_bytes()).decode()
+    text = (
+        plain.read_text() if plain.exists() else gzip.decompress((directory / "corpus.jsonl.gz").read_bytes()).decode()
+    )
     return [json.loads(line) for line in text.splitlines()]
 
 

@@ -29,7 +29,10 @@ def main() -> None:
     parser.add_argument("--precision", default="")
     parser.add_argument("--write", action="store_true", help="write bench/results/quality.md")
     arguments = parser.parse_args()
-    rows = ["| collection | queries | mode | nDCG@10 | recall@10 | MRR@10 | p50 ms | p95 ms |", "|---|---|---|---|---|---|---|---|"]
+    rows = [
+        "| collection | queries | mode | nDCG@10 | recall@10 | MRR@10 | p50 ms | p95 ms |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
     for name in arguments.only:
         wiki = indexed(name, arguments.collections / name, arguments.precision)
         for asked in collections.queries(arguments.collections / name):

@@ -25,10 +25,10 @@ class Finding:
     advice: str = ""
 
 
-def examine(service: Service, data: Path, embedder: Callable[[], Embedder]) -> Iterator[Finding]:
+def examine(service: Service, data: Path) -> Iterator[Finding]:
     """Look at git, model, disk, permissions and every wiki; changes nothing."""
     yield _git()
-    yield _model(embedder)
+    yield _model(service.workshop.embedder)
     yield _directory(data)
     yield _disk(data)
     try:
@@ -43,9 +43,9 @@ def examine(service: Service, data: Path, embedder: Callable[[], Embedder]) -> I
         except WikiholtError as error:
             yield Finding(f"wiki {wiki.slug}", False, error.message, error.hint)
     known = {wiki.id for wiki in wikis}
-    for stray in service.store.ids():
+    for stray in service.workshop.store.ids():
         if stray not in known:
-            place = service.store.directory(stray)
+            place = service.workshop.store.directory(stray)
             yield Finding("strays", False, f"{place} belongs to no wiki", "delete it if nothing else put it there")
 
 

@@ -9,7 +9,6 @@ from threading import Lock
 from wikiholt.errors import NoCommits
 from wikiholt.handle import Parts, WikiHandle, Workshop
 from wikiholt.model import Wiki
-from wikiholt.ports import Store
 from wikiholt.registry import Registry, validate_slug
 
 _OPEN_WIKIS = 64
@@ -21,14 +20,10 @@ class Service:
 
     def __init__(self, registry: Registry, workshop: Workshop, parts_of: Callable[[Wiki], Parts]) -> None:
         self._registry = registry
-        self._workshop = workshop
+        self.workshop = workshop
         self._parts_of = parts_of
         self._open: OrderedDict[str, WikiHandle] = OrderedDict()
         self._lock = Lock()
-
-    @property
-    def store(self) -> Store:
-        return self._workshop.store
 
     def add(self, slug: str, source: str, settings: Mapping[str, str]) -> Wiki:
         """Register a wiki, once its repository and settings have proved usable."""
@@ -57,7 +52,7 @@ class Service:
         with self._lock:
             handle = self._open.get(wiki.id)
             if handle is None or handle.wiki != wiki:
-                handle = WikiHandle(wiki, self._parts_of(wiki), self._workshop)
+                handle = WikiHandle(wiki, self._parts_of(wiki), self.workshop)
                 self._open[wiki.id] = handle
             self._open.move_to_end(wiki.id)
             spare = [self._open.popitem(last=False)[1] for _ in range(len(self._open) - _OPEN_WIKIS)]

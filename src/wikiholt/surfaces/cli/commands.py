@@ -18,7 +18,6 @@ from wikiholt.settings import SETTINGS, Settings
 from wikiholt.surfaces import documents
 from wikiholt.surfaces.cli import output
 from wikiholt.surfaces.cli.progress import watched
-from wikiholt.wiring import embedder_of
 
 NOTHING_FOUND = 1
 NEEDS_MENDING = 10
@@ -93,7 +92,7 @@ def remove(service: Service, arguments: Namespace) -> int:
 
 def doctor(service: Service, arguments: Namespace, settings: Settings) -> int:
     style = output.Style.of(sys.stdout)
-    found = list(checks.examine(service, settings.data, embedder_of(settings)))
+    found = list(checks.examine(service, settings.data))
     lines = []
     for finding in found:
         mark = style.good("✓") if finding.well else style.bad("✗")

@@ -1,0 +1,140 @@
+"""How long a warm search takes beside embedding its query alone, at about 1,000, 10,000 and 100,000 chunks.
+
+    python -m bench.search [--corpus BUNDLE] [--write]
+
+Uses the index that bench.sync makes (run that first) and two smaller ones of the same pages. Every query is asked of
+every wiki in turn, and embedded alone in the same turn, so that the ratios hold on a noisy machine. Memory is that of
+a process of its own that opens one wiki and searches it.
+"""
+
+import argparse
+import json
+import random
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from bench.corpus import DATA, DEFAULT, BareWiki, cloned, smaller
+from bench.report import machine, write
+from wikiholt.model import Mode
+from wikiholt.search import Request
+from wikiholt.service import Service
+from wikiholt.wiring import open_service
+
+SIZES = {"mdn-small": 150, "mdn-middle": 1500, "mdn": 0}
+QUESTIONS = """how to center an element vertically
+promise all settled error handling
+css grid template areas example
+fetch with credentials and cors
+local storage quota exceeded
+what happens when a service worker is updated
+convert string to number in javascript
+prevent form submission default
+websocket reconnect after close
+regular expression named groups
+announce a change to screen readers
+video element autoplay policy
+abort a database transaction
+content security policy nonce
+animate a shape along a path
+typed array from a buffer
+lazy loading images below the fold
+cache a response for ever
+how do closures capture variables
+drag and drop file upload""".splitlines()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--corpus", type=Path, default=DEFAULT)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--write", action="store_true", help="write bench/results/search.md")
+    parser.add_argument("--memory-of", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.memory_of:
+        print(json.dumps(memory(arguments.memory_of)))
+        return
+    large = cloned(arguments.corpus, DATA / "mdn.git")
+    service = open_service(DATA / "sync")
+    for slug, pages in SIZES.items():
+        prepare(service, slug, large, pages)
+    asked = QUESTIONS + titles(large, 80)
+    rows = measured(service, asked, arguments.rounds)
+    print("\n".join(rows))
+    service.close()
+    if arguments.write:
+        write("search", f"{__doc__}\n{machine()}\n\n" + "\n".join(rows))
+
+
+def prepare(service: Service, slug: str, large: BareWiki, pages: int) -> None:
+    if slug not in [wiki.slug for wiki in service.wikis()]:
+        repository = smaller(large, DATA / f"{slug}.git", pages) if pages else large
+        service.add(slug, str(repository.path.resolve()), {})
+    service.wiki(slug).sync()
+
+
+def titles(wiki: BareWiki, count: int) -> list[str]:
+    """Titles of pages as queries, the same ones every time."""
+    files = wiki.git("ls-tree", "-r", "--name-only", "HEAD").splitlines()
+    found = []
+    for file in random.Random(7).sample(files, count):
+        text = wiki.git("show", f"HEAD:{file}")
+        line = next((line for line in text.splitlines()[:10] if line.startswith("title: ")), "title: element")
+        found.append(line.removeprefix("title: ").strip("\"' "))
+    return found
+
+
+def measured(service: Service, asked: list[str], rounds: int) -> list[str]:
+    times: dict[tuple[str, str], list[float]] = {}
+    alone: list[float] = []
+    embedder = service.workshop.embedder()
+    for slug in SIZES:
+        service.wiki(slug).search(Request("warm up"))
+    for _ in range(rounds):
+        for query in asked:
+            began = time.perf_counter()
+            embedder.query(query)
+            alone.append(time.perf_counter() - began)
+            for slug in SIZES:
+                for mode in Mode:
+                    began = time.perf_counter()
+                    answer = service.wiki(slug).search(Request(query, mode=mode))
+                    times.setdefault((slug, mode), []).append(time.perf_counter() - began)
+                    assert not answer.degraded, answer.notes
+    embed = statistics.median(alone) * 1e3
+    rows = [
+        f"Embedding the query alone: p50 {embed:.2f} ms, p95 {statistics.quantiles(alone, n=20)[18] * 1e3:.2f} ms.",
+        "",
+        "| chunks | pages | mode | p50 ms | p95 ms | p50 ÷ embedding alone | peak memory MB |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for slug in SIZES:
+        state = service.wiki(slug).status().state
+        assert state is not None
+        peak = json.loads(
+            subprocess.run(
+                [sys.executable, "-m", "bench.search", "--memory-of", slug], capture_output=True, check=True
+            ).stdout
+        )
+        for mode in Mode:
+            spread = statistics.quantiles(times[slug, mode], n=20)
+            p50, p95 = spread[9] * 1e3, spread[18] * 1e3
+            rows.append(
+                f"| {state.chunks:,} | {state.pages:,} | {mode} | {p50:.2f} | {p95:.2f} | {p50 / embed:.2f} | {peak['mb']:.0f} |"
+            )
+    return rows
+
+
+def memory(slug: str) -> dict[str, float]:
+    """Peak resident memory of a process that opens one wiki and searches it."""
+    service = open_service(DATA / "sync")
+    for query in QUESTIONS:
+        service.wiki(slug).search(Request(query))
+    return {"mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,165 @@
+"""How long syncing takes, on a real wiki of 14,593 pages with its history.
+
+    python -m bench.sync [--corpus BUNDLE] [--pages N] [--write]
+
+The index is kept in bench/data: the first run embeds everything (minutes), later ones measure the rest again and
+leave the first sync's figures as they were.
+"""
+
+import argparse
+import json
+import statistics
+import time
+from pathlib import Path
+
+from bench.corpus import DATA, DEFAULT, BareWiki, cloned, smaller
+from bench.report import machine, write
+from wikiholt.handle import WikiHandle
+from wikiholt.search import Request
+from wikiholt.service import Service
+from wikiholt.surfaces.cli.progress import watched
+from wikiholt.wiring import open_service
+
+REPLAYED = 100
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--corpus", type=Path, default=DEFAULT)
+    parser.add_argument("--write", action="store_true", help="write bench/results/sync.md")
+    arguments = parser.parse_args()
+    large = cloned(arguments.corpus, DATA / "mdn.git")
+    small = smaller(large, DATA / "mdn-small.git", 150)
+    service = open_service(DATA / "sync")
+    rows = ["| what | figure |", "|---|---|"]
+    for row in (*first_sync(service, large), *again(), *replay(service, large), *renamed(service, large)):
+        rows.append(row)
+        print(row, flush=True)
+    for row in edits(service, large, small):
+        rows.append(row)
+        print(row, flush=True)
+    service.close()
+    if arguments.write:
+        write("sync", f"{__doc__}\n{machine()}\n\n" + "\n".join(rows))
+
+
+def first_sync(service: Service, wiki: BareWiki) -> list[str]:
+    """The first sync, at the commit before the replayed ones; its figures are kept beside the index."""
+    kept = DATA / "first-sync.json"
+    if not kept.exists():
+        tip = wiki.git("rev-parse", "refs/heads/main")
+        (DATA / "tip").write_text(tip)
+        wiki.point_at(wiki.git("rev-parse", f"{tip}~{REPLAYED}"))
+        service.add("mdn", str(wiki.path.resolve()), {})
+        with watched("mdn", shown=True) as progress:
+            report = service.wiki("mdn").sync(progress)
+        status = service.wiki("mdn").status()
+        figures = {"pages": report.added, "chunks": report.chunks_embedded + report.chunks_reused}
+        figures |= {"seconds": report.seconds, "embedded": report.chunks_embedded, "disk": status.disk_bytes}
+        kept.write_text(json.dumps(figures))
+    f = json.loads(kept.read_text())
+    return [
+        f"| first sync | {f['pages']:,} pages, {f['chunks']:,} chunks ({f['embedded']:,} embedded) in {f['seconds']:,.0f} s: "
+        f"{f['pages'] / f['seconds']:.1f} pages/s, {f['embedded'] / f['seconds']:.0f} chunks/s |",
+        f"| size of the index | {f['disk'] / 1e6:,.0f} MB |",
+    ]
+
+
+def again() -> list[str]:
+    """A sync with nothing changed: in a fresh process (whole trees compared), and in one that has synced before."""
+    cold = open_service(DATA / "sync")
+    cold.wiki("mdn").sync()
+    first = [timed(Fresh().handle("mdn")) for _ in range(5)]
+    warm = [timed(cold.wiki("mdn")) for _ in range(9)]
+    cold.close()
+    return [
+        f"| nothing changed, by a handle that compares whole trees | {statistics.median(first) * 1e3:.0f} ms |",
+        f"| nothing changed, by a handle that has synced before | {statistics.median(warm) * 1e3:.1f} ms |",
+    ]
+
+
+class Fresh:
+    """A service whose handles have compared nothing yet, with the model already loaded."""
+
+    def handle(self, slug: str) -> WikiHandle:
+        service = open_service(DATA / "sync")
+        service.workshop.embedder().prove()
+        return service.wiki(slug)
+
+
+def timed(handle: WikiHandle) -> float:
+    began = time.perf_counter()
+    handle.sync()
+    return time.perf_counter() - began
+
+
+def replay(service: Service, wiki: BareWiki) -> list[str]:
+    """The last 100 commits, one by one."""
+    tip = (DATA / "tip").read_text()
+    base = wiki.git("rev-parse", f"{tip}~{REPLAYED}")
+    wiki.point_at(base)
+    service.wiki("mdn").sync()
+    seconds, pages, embedded = [], 0, 0
+    for commit in wiki.git("rev-list", "--reverse", "--first-parent", f"{base}..{tip}").split():
+        wiki.point_at(commit)
+        began = time.perf_counter()
+        report = service.wiki("mdn").sync()
+        seconds.append(time.perf_counter() - began)
+        pages += report.added + report.changed + report.deleted + report.moved
+        embedded += report.chunks_embedded
+    spread = statistics.quantiles(seconds, n=20)
+    return [
+        f"| replaying {len(seconds)} commits one by one | {pages} pages touched, {embedded} chunks embedded; per commit "
+        f"p50 {spread[9] * 1e3:.0f} ms, p95 {spread[18] * 1e3:.0f} ms |"
+    ]
+
+
+def renamed(service: Service, wiki: BareWiki) -> list[str]:
+    """A directory of thousands of pages under another name."""
+    before = wiki.git("rev-parse", "HEAD")
+    wiki.rename_directory("files/en-us/web/api", "api-renamed")
+    report = service.wiki("mdn").sync()
+    row = (
+        f"| renaming a directory of {report.moved:,} pages | {report.chunks_embedded} chunks embedded, "
+        f"{report.chunks_reused:,} reused, {report.seconds:.1f} s |"
+    )
+    wiki.point_at(before)
+    service.wiki("mdn").sync()
+    return [row]
+
+
+def edits(service: Service, large: BareWiki, small: BareWiki) -> list[str]:
+    """From a commit of one edited page to finding it, in a large wiki and in a small one, in turns."""
+    if "mdn-small" not in [wiki.slug for wiki in service.wikis()]:
+        service.add("mdn-small", str(small.path.resolve()), {})
+    wikis = {"mdn": large, "mdn-small": small}
+    chunks = {}
+    for slug in wikis:
+        service.wiki(slug).sync()
+        service.wiki(slug).search(Request("warm up"))
+        state = service.wiki(slug).status().state
+        chunks[slug] = state.chunks if state else 0
+    file = "files/en-us/glossary/bench/index.md"
+    took: dict[str, list[float]] = {slug: [] for slug in wikis}
+    for turn in range(15):
+        for slug, wiki in wikis.items():
+            word = f"quokka{turn}{slug.replace('-', '')}"
+            wiki.edit(file, f"---\ntitle: Bench\n---\n\n{_PROSE} Turn {turn} mentions the {word}.\n")
+            began = time.perf_counter()
+            service.wiki(slug).sync()
+            found = service.wiki(slug).search(Request(word)).hits[0]
+            took[slug].append(time.perf_counter() - began)
+            assert word in found.snippet.text, (word, found)
+    large_ms, small_ms = (statistics.median(took[slug][2:]) * 1e3 for slug in wikis)
+    return [
+        f"| one edited page found again, {chunks['mdn']:,} chunks beside {chunks['mdn-small']:,} | {large_ms:.0f} ms beside "
+        f"{small_ms:.0f} ms: {large_ms / small_ms:.2f} × |"
+    ]
+
+
+_PROSE = (
+    "A page that a bench edits again and again, of a length that real glossary entries have, with a few sentences. " * 5
+)
+
+if __name__ == "__main__":
+    main()
