@@ -58,21 +58,31 @@ def _variant(card: Card, precision: str | None) -> Variant:
 
 def _session(files: ModelFiles, card: Card, variant: Variant) -> onnxruntime.InferenceSession:
     graph = files.read(variant.graph)
-    options = _options()
     if variant.weights is None:
-        return _start(graph, options, card)
+        return _start(graph, _options(), card)
     data = files.view(variant.weights)
-    # Hashing the weights takes as long as rounding them: the two go side by side, and both must end well.
+    # Hashing the weights takes as long as preparing them (plain numbers, whatever they are): the two go side by side,
+    # and no session leaves here before the digest is right. A wrong digest says more than whatever it led to.
     with ThreadPoolExecutor(1) as pool:
         verified = pool.submit(files.verify, variant.weights, data)
         try:
-            tensors = _tensors(files, variant, data) if variant.layout else None
+            if variant.layout is None:
+                return _started_beside(graph, bytes(data), card, Path(variant.weights).name)
+            return _started_with(graph, _tensors(files, variant, data), card)
         finally:
-            verified.result()  # a wrong digest says more than whatever it led to
-    if tensors is None:
-        name = Path(variant.weights).name
-        options.add_external_initializers_from_files_in_memory([name], [bytes(data)], [len(data)])
-        return _start(graph, options, card)
+            verified.result()
+
+
+def _started_beside(graph: bytes, weights: bytes, card: Card, name: str) -> onnxruntime.InferenceSession:
+    """A session whose graph refers to a file of weights by name; `weights` must live until the session is made."""
+    options = _options()
+    options.add_external_initializers_from_files_in_memory([name], [weights], [len(weights)])
+    return _start(graph, options, card)
+
+
+def _started_with(graph: bytes, tensors: dict[str, Array], card: Card) -> onnxruntime.InferenceSession:
+    """A session with these weights; onnxruntime copies them when the session is made, so they must live until then."""
+    options = _options()
     values = [onnxruntime.OrtValue.ortvalue_from_numpy(value) for value in tensors.values()]
     options.add_external_initializers(list(tensors), values)
     return _start(graph, options, card)
