@@ -237,26 +237,27 @@ def of_faiss(vectors: Floats, factory: str, **settings: int) -> Search:
     return rescored(vectors, guess)
 
 
-def engines(vectors: Floats, folder: Path) -> Iterator[Engine]:
+def engines(vectors: Floats, folder: Path, *, all_kinds: bool) -> Iterator[Engine]:
     size = len(vectors)
     yield measured("numpy float32", lambda: plain(vectors))
     yield of_cache("**exact**", ExactCache, vectors, folder)
     yield of_cache("**faiss** (PQ, 4 bit, scanned)", FaissCache, vectors, folder / "faiss")
     yield measured("one-bit codes + rescoring", lambda: one_bit(vectors))
+    if not all_kinds:
+        return
     yield measured("FAISS fp16 flat", lambda: of_faiss(vectors, "SQfp16"))
     if 10_000 <= size <= 100_000:
         lists = int(2 * size**0.5)
         yield measured("FAISS SQ8 flat + rescoring", lambda: of_faiss(vectors, "SQ8"))
         yield measured("FAISS IVF-SQ8, 1/16 probed", lambda: of_faiss(vectors, f"IVF{lists},SQ8", nprobe=lists // 16))
-    if 10_000 <= size <= 100_000:
         yield measured("FAISS HNSW32, ef 128", lambda: of_faiss(vectors, "HNSW32,Flat", efSearch=128))
 
 
 # ── measuring ────────────────────────────────────────────────────────────────────────────────────
 
 
-def measure(vectors: Floats, queries: Floats, folder: Path) -> list[Engine]:
-    tested = list(engines(vectors, folder))
+def measure(vectors: Floats, queries: Floats, folder: Path, *, all_kinds: bool) -> list[Engine]:
+    tested = list(engines(vectors, folder, all_kinds=all_kinds))
     for query in queries:
         exact = np.argsort(-np.vecdot(vectors, query), kind="stable")
         for engine in tested:
@@ -312,13 +313,15 @@ def main() -> None:
     parser.add_argument("--passages", type=int, default=8_000)
     parser.add_argument("--queries", type=int, default=40)
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
+    parser.add_argument("--ours", action="store_true", help="only our own caches and the two they are compared with")
     parser.add_argument("--write", type=Path, help="write the tables to this file too")
     arguments = parser.parse_args()
     real, queries = vectors_of(arguments)
     parts = []
     for size in arguments.sizes:
         with tempfile.TemporaryDirectory() as folder:
-            parts.append(table(size, measure(enlarge(real, size), queries[: arguments.queries], Path(folder))))
+            asked, all_kinds = queries[: arguments.queries], not arguments.ours
+            parts.append(table(size, measure(enlarge(real, size), asked, Path(folder), all_kinds=all_kinds)))
         print(parts[-1], flush=True)
     if arguments.write:
         arguments.write.write_text("\n".join(parts))

@@ -13,8 +13,8 @@ from wikiholt.vectors.faiss import FaissCache
 Kind = Literal["auto", "exact", "faiss"]
 KINDS: tuple[Kind, ...] = ("auto", "exact", "faiss")
 
-# Where the scan of a sketch passes ten milliseconds; see the bench.
-CROSSOVER = 150_000
+# Where the scan of a sketch begins to cost more than embedding the query does; see the bench.
+CROSSOVER = 100_000
 
 
 def faiss_installed() -> bool:

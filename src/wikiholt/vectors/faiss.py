@@ -47,8 +47,8 @@ class FaissEngine:
 
     kind: str = "faiss"
     scan_below: int = 20_000
-    fetch: int = 1_000
-    times: int = 8
+    fetch: int = 400
+    times: int = 4
     checked: tuple[str, ...] = ("codes",)
 
     def derive(self, vectors: Floats) -> Iterator[tuple[str, Array]]:
