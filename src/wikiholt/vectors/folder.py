@@ -60,7 +60,7 @@ class Folder:
     @contextlib.contextmanager
     def writing(self, name: CacheName) -> Iterator[tuple[Path, BinaryIO]]:
         """A new file, and where it lies until it takes this name: when the block ends well. Else nothing is left."""
-        self.path.mkdir(parents=True, exist_ok=True)
+        # The folder is never made here: where it is gone, its wiki was removed and nothing of it may come back.
         self._sweep()
         temporary, file = self._temporary(name)
         try:
