@@ -2,18 +2,19 @@
 
 import importlib.util
 import time
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from markdown_samples import NASTY, markdown, read, regex_spans
 from tokenizers import Tokenizer
 
 from wikiholt.model import Chunk, Page
 from wikiholt.text.chunking import chunk, chunk_page, embedded_text
-from wikiholt.text.tokens import TokenSpans
+from wikiholt.text.tokens import TokenRuler, TokenSpans
 
 WINDOW = 254
 
@@ -78,7 +79,25 @@ def test_nasty_texts_fit_the_real_window(name: str, real_spans: TokenSpans) -> N
         text = embedded_text(page, piece, real_spans, WINDOW)
         assert text.strip()
         assert len(real_spans(text)) <= WINDOW
-        assert len(piece.text) < 30_000
+        assert len(piece.text) < (1_000 if "word" in name else 30_000)
+
+
+long_words = st.lists(
+    st.tuples(
+        st.sampled_from(["x", "aB3/", "漢", "かな", "ไท", "é", "👩‍👧", "-", "_a", "\u200b", "ß"]),
+        st.integers(1, 300),
+        st.sampled_from([" ", "", "\n\n"]),
+    ),
+    max_size=5,
+).map(lambda parts: "".join(unit * count + gap for unit, count, gap in parts))
+
+
+@settings(max_examples=60)
+@given(text=long_words)
+@example(text="x" * 157 + "ไท" * 4 + " ")
+def test_words_without_end_never_pass_the_target(text: str, real_spans: TokenSpans) -> None:
+    page = read(text)
+    check(page, chunk(page, real_spans, target_tokens=16, overlap_tokens=4), real_spans, 16)
 
 
 @settings(max_examples=40)
@@ -133,6 +152,28 @@ def test_overlap_follows_words_where_a_sentence_is_long_and_never_crosses_a_head
     chunks = chunk(read(f"# One\n\n{'word ' * 500}\n\n# Two\n\n{'other ' * 500}"), regex_spans)
     assert all(c.overlap for c in chunks if not c.text.startswith("#"))
     assert all("word" not in c.text for c in chunks if c.heading_path == ("Two",))
+
+
+def test_overlap_leaves_the_heading_out() -> None:
+    code = "```\n" + "x = 1\n" * 63 + "```"
+    first, second = chunk(read(f"# One two three four five\n\nShort start.\n\n{code}"), regex_spans)
+    assert first.text == "# One two three four five\n\nShort start."
+    assert second.text == f"Short start.\n\n{code}"
+    assert second.overlap == len("Short start.")
+
+
+def test_a_long_page_is_counted_the_same_in_stretches() -> None:
+    text = "".join(f"Line {n} of a page that is long.\n" for n in range(6_000))
+    stretches: list[int] = []
+
+    def spans(part: str) -> Sequence[tuple[int, int]]:
+        stretches.append(len(part))
+        return regex_spans(part)
+
+    ruler = TokenRuler(text, spans)
+    assert max(stretches) <= 65_536
+    assert ruler.count(0, len(text)) == len(regex_spans(text))
+    assert ruler.count(1_000, 150_000) == sum(1 for start, end in regex_spans(text) if start < 150_000 and end > 1_000)
 
 
 def test_paragraphs_that_fit_are_not_split() -> None:

@@ -82,6 +82,8 @@ def test_fields_in_every_form(yaml: str, field: str, value: object) -> None:
         "title: Kept\nfoo: *undefined",
         "title: Kept\na: " + "[" * 5_000,
         "title: Kept\na:\n  " + "- " * 5_000 + "x",
+        "title: Kept\na: " + "[" * 30_000 + "]" * 30_000,
+        "title: Kept\na: " + "{a: " * 12_000 + "}" * 12_000,
         "title: Kept\na: &a [*a]",
         "title: Kept\n" + "k: v\n" * 40_000,
         "title: Kept\n? [complex]\n: key",

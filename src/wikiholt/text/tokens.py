@@ -1,8 +1,9 @@
 """Counting tokens in any range of a text that was tokenised once."""
 
 import re
+from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from wikiholt.text.sentences import CJK
 
@@ -11,6 +12,7 @@ TokenSpans = Callable[[str], Sequence[tuple[int, int]]]
 _LONGEST_TOKEN = 100
 _LONGEST_GAP = 64
 _PIECE = 64
+_STRETCH = 65_536
 _APPROXIMATE = re.compile(rf"[{CJK}]|[^\W_{CJK}]{{1,6}}|[^\w\s]|_")
 
 
@@ -28,10 +30,10 @@ class TokenRuler:
     """
 
     def __init__(self, text: str, token_spans: TokenSpans) -> None:
-        self._starts: list[int] = []
-        self._ends: list[int] = []
+        self._starts = array("q")
+        self._ends = array("q")
         done = 0
-        for start, end in token_spans(text):
+        for start, end in _all_spans(text, token_spans):
             if start - done > _LONGEST_GAP:
                 self._spread(done, start, (start - done) // 16)
             if end - start > _LONGEST_TOKEN:
@@ -56,7 +58,7 @@ class TokenRuler:
 
     def cuts(self, start: int, end: int) -> list[int]:
         """The places within a range where a token begins."""
-        return self._starts[bisect_right(self._starts, start) : bisect_left(self._starts, end)]
+        return list(self._starts[bisect_right(self._starts, start) : bisect_left(self._starts, end)])
 
     def _reread(self, text: str, start: int, end: int, token_spans: TokenSpans) -> None:
         for begin in range(start, end, _PIECE):
@@ -68,3 +70,18 @@ class TokenRuler:
         for index in range(count):
             self._starts.append(start + size * index // count)
             self._ends.append(start + size * (index + 1) // count)
+
+
+def _all_spans(text: str, token_spans: TokenSpans) -> Iterator[tuple[int, int]]:
+    """The tokens of a text, read a stretch at a time: a tokenizer takes some 200 bytes of memory for each character."""
+    begin = 0
+    while begin < len(text):
+        end = begin + _STRETCH
+        if end < len(text):
+            # between lines, or at least between words, nothing is lost by reading apart
+            cut = text.rfind("\n", begin, end)
+            cut = cut if cut > begin else text.rfind(" ", begin, end)
+            end = cut + 1 if cut > begin else end
+        for start, stop in token_spans(text[begin:end]):
+            yield begin + start, begin + stop
+        begin = end
