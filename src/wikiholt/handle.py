@@ -3,9 +3,11 @@
 A handle is bound to one wiki when it is made; nothing in it can name another. Safe to use from many threads.
 """
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from threading import Lock
 
 from wikiholt.errors import WikiholtError
@@ -15,6 +17,8 @@ from wikiholt.pages import Pipeline
 from wikiholt.ports import Embedder, Source, Store, VectorCache, WikiIndex, WordCache
 from wikiholt.search import Request, Searcher
 from wikiholt.sync import Progress, Syncer
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +78,7 @@ class WikiHandle:
 
     def status(self) -> Status:
         """How the wiki stands; never raises for a wiki that is in trouble."""
-        size = sum(f.stat().st_size for f in self._workshop.store.directory(self.wiki.id).rglob("*") if f.is_file())
+        size = _bytes_below(self._workshop.store.directory(self.wiki.id))
         head: str | None = None
         error: WikiholtError | None = None
         try:
@@ -88,6 +92,8 @@ class WikiHandle:
         try:
             state = index.state()
             return Status(self.wiki, state, head, state.revision != head, tuple(index.problems()), size, error)
+        except WikiholtError as trouble:
+            return Status(self.wiki, None, head, True, disk_bytes=size, error=error or trouble)
         finally:
             index.close()
 
@@ -124,8 +130,11 @@ class WikiHandle:
 
     def _warm(self) -> None:
         """Bring the caches up to date after a sync, so that the next search finds them ready."""
-        with self._served() as serving:
-            serving.refresh()
+        try:
+            with self._served() as serving:
+                serving.refresh()
+        except Exception as error:  # noqa: BLE001 - a cache may fail in any way; the sync is done all the same
+            _LOG.warning("the caches are not ready after the sync (%s)", error)
 
     @contextmanager
     def _served(self) -> Iterator["_Serving"]:
@@ -194,3 +203,12 @@ class _Serving:
         if self._words is not None:
             self._words.close()
         self._index.close()
+
+
+def _bytes_below(directory: Path) -> int:
+    """What the files below take, as far as they stay: a writer at work makes and removes some meanwhile."""
+    total = 0
+    for file in directory.rglob("*"):
+        with suppress(OSError):
+            total += file.stat().st_size if file.is_file() else 0
+    return total

@@ -6,7 +6,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from threading import Lock
 
-from wikiholt.errors import NoCommits
+from wikiholt.errors import IndexCorrupt, NoCommits
 from wikiholt.handle import Parts, WikiHandle, Workshop
 from wikiholt.model import Wiki
 from wikiholt.registry import Registry, validate_slug
@@ -37,14 +37,24 @@ class Service:
     def remove(self, slug: str) -> tuple[Wiki, Sequence[str]]:
         """Remove a wiki's index and then its registration; the git repository is never touched."""
         wiki = self._registry.get(slug)
-        removed = self.wiki(slug).remove()
+        handle = self.wiki(slug)
+        removed = handle.remove()
         with self._lock:
             self._open.pop(wiki.id, None)
         self._registry.remove(slug)
-        return wiki, removed
+        # A sync that came between the two has made the index once more; from now on none can.
+        return wiki, [*removed, *handle.remove()]
 
     def wikis(self) -> Sequence[Wiki]:
-        return self._registry.list()
+        """Every wiki, by slug; a registry that is gone while indexes are there is an error, not a short list."""
+        found = self._registry.list()
+        store = self.workshop.store
+        if not found and any(store.published(wiki_id) is not None for wiki_id in store.ids()):
+            raise IndexCorrupt(
+                "The registry lists no wiki, but there are indexes in the data directory.",
+                hint="Put the registry back from a backup. Without one, add each wiki again.",
+            )
+        return found
 
     def wiki(self, slug: str) -> WikiHandle:
         """The handle of the wiki with this slug; raises WikiNotFound."""

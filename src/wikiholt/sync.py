@@ -7,6 +7,7 @@ edit costs the same in a large wiki as in a small one. Work is committed batch b
 revision, and then the counts must add up. One process syncs a wiki at a time (the store's writer lock).
 """
 
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +17,8 @@ from wikiholt.errors import IndexCorrupt, IndexMissing, NoPages, SyncFailed
 from wikiholt.model import Change, Problem, Recipe, State, SyncReport, TreeChange, TreeEntry
 from wikiholt.pages import Pipeline
 from wikiholt.ports import Embedder, Source, Store, WikiIndex
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,22 +110,30 @@ class Syncer:
         recipe = self._pipeline.recipe(self._embedder)
         with self._store.writing(self._wiki_id, self._lock_timeout):
             revision = self._source.head()
-            serving = self._serving(recipe)
             try:
-                report = self._converge(serving, recipe, revision, progress)
-            finally:
-                serving.close()
+                report = self._on_serving(recipe, revision, progress)
+            except IndexCorrupt as error:
+                # Whatever it was that proved broken: git has it all, so begin again from there, once.
+                _LOG.warning("%s; it is set aside and built anew", error.message)
+                self._store.set_aside(self._wiki_id, error.message)
+                report = replace(self._on_serving(recipe, revision, progress), rebuilt=True)
         return replace(report, seconds=time.monotonic() - began)
 
-    def _serving(self, recipe: Recipe) -> WikiIndex:
-        """The published index; a broken one is set aside and begun anew from git."""
+    def _on_serving(self, recipe: Recipe, revision: str, progress: Callable[[Progress], None]) -> SyncReport:
+        serving = self._serving(recipe)
         try:
+            return self._converge(serving, recipe, revision, progress)
+        finally:
+            serving.close()
+
+    def _serving(self, recipe: Recipe) -> WikiIndex:
+        """The published index, proved where it may have changed since it was last written; else a new one."""
+        try:
+            self._store.prove(self._wiki_id)
             return self._store.open(self._wiki_id)
         except IndexMissing:
             if self._store.published(self._wiki_id) is not None:
                 self._store.set_aside(self._wiki_id, "its file is gone")
-        except IndexCorrupt as error:
-            self._store.set_aside(self._wiki_id, error.message)
         return self._store.create(self._wiki_id, recipe)
 
     def _converge(

@@ -7,6 +7,11 @@ from pathlib import Path
 from random import SystemRandom
 
 
+def say(text: object) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=50)
@@ -18,7 +23,7 @@ def main() -> int:
     from crash import Gate, figures
 
     seed = SystemRandom().randrange(10**6) if arguments.seed is None else arguments.seed
-    print(f"seed {seed}", flush=True)
+    say(f"seed {seed}")
     with tempfile.TemporaryDirectory(prefix="crash-gate-") as directory:
         gate = Gate(Path(directory) / "rounds", seed)
         numbers = range(arguments.rounds) if arguments.only is None else [arguments.only]
@@ -26,8 +31,8 @@ def main() -> int:
         for number in numbers:
             played.append(gate.play(number))
             if played[-1].fault or not arguments.quiet:
-                print(played[-1], flush=True)
-    print(f"seed {seed}\n{figures(played)}")
+                say(played[-1])
+    say(f"seed {seed}\n{figures(played)}")
     return 1 if any(each.fault for each in played) else 0
 
 

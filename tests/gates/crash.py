@@ -19,7 +19,9 @@ from history import begin, go_on
 from processes import ESCAPED, Child, Work, search_until, write
 from recovery import recover, registry_outcome
 
-BLOWS = ("kill by step", "kill by step", "kill by time", "kill by time", "files", "files", "disk full", "read-only", "git")
+from wikiholt.stores.sqlite.store import SqliteStore
+
+BLOWS = (*["kill by step", "kill by time", "files"] * 2, "disk full", "read-only", "git")
 ACTIONS = ("sync", "sync", "rebuild", "rebuild", "remove")
 PAGES = 60
 
@@ -42,8 +44,8 @@ class Round:
 
     def __str__(self) -> str:
         harmed = f" ({', '.join(self.damage)})" if self.damage else ""
-        told = f"{self.number:4}  {self.changes:28} {self.action:8} {self.blow}{harmed} → {self.writer}; {self.recovery}"
-        return told + (f"\n      FAULT: {self.fault}" if self.fault else "")
+        done = f"{self.number:4}  {self.changes:28} {self.action:8} {self.blow}{harmed}"
+        return f"{done} → {self.writer}; {self.recovery}" + (f"\n      FAULT: {self.fault}" if self.fault else "")
 
 
 class Gate:
@@ -74,16 +76,24 @@ class Gate:
         shutil.rmtree(self._round)
         shutil.copytree(self._template, self._round)
         played = Round(number, action=rng.choice(ACTIONS), blow=rng.choice(BLOWS))
+        self._settle(rng)
         before = self._bystander()
         self._strike(played, rng)
         if played.blow == "files" or (played.blow.startswith("kill") and rng.random() < 0.3):
-            files = [file for file in self._data.rglob("*") if file.is_file() and self._ids["bystander"] not in str(file)]
-            played.damage = harm(files, rng)
+            files = [file for file in self._data.rglob("*") if file.is_file()]
+            played.damage = harm([file for file in files if self._ids["bystander"] not in file.parts], rng)
         self._recover(played)
         if self._bystander() != before:
             self._blame(played, "the files of another wiki have changed")
         played.seconds = time.monotonic() - began
         return played
+
+    def _settle(self, rng: Random) -> None:
+        """Let the wikis look as their last writer left them, or as a copy of a data directory looks."""
+        store = SqliteStore(self._data / "wikis")
+        for wiki_id in self._ids.values() if rng.random() < 0.5 else ():
+            with store.writing(wiki_id, 1):
+                pass
 
     @property
     def _data(self) -> Path:
@@ -164,11 +174,13 @@ def figures(played: list[Round]) -> str:
     for name in ("action", "blow", "writer", "recovery", "registry"):
         counted = Counter(getattr(each, name) for each in played)
         lines.append(f"{name}: " + ", ".join(f"{what or '–'} {count}" for what, count in counted.most_common()))
-    lines.append("damage: " + ", ".join(f"{w} {c}" for w, c in Counter(d for p in played for d in p.damage).most_common()))
+    damage: Counter[str] = Counter()
     searches: Counter[str] = Counter()
     for each in played:
+        damage.update(each.damage)
         searches.update(each.searches)
-    lines.append("searches meanwhile: " + ", ".join(f"{what} {count}" for what, count in searches.most_common()))
+    for name, counted in (("damage", damage), ("searches meanwhile", searches)):
+        lines.append(f"{name}: " + ", ".join(f"{what} {count}" for what, count in counted.most_common()))
     faults = sum(bool(each.fault) for each in played)
     lines.append(f"{len(played)} rounds, {faults} faults, {sum(p.seconds for p in played):.0f} s")
     return "\n".join(lines)

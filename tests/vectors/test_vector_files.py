@@ -388,6 +388,7 @@ def test_a_process_far_behind_takes_the_newer_file_of_another(tmp_path: Path) ->
     truth.add(random_vectors(2_500, seed=3), [60] * 2_500)
     for _ in range(250):
         truth.log.append(((), ()))
+    (tmp_path / "elsewhere").mkdir()
     exact(truth, tmp_path / "elsewhere").refresh()
     only = next((tmp_path / "elsewhere").iterdir())
     only.rename(tmp_path / only.name)

@@ -62,7 +62,7 @@ class Folder:
     @contextlib.contextmanager
     def writing(self, name: CacheName) -> Iterator[BinaryIO]:
         """A new file that takes this name when the block ends well, and leaves nothing when it does not."""
-        self.path.mkdir(parents=True, exist_ok=True)
+        # The folder is never made here: where it is gone, its wiki was removed and nothing of it may come back.
         self._sweep()
         temporary, file = self._temporary(name)
         try:

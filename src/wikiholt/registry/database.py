@@ -4,12 +4,13 @@ One connection serves all threads of a process, one at a time; a file that was r
 forked, gets a new one. Other processes are kept apart by SQLite's own locks.
 """
 
+import hashlib
 import os
 import secrets
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
 
@@ -24,7 +25,8 @@ CREATE TABLE wikis (
     source TEXT NOT NULL,
     settings TEXT NOT NULL,
     created_at TEXT NOT NULL
-) WITHOUT ROWID
+) WITHOUT ROWID;
+CREATE TABLE seal (one INTEGER PRIMARY KEY CHECK (one = 1), digest TEXT NOT NULL);
 """
 _REFUSED = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN}
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
@@ -56,11 +58,15 @@ class Database:
             connection.execute("BEGIN IMMEDIATE")
             try:
                 yield connection
+                _seal(connection)
                 connection.execute("COMMIT")
             except BaseException:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
                 raise
+            # What was removed is to be gone from the log too; a reader at work only puts that off to the next write.
+            with suppress(sqlite3.OperationalError):
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def close(self) -> None:
         """Let go of the file; the next use opens it again."""
@@ -106,9 +112,15 @@ class Database:
                 f"The registry {self.path} was written by a newer Wikiholt: version {version}, not {SCHEMA_VERSION}.",
                 hint="Use that Wikiholt, or a newer one.",
             )
-        (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+        (verdict,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
         if verdict != "ok":
             raise self._corrupt(verdict)
+        connection.execute("BEGIN")
+        try:
+            if connection.execute("SELECT digest FROM seal").fetchone() != (_digest(connection),):
+                raise self._corrupt("its rows are not those that were written")
+        finally:
+            connection.execute("ROLLBACK")
 
     def _create(self) -> sqlite3.Connection:
         """Make the file beside its place and move it there in one step; a file another process made first is kept."""
@@ -119,7 +131,8 @@ class Database:
                 connection.execute("PRAGMA journal_mode = WAL")
                 connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
                 connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-                connection.execute(_SCHEMA)
+                connection.executescript(_SCHEMA)
+                _seal(connection)
             _move_if_free(draft, self.path)
         finally:
             draft.unlink(missing_ok=True)
@@ -155,6 +168,18 @@ class Database:
         )
 
 
+def _seal(connection: sqlite3.Connection) -> None:
+    """Note the checksum of every row: a bit that falls over inside one must never lead to another wiki."""
+    connection.execute("INSERT OR REPLACE INTO seal VALUES (1, ?)", (_digest(connection),))
+
+
+def _digest(connection: sqlite3.Connection) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for row in connection.execute("SELECT id, slug, source, settings, created_at FROM wikis ORDER BY id"):
+        digest.update(repr(row).encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()
+
+
 def _refused(path: Path, reason: str) -> StorageRefused:
     return StorageRefused(
         f"The registry {path} cannot be read or written: {reason}.",
@@ -176,6 +201,9 @@ def _open_file(path: Path, timeout: float) -> sqlite3.Connection:
     connection = _connect(path, "mode=rw", timeout)
     try:
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        connection.execute("PRAGMA synchronous = FULL")
+        # The bytes of a removed wiki are overwritten, not only forgotten.
+        connection.execute("PRAGMA secure_delete = ON")
     except sqlite3.OperationalError as error:
         connection.close()
         closed_to_writing = error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)

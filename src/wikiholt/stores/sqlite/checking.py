@@ -1,6 +1,13 @@
-"""Whether an index file is whole: nothing torn, nothing missing, nothing left over."""
+"""Whether an index file is whole: nothing torn, nothing missing, nothing left over, nothing other than was written."""
 
 import sqlite3
+from collections.abc import Iterator
+from itertools import islice
+
+from wikiholt.errors import IndexCorrupt
+from wikiholt.stores.sqlite import rows
+from wikiholt.stores.sqlite.schema import WORDS
+from wikiholt.stores.sqlite.seals import broken_seals
 
 _MUST_BE_ZERO = (
     ("chunks without a vector", "SELECT count(*) FROM chunks WHERE id NOT IN (SELECT chunk_id FROM vectors)"),
@@ -14,18 +21,64 @@ _MUST_BE_ZERO = (
         "SELECT count(*) FROM pages WHERE chunks <> (SELECT count(*) FROM chunks WHERE page_id = pages.id)",
     ),
 )
+_DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR}
+_ENOUGH = 5
 
 
 def faults(db: sqlite3.Connection, dimensions: int) -> list[str]:
-    """What is wrong, in words; empty when nothing is."""
-    found = [f"SQLite: {text}" for (text,) in db.execute("PRAGMA quick_check(5)") if text != "ok"]
-    if found:
-        return found
+    """What is wrong, in words; empty when nothing is. Reads every byte."""
+    found: list[str] = []
+    try:
+        found += [f"SQLite: {text}" for (text,) in db.execute("PRAGMA integrity_check(5)") if text != "ok"]
+        if not found:
+            found += _miscounted(db, dimensions)
+            found += islice(broken_seals(db), _ENOUGH)
+        if not found:
+            found += _other_words(db)
+    except (sqlite3.DatabaseError, IndexCorrupt) as error:
+        # A full disk is no damage: an index must not be given up for it.
+        if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF not in _DAMAGE:
+            raise
+        found.append(f"it cannot be read to its end: {error}")
+    return found
+
+
+def _miscounted(db: sqlite3.Connection, dimensions: int) -> Iterator[str]:
     for what, sql in _MUST_BE_ZERO:
         (count,) = db.execute(sql).fetchone()
         if count:
-            found.append(f"{count} {what}")
+            yield f"{count} {what}"
     (odd,) = db.execute("SELECT count(*) FROM vectors WHERE length(vector) <> ?", (dimensions * 4,)).fetchone()
     if odd:
-        found.append(f"{odd} vectors of the wrong size")
-    return found
+        yield f"{odd} vectors of the wrong size"
+
+
+def _other_words(db: sqlite3.Connection) -> Iterator[str]:
+    """Whether FTS5 holds the words that lie beside the pages: they are indexed again, in memory, and compared."""
+    db.execute(f"CREATE VIRTUAL TABLE temp.proof USING {WORDS}")
+    for page_id, packed in db.execute("SELECT id, words FROM pages"):
+        words = rows.unpack_words(packed)
+        row = (page_id, words.name, words.headings, words.body)
+        db.execute("INSERT INTO temp.proof (rowid, name, headings, body) VALUES (?, ?, ?, ?)", row)
+    db.execute("CREATE VIRTUAL TABLE temp.words_terms USING fts5vocab('main', 'words', 'instance')")
+    db.execute("CREATE VIRTUAL TABLE temp.proof_terms USING fts5vocab('temp', 'proof', 'instance')")
+    terms = "SELECT term, count(*), sum(doc), sum(col * doc), sum(offset * doc) FROM temp.{}_terms GROUP BY term"
+    sizes = "SELECT id, sz FROM {}_docsize ORDER BY id"
+    # Once FTS5 has been emptied it keeps totals of nothing, which a table that was never filled lacks.
+    totals = "SELECT block FROM {}_data WHERE id = 1 AND EXISTS (SELECT * FROM pages)"
+    for sql in (terms, sizes, totals):
+        held, meant = (db.execute(sql.format(name)) for name in ("words", "proof"))
+        if any(one != other for one, other in _pairs(held, meant)):
+            yield "the keyword index does not hold the words of the pages"
+            break
+    for name in ("words_terms", "proof_terms", "proof"):
+        db.execute(f"DROP TABLE temp.{name}")
+
+
+def _pairs(one: sqlite3.Cursor, other: sqlite3.Cursor) -> Iterator[tuple[object, object]]:
+    """Row beside row, to the end of the longer one."""
+    while True:
+        first, second = one.fetchone(), other.fetchone()
+        if first is None and second is None:
+            return
+        yield first, second

@@ -6,7 +6,12 @@ from contextlib import contextmanager
 
 from wikiholt.errors import Busy, IndexCorrupt, StorageRefused
 
-_REFUSED = ("readonly", "disk is full", "full", "unable to open", "disk i/o error")
+_BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+_REFUSED = {
+    *(sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN),
+    *(sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH, sqlite3.SQLITE_NOLFS),
+}
+_OURS = (sqlite3.ProgrammingError, sqlite3.InterfaceError, sqlite3.NotSupportedError)
 
 
 @contextmanager
@@ -14,23 +19,20 @@ def translated() -> Iterator[None]:
     """Raise the error of the tree that says what an sqlite3 error means for a wiki's index."""
     try:
         yield
-    except sqlite3.OperationalError as error:
-        text = str(error).lower()
-        if "locked" in text or "busy" in text:
+    except _OURS:
+        raise
+    except sqlite3.DatabaseError as error:
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
+        if code in _BUSY:
             raise Busy("the index is being written by another process", hint="try again in a moment") from error
-        if any(word in text for word in _REFUSED):
+        if code in _REFUSED:
             raise StorageRefused(
                 f"the index cannot be written ({error})",
                 hint="check free disk space and the data directory's permissions",
             ) from error
-        if "malformed" in text or "no such table" in text or "no such column" in text:
-            raise _corrupt(error) from error
-        raise
-    except sqlite3.DatabaseError as error:
-        if isinstance(error, sqlite3.IntegrityError | sqlite3.ProgrammingError | sqlite3.InterfaceError):
-            raise
-        raise _corrupt(error) from error
+        raise corrupt(error) from error
 
 
-def _corrupt(error: sqlite3.Error) -> IndexCorrupt:
+def corrupt(error: Exception) -> IndexCorrupt:
+    """The error for a file that does not hold what was written."""
     return IndexCorrupt(f"the index file is damaged ({error})", hint="run `wikiholt sync` to build it again from git")

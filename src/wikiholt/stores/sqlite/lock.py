@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from wikiholt.errors import Busy, StorageRefused
+from wikiholt.errors import Busy, IndexMissing, StorageRefused
 
 _PAUSE = 0.02
 
@@ -23,6 +23,9 @@ def holding(file: Path, timeout: float) -> Iterator[None]:
         ) from error
     try:
         _take(descriptor, timeout)
+        if not os.fstat(descriptor).st_nlink:
+            # Whoever held it before removed the wiki: writing now would bring back what was to be gone.
+            raise IndexMissing("this wiki was removed while waiting for its index", hint="run `wikiholt list`")
         yield
     finally:
         os.close(descriptor)

@@ -2,37 +2,62 @@
 
 import json
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
 from wikiholt.model import Floats, Ints, Link, Metadata, StoredChunk, StoredPage, VectorRows, Words
+from wikiholt.stores.sqlite.faults import corrupt
 
 PAGE_COLUMNS = "id, file, path, name, category, tags, last_updated, chunks, warnings"
 CHUNK_COLUMNS = "id, page_id, number, text, heading_path, anchor, first_line, last_line"
 
 Row = Sequence[Any]
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
+def _unpacking(function: Callable[P, T]) -> Callable[P, T]:
+    """What was written well and cannot be unpacked is damage."""
+
+    @wraps(function)
+    def guarded(*arguments: P.args, **options: P.kwargs) -> T:
+        try:
+            return function(*arguments, **options)
+        except (ValueError, TypeError, OverflowError, OSError, zlib.error) as error:
+            raise corrupt(error) from error
+
+    return guarded
+
+
+@_unpacking
 def stored_page(row: Row) -> StoredPage:
     page_id, file, path, name, category, tags, last_updated, chunks, warnings = row
     when = moment(last_updated)
     return StoredPage(page_id, file, path, name, category, _strings(tags), when, chunks, _strings(warnings))
 
 
+@_unpacking
 def stored_chunk(row: Row) -> StoredChunk:
     chunk_id, page_id, number, text, heading_path, anchor, first_line, last_line = row
     return StoredChunk(chunk_id, page_id, number, text, _strings(heading_path), anchor, first_line, last_line)
 
 
+@_unpacking
 def vector_rows(rows: Sequence[Row], dimensions: int) -> VectorRows:
     """Rows of (chunk id, page id, vector) as arrays."""
     chunk_ids = np.fromiter((row[0] for row in rows), np.int64, len(rows))
     page_ids = np.fromiter((row[1] for row in rows), np.int64, len(rows))
     vectors = np.frombuffer(b"".join(row[2] for row in rows), "<f4").reshape(len(rows), dimensions)
     return VectorRows(chunk_ids, page_ids, vectors)
+
+
+@_unpacking
+def vector(packed: bytes, dimensions: int) -> Floats:
+    return np.frombuffer(packed, "<f4").reshape(dimensions)
 
 
 def vector_blob(vector: Floats) -> bytes:
@@ -48,6 +73,7 @@ def pack_words(words: Words) -> bytes:
     return zlib.compress("\0".join((words.name, words.headings, words.body)).encode(), 1)
 
 
+@_unpacking
 def unpack_words(packed: bytes) -> Words:
     return Words(*zlib.decompress(packed).decode().split("\0"))
 
@@ -56,6 +82,7 @@ def packed(strings: Sequence[str]) -> str:
     return json.dumps(list(strings), ensure_ascii=False)
 
 
+@_unpacking
 def moment(seconds: float | None) -> datetime | None:
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
 

@@ -13,6 +13,8 @@ SCHEMA = 1
 # Terms arrive analysed and separated by spaces, so FTS5 splits at white space and changes nothing.
 _TOKENIZE = "unicode61 remove_diacritics 0 categories ''L* M* N* P* S* Co''"
 
+WORDS = f"fts5 (name, headings, body, content='', tokenize='{_TOKENIZE}')"
+
 _TABLES = f"""
 CREATE TABLE state (
     one INTEGER PRIMARY KEY CHECK (one = 1), schema INTEGER NOT NULL, generation INTEGER NOT NULL,
@@ -41,25 +43,31 @@ CREATE TABLE vectors (
 CREATE TABLE dropped (version INTEGER NOT NULL, chunk_id INTEGER, page_id INTEGER) STRICT;
 CREATE INDEX dropped_version ON dropped (version);
 CREATE TABLE problems (
-    file TEXT PRIMARY KEY, blob TEXT NOT NULL, reason TEXT NOT NULL, detail TEXT NOT NULL) STRICT, WITHOUT ROWID;
-CREATE VIRTUAL TABLE words USING fts5 (name, headings, body, content='', tokenize='{_TOKENIZE}');
+    file TEXT PRIMARY KEY, blob TEXT NOT NULL, reason TEXT NOT NULL, detail TEXT NOT NULL,
+    seal INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+CREATE VIRTUAL TABLE words USING {WORDS};
+CREATE TABLE seals (page_id INTEGER PRIMARY KEY, crc INTEGER NOT NULL) STRICT;
 """
+
+_SETTINGS = ("journal_mode = WAL", "synchronous = FULL", "cache_size = -16000", "mmap_size = 268435456")
 
 
 def connect(file: Path, *, create: bool = False) -> sqlite3.Connection:
     """A connection to an existing index file (or a new one); transactions are begun by hand."""
     uri = f"file:{quote(str(file))}?mode={'rwc' if create else 'rw'}"
-    try:
-        db = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=30)
-    except sqlite3.OperationalError as error:
-        if not file.exists():
-            raise IndexMissing("this wiki has no index yet", hint="run `wikiholt sync`") from error
-        raise
     with translated():
-        db.execute("PRAGMA journal_mode = WAL")
-        db.execute("PRAGMA synchronous = FULL")
-        db.execute("PRAGMA cache_size = -16000")
-        db.execute("PRAGMA mmap_size = 268435456")
+        try:
+            db = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=30)
+        except sqlite3.OperationalError as error:
+            if not file.exists():
+                raise IndexMissing("this wiki has no index yet", hint="run `wikiholt sync`") from error
+            raise
+        try:
+            for setting in _SETTINGS:
+                db.execute(f"PRAGMA {setting}")
+        except BaseException:
+            db.close()
+            raise
     return db
 
 
@@ -85,7 +93,7 @@ def examine(db: sqlite3.Connection) -> tuple[int, Recipe]:
     """The generation and recipe of an open file, or an error when it is not an index this version can use."""
     with translated():
         tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        if not {"state", "pages", "chunks", "vectors", "words", "problems"} <= tables:
+        if not {"state", "pages", "chunks", "vectors", "words", "problems", "seals"} <= tables:
             raise IndexCorrupt("the index file has lost its tables", hint="run `wikiholt sync` to build it again")
         row = db.execute("SELECT schema, generation, fingerprint, dimensions, pipeline FROM state").fetchone()
     if row is None:

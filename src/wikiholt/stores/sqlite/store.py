@@ -2,7 +2,7 @@
 
 <root>/<wiki id>/CURRENT            the published generation's number
 <root>/<wiki id>/g000001.sqlite     a generation
-<root>/<wiki id>/write.lock         held by the one process that writes
+<root>/<wiki id>/write.lock         held by the one process that writes; says how the last one left the index
 <root>/<wiki id>/vectors-…          caches, derived from the above
 """
 
@@ -10,17 +10,18 @@ import os
 import re
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from wikiholt.errors import IndexFault, IndexMissing, InvalidSlug, StorageRefused
+from wikiholt.errors import IndexCorrupt, IndexFault, IndexMissing, InvalidSlug, StorageRefused
 from wikiholt.model import Recipe
 from wikiholt.stores.sqlite import schema
 from wikiholt.stores.sqlite.index import SqliteIndex
 from wikiholt.stores.sqlite.lock import holding
 
 _ID = re.compile(r"[a-z0-9]{8,64}")
+_DIGITS = 6
 _GENERATION = re.compile(r"(?:^|-)g(\d{6})[.-]")
 
 
@@ -74,14 +75,12 @@ class SqliteStore:
     def published(self, wiki_id: str) -> int | None:
         try:
             text = (self.directory(wiki_id) / "CURRENT").read_text()
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except UnicodeDecodeError:
+        except (OSError, UnicodeDecodeError):
             text = ""
         number = text.strip()
-        if number.isascii() and number.isdigit():
+        if number.isascii() and number.isdigit() and len(number) <= _DIGITS:
             return int(number)
-        # A damaged pointer costs nothing: the oldest whole generation is the one that was serving.
+        # A lost or damaged pointer costs nothing: the oldest whole generation is the one that was serving.
         return min(self._generations(wiki_id), default=None)
 
     @contextmanager
@@ -90,30 +89,48 @@ class SqliteStore:
             self.directory(wiki_id).mkdir(parents=True, exist_ok=True)
         with holding(self.directory(wiki_id) / "write.lock", timeout):
             yield
+            if self.directory(wiki_id).exists():
+                self._leave_mark(wiki_id)
+
+    def prove(self, wiki_id: str) -> None:
+        generation = self.published(wiki_id)
+        if generation is None or self._mark(wiki_id) == self._stamp(wiki_id):
+            return
+        # Caches may stand for versions that a lost log took back, and that will be given out once more.
+        for file in self.directory(wiki_id).glob(f"*-g{generation:06d}-*"):
+            file.unlink(missing_ok=True)
+        index = SqliteIndex(self._file(wiki_id, generation))
+        try:
+            faults = index.check()
+        finally:
+            index.close()
+        if faults:
+            raise IndexCorrupt(f"the index is damaged: {faults[0]}", hint="run `wikiholt sync` to build it again")
+        self._leave_mark(wiki_id)
 
     def set_aside(self, wiki_id: str, why: str) -> str:
-        published = self.published(wiki_id)
         word = re.sub(r"[^a-z0-9]+", "-", why.lower()).strip("-")[:40]
         name = f"broken-{datetime.now(UTC):%Y%m%dT%H%M%S%fZ}-{word}"
         aside = self.directory(wiki_id) / name
         with _storage():
             aside.mkdir()
-            for file in self.directory(wiki_id).glob(f"g{published or 0:06d}.sqlite*"):
+            # Generations under way go with it, lest an unfinished one be taken for the one that was serving.
+            for file in self.directory(wiki_id).glob("g??????.sqlite*"):
                 file.rename(aside / file.name)
             (self.directory(wiki_id) / "CURRENT").unlink(missing_ok=True)
         return name
 
     def drop(self, wiki_id: str) -> Sequence[str]:
         directory = self.directory(wiki_id)
-        if not directory.exists():
-            return []
+        # Renamed first, so that a crash half way never leaves an index that opens with half its files.
+        going = self._root / f".dropped-{wiki_id}"
         names = sorted(str(file.relative_to(directory)) for file in directory.rglob("*") if not file.is_dir())
         with _storage():
-            # Renamed first, so that a crash half way never leaves an index that opens with half its files.
-            going = self._root / f".dropped-{wiki_id}"
-            shutil.rmtree(going, ignore_errors=True)
-            directory.rename(going)
-            shutil.rmtree(going)
+            if going.exists():
+                shutil.rmtree(going)
+            if directory.exists():
+                directory.rename(going)
+                shutil.rmtree(going)
         return names
 
     def ids(self) -> Sequence[str]:
@@ -126,10 +143,34 @@ class SqliteStore:
             begun = SqliteIndex(self._file(wiki_id, generation))
         except IndexFault:
             return None
-        if begun.recipe == recipe:
+        if begun.recipe == recipe and not begun.check():
             return begun
         begun.close()
         return None
+
+    def _stamp(self, wiki_id: str) -> str:
+        """What can be told of the published index without reading it; changes whenever something is written."""
+        parts = [str(self.published(wiki_id))]
+        for ending in ("", "-wal"):
+            file = self._file(wiki_id, self.published(wiki_id) or 0)
+            try:
+                found = file.with_name(file.name + ending).stat()
+            except OSError:
+                continue
+            if found.st_size:  # an empty log comes and goes with every reader
+                parts.append(f"{found.st_size} {found.st_mtime_ns} {found.st_ino}")
+        return ", ".join(parts)
+
+    def _mark(self, wiki_id: str) -> str:
+        """The stamp as the last writer left it."""
+        try:
+            return (self.directory(wiki_id) / "write.lock").read_text().strip()
+        except (OSError, UnicodeDecodeError):
+            return ""
+
+    def _leave_mark(self, wiki_id: str) -> None:
+        with suppress(OSError):  # without it the next sync looks more closely, and that is all
+            (self.directory(wiki_id) / "write.lock").write_text(self._stamp(wiki_id))
 
     def _file(self, wiki_id: str, generation: int) -> Path:
         return self.directory(wiki_id) / f"g{generation:06d}.sqlite"
@@ -150,6 +191,8 @@ class SqliteStore:
 
     def _point_at(self, wiki_id: str, generation: int) -> None:
         current = self.directory(wiki_id) / "CURRENT"
+        for leftover in current.parent.glob("CURRENT.*"):
+            leftover.unlink(missing_ok=True)
         fresh = current.with_name(f"CURRENT.{os.getpid()}")
         with fresh.open("w") as out:
             out.write(f"{generation}\n")

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 from wikiholt.model import Change, PageEntry, Problem
 from wikiholt.stores.sqlite import rows
+from wikiholt.stores.sqlite.seals import problem_seal, seal_page
 
 _REMEMBERED = 200_000
 """How many dropped chunks are remembered; a cache older than that is built anew."""
@@ -57,11 +58,11 @@ class _Writer:
         self._db.execute("INSERT INTO dropped VALUES (?, NULL, ?)", (self._version, page_id))
 
     def note(self, problem: Problem) -> None:
-        row = (problem.file, problem.blob, problem.reason, problem.detail)
+        row = (problem.file, problem.blob, problem.reason, problem.detail, problem_seal(problem))
         if self._db.execute("SELECT * FROM problems WHERE file = ?", (problem.file,)).fetchone() == row:
             return
         self.delete(problem.file)
-        self._db.execute("INSERT INTO problems VALUES (?, ?, ?, ?)", row)
+        self._db.execute("INSERT INTO problems VALUES (?, ?, ?, ?, ?)", row)
         self.touched = True
 
     def put(self, entry: PageEntry) -> None:
@@ -76,6 +77,7 @@ class _Writer:
         words = entry.words
         row = (page_id, words.name, words.headings, words.body)
         self._db.execute("INSERT INTO words (rowid, name, headings, body) VALUES (?, ?, ?, ?)", row)
+        seal_page(self._db, page_id)
         self.touched = True
 
     def stand_for(self, revision: str) -> None:
@@ -153,4 +155,5 @@ class _Writer:
         db.execute("DELETE FROM chunks WHERE page_id = ?", (page_id,))
         db.execute("DELETE FROM tags WHERE page_id = ?", (page_id,))
         db.execute("DELETE FROM links WHERE page_id = ?", (page_id,))
+        db.execute("DELETE FROM seals WHERE page_id = ?", (page_id,))
         self.touched = True

@@ -1,0 +1,48 @@
+"""Checksums of what an index holds: SQLite notices a torn file, but not a bit that fell over inside a row."""
+
+import sqlite3
+import zlib
+from collections.abc import Iterator
+
+from wikiholt.model import Problem
+
+_OF_A_PAGE = (
+    "SELECT * FROM pages WHERE id = ?",
+    "SELECT * FROM chunks WHERE page_id = ? ORDER BY number",
+    "SELECT vectors.* FROM chunks JOIN vectors ON chunk_id = chunks.id WHERE chunks.page_id = ? ORDER BY number",
+    "SELECT tag FROM tags WHERE page_id = ? ORDER BY tag",
+    "SELECT target, text, line FROM links WHERE page_id = ? ORDER BY rowid",
+)
+
+
+def seal_page(db: sqlite3.Connection, page_id: int) -> None:
+    """Note the checksum of all that is stored of a page."""
+    db.execute("INSERT OR REPLACE INTO seals VALUES (?, ?)", (page_id, _of_page(db, page_id)))
+
+
+def problem_seal(problem: Problem) -> int:
+    return _summed(0, (problem.file, problem.blob, problem.reason, problem.detail))
+
+
+def broken_seals(db: sqlite3.Connection) -> Iterator[str]:
+    """The pages and problems that are not as they were written."""
+    for page_id, crc in db.execute("SELECT pages.id, crc FROM pages LEFT JOIN seals ON page_id = pages.id"):
+        if crc != _of_page(db, page_id):
+            yield f"page {page_id} is not as it was written"
+    for *columns, crc in db.execute("SELECT file, blob, reason, detail, seal FROM problems"):
+        if crc != problem_seal(Problem(*columns)):
+            yield "a problem is not as it was written"
+
+
+def _of_page(db: sqlite3.Connection, page_id: int) -> int:
+    crc = 0
+    for sql in _OF_A_PAGE:
+        for row in db.execute(sql, (page_id,)):
+            crc = _summed(crc, row)
+    return crc
+
+
+def _summed(crc: int, row: tuple[object, ...]) -> int:
+    for value in row:
+        crc = zlib.crc32(value if isinstance(value, bytes) else repr(value).encode("utf-8", "surrogatepass"), crc)
+    return crc
