@@ -251,6 +251,9 @@ def test_a_word_cache_that_fails_costs_speed_and_nothing_else(garden: Garden, wi
         def search(self, query: WordQuery, limit: int, pages: Ints | None) -> list[WordHit]:
             raise RuntimeError("broken")
 
+        def best_possible(self, query: WordQuery) -> float:
+            return 1.0
+
         def close(self) -> None:
             pass
 

@@ -1,25 +1,15 @@
 """From ranked pages to hits a person can read: the chunk to show, its snippet, a score, a link."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from urllib.parse import quote
 
-from wikiholt.model import Hit, Snippet, StoredChunk, StoredPage, WordQuery
+from wikiholt.model import Hit, Mode, StoredChunk, StoredPage, WordQuery
 from wikiholt.ports import WikiIndex
-from wikiholt.ranking import Candidate, confidence, descending, relevance
+from wikiholt.ranking import Candidate, confidence, score
 from wikiholt.text.snippets import snippet
 
 _LONG_PAGE = 200
 """Chunks of a page beyond which its words are not looked for in every chunk."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Shown:
-    candidate: Candidate
-    page: StoredPage
-    chunk: StoredChunk | None
-    snippet: Snippet
-    coverage: float
 
 
 class HitMaker:
@@ -30,20 +20,22 @@ class HitMaker:
         self._url = url
         self._language = language
 
-    def make(self, query: WordQuery, best: Sequence[Candidate]) -> list[Hit]:
+    def make(self, query: WordQuery, mode: Mode, best: Sequence[Candidate]) -> list[Hit]:
         """One hit a candidate, in their order; a page that was deleted meanwhile is left out."""
         pages = self._index.stored_pages([candidate.page_id for candidate in best])
         known = [candidate for candidate in best if candidate.page_id in pages]
         chunks = self._chunks(known, pages, query)
-        shown = [self._shown(candidate, pages[candidate.page_id], chunks, query) for candidate in known]
-        scores = descending([relevance(_distance(each.candidate), each.coverage) for each in shown])
-        return [self._hit(each, score) for each, score in zip(shown, scores, strict=True)]
+        hits = []
+        for candidate in known:
+            chunk = choose(chunks.get(candidate.page_id, ()), candidate.chunk_id, query)
+            hits.append(self._hit(candidate, pages[candidate.page_id], chunk, score(mode, candidate), query))
+        return hits
 
     def _chunks(
         self, best: Sequence[Candidate], pages: Mapping[int, StoredPage], query: WordQuery
     ) -> Mapping[int, Sequence[StoredChunk]]:
-        """The chunks to choose from, page by page."""
-        by_words = {c.page_id for c in best if c.chunk_id is None or (c.word_score is not None and query)}
+        """The chunks to choose from, page by page: all of a page that words found, else the nearest."""
+        by_words = {c.page_id for c in best if c.chunk_id is None or (c.share is not None and query)}
         whole = [page_id for page_id in by_words if pages[page_id].chunks <= _LONG_PAGE]
         found = dict(self._index.page_chunks(whole))
         singles = self._index.stored_chunks([c.chunk_id for c in best if c.chunk_id and c.page_id not in found])
@@ -51,31 +43,19 @@ class HitMaker:
             found[chunk.page_id] = [chunk]
         return found
 
-    def _shown(
-        self,
-        candidate: Candidate,
-        page: StoredPage,
-        chunks: Mapping[int, Sequence[StoredChunk]],
-        query: WordQuery,
-    ) -> _Shown:
-        chunk = choose(chunks.get(page.page_id, ()), candidate.chunk_id, query)
-        text = chunk.text if chunk else page.name
-        made = snippet(text, query, language=self._language)
-        place = " ".join((page.name, *(chunk.heading_path if chunk else ()), text)).casefold()
-        return _Shown(candidate, page, chunk, made, mentioned(place, query))
-
-    def _hit(self, shown: _Shown, score: float) -> Hit:
-        page, chunk = shown.page, shown.chunk
+    def _hit(
+        self, candidate: Candidate, page: StoredPage, chunk: StoredChunk | None, value: float, query: WordQuery
+    ) -> Hit:
         anchor = chunk.anchor if chunk else ""
         return Hit(
             name=page.name,
             path=page.path,
             url=self._link(page.path, anchor),
-            snippet=shown.snippet,
-            distance=_distance(shown.candidate),
-            score=score,
-            confidence=confidence(score),
-            channels=shown.candidate.channels,
+            snippet=snippet(chunk.text if chunk else page.name, query, language=self._language),
+            distance=None if candidate.distance is None else round(max(candidate.distance, 0.0), 6),
+            score=value,
+            confidence=confidence(value),
+            channels=candidate.channels,
             heading_path=chunk.heading_path if chunk else (),
             anchor=anchor,
             first_line=chunk.first_line if chunk else 1,
@@ -113,8 +93,3 @@ def mentioned(folded: str, query: WordQuery) -> float:
         return 1.0 if query.prefix and query.prefix in folded else 0.0
     # A stem's last letter may differ from the word's ("studi", "study").
     return sum((term[:-1] if len(term) > 4 else term) in folded for term in terms) / len(terms)
-
-
-def _distance(candidate: Candidate) -> float | None:
-    known = candidate.distance if candidate.distance is not None else candidate.nearest
-    return None if known is None else round(max(known, 0.0), 6)

@@ -112,6 +112,9 @@ class WikiIndex(Protocol):
     def words(self, query: WordQuery, limit: int, where: Filter) -> Sequence[WordHit]:
         """The best pages by BM25, best first."""
 
+    def best_possible(self, query: WordQuery) -> float:
+        """The BM25 score no page can exceed for this query: what a page would have that holds it word for word."""
+
     def nearest(self, vector: Floats, limit: int, pages: Ints | None) -> Neighbours:
         """The nearest chunks by an exact scan of the truth, of these pages (sorted ids) only if given."""
 
@@ -175,6 +178,9 @@ class Store(Protocol):
     def directory(self, wiki_id: str) -> Path:
         """Where this wiki's caches may be kept; `drop` removes it with all it holds."""
 
+    def prove(self, wiki_id: str) -> None:
+        """Check the published index unless it is as its last writer left it; raises IndexCorrupt. For the writer."""
+
     def set_aside(self, wiki_id: str, why: str) -> str:
         """Move a broken index out of the way under a name that says when and why; never deletes it."""
 
@@ -209,5 +215,7 @@ class WordCache(Protocol):
     def refresh(self) -> None: ...
 
     def search(self, query: WordQuery, limit: int, pages: Ints | None) -> Sequence[WordHit]: ...
+
+    def best_possible(self, query: WordQuery) -> float: ...
 
     def close(self) -> None: ...

@@ -7,7 +7,7 @@ a writer: it answers from the last committed state.
 import logging
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -16,13 +16,16 @@ from wikiholt.errors import InvalidQuery, NotHere, NothingIndexed, WikiholtError
 from wikiholt.hits import HitMaker
 from wikiholt.model import Answer, Confidence, Filter, Floats, Ints, Mode, Neighbours, State, WordHit, WordQuery
 from wikiholt.ports import Embedder, VectorCache, WikiIndex, WordCache
-from wikiholt.ranking import Candidate, best_by_page, ranked
+from wikiholt.ranking import Candidate, best_by_page, joined, ranked
 from wikiholt.text.words import parse_query
 
 MAX_HITS = 100
 MAX_QUERY = 2000
 DEPTH = 100
 """Pages each channel puts forward. Fixed, so that asking for more hits only lengthens the list."""
+
+_ALL_CHUNKS = 1_000_000
+"""More chunks than a hundred pages have."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -79,7 +82,7 @@ class Searcher:
             raise InvalidQuery("the query only says what to leave out", hint="say also what to look for")
         run = _Run(query, request, self._allowed(request, query))
         best = self._ranked(run, standing.chunks)[: request.n]
-        hits = tuple(self._hits.make(query, self._with_distances(best, run)))
+        hits = tuple(self._hits.make(query, request.mode, best))
         head = self._head_revision(run)
         checked = self._head is not None
         return Answer(
@@ -119,25 +122,30 @@ class Searcher:
         if run.allowed is not None and not len(run.allowed):
             return []
         mode = run.request.mode
-        words = self._by_words(run) if mode is not Mode.SEMANTIC and run.query else ()
+        shares = self._shares(run) if mode is not Mode.SEMANTIC and run.query else {}
         if mode is Mode.KEYWORD:
-            return ranked(mode, (), words)
-        run.vector = self._embedder().query(plain_query(run.request.query))
-        return ranked(mode, self._by_meaning(run, run.vector, chunks), words)
+            found = [Candidate(page_id, share=share, channels=("keyword",)) for page_id, share in shares.items()]
+            return ranked(mode, found)
+        vector = self._embedder().query(plain_query(run.request.query))
+        meaning = self._by_meaning(run, vector, chunks)
+        return ranked(mode, joined(meaning, shares, self._nearest_of(run, vector, meaning, shares)))
 
-    def _by_words(self, run: "_Run") -> Sequence[WordHit]:
-        if self._words is not None and not run.query.phrases:
+    def _shares(self, run: "_Run") -> dict[int, float]:
+        """The pages found by words, each with its share of the best possible score."""
+        if self._words is not None:
             try:
                 self._words.refresh()
                 if self._words.version is not None:
                     # `allowed` has left out what the query excludes.
-                    return self._words.search(replace(run.query, excluded=()), DEPTH, run.allowed)
+                    query = replace(run.query, excluded=())
+                    return _shares(self._words.search(query, DEPTH, run.allowed), self._words.best_possible(query))
             except NotHere:
                 pass
             except Exception as error:  # noqa: BLE001 - a cache may fail in any way; the truth answers
                 _LOG.warning("the word cache failed (%s); the index answers", error)
                 run.degrade("the word cache failed; answered from the index itself")
-        return self._index.words(run.query, DEPTH, run.request.where)
+        hits = self._index.words(run.query, DEPTH, run.request.where)
+        return _shares(hits, self._index.best_possible(run.query) if hits else 0.0)
 
     def _by_meaning(self, run: "_Run", vector: Floats, chunks: int) -> list[Candidate]:
         """The nearest pages: chunks are asked for until there are enough pages or no more chunks."""
@@ -159,16 +167,16 @@ class Searcher:
             run.degrade("the vector cache failed; answered from the index itself")
         return self._index.nearest(vector, limit, pages)
 
-    def _with_distances(self, best: Sequence[Candidate], run: "_Run") -> list[Candidate]:
-        """The candidates, those found by words alone given their nearest chunk too."""
-        lacking = np.array(sorted(c.page_id for c in best if c.chunk_id is None), np.int64)
-        if run.vector is None or not len(lacking):
-            return list(best)
-        near = {c.page_id: c for c in best_by_page(self._nearest(run, run.vector, 50 * len(lacking), lacking))}
-        return [
-            replace(c, chunk_id=near[c.page_id].chunk_id, nearest=near[c.page_id].distance) if c.page_id in near else c
-            for c in best
-        ]
+    def _nearest_of(
+        self, run: "_Run", vector: Floats, meaning: Sequence[Candidate], shares: Mapping[int, float]
+    ) -> dict[int, Candidate]:
+        """The nearest chunks of the pages that words alone found, so that both channels judge every page."""
+        known = {candidate.page_id for candidate in meaning}
+        lacking = np.array(sorted(page_id for page_id in shares if page_id not in known), np.int64)
+        if not len(lacking):
+            return {}
+        near = self._nearest(run, vector, _ALL_CHUNKS, lacking)
+        return {candidate.page_id: candidate for candidate in best_by_page(near)}
 
     def _head_revision(self, run: "_Run") -> str | None:
         """HEAD now; when the repository cannot be read the answer still stands, and says so."""
@@ -189,7 +197,6 @@ class _Run:
     query: WordQuery
     request: Request
     allowed: Ints | None
-    vector: Floats | None = None
     notes: list[str] = field(default_factory=list)
     degraded: bool = False
 
@@ -197,6 +204,10 @@ class _Run:
         self.degraded = True
         if note not in self.notes:
             self.notes.append(note)
+
+
+def _shares(hits: Sequence[WordHit], best_possible: float) -> dict[int, float]:
+    return {hit.page_id: min(1.0, hit.score / best_possible) if best_possible else 1.0 for hit in hits}
 
 
 def plain_query(text: str) -> str:

@@ -82,12 +82,19 @@ class PostingsCache:
 
     def search(self, query: WordQuery, limit: int, pages: Ints | None) -> Sequence[WordHit]:
         """The best pages by BM25, of these (sorted ids) only if given; NotHere for phrases, CacheNotReady before."""
+        return ranking.search(self._view(), query, limit, pages)
+
+    def best_possible(self, query: WordQuery) -> float:
+        """The score no page can exceed for this query; fails as `search` does."""
+        return ranking.best_possible(self._view(), query)
+
+    def _view(self) -> View:
         standing = self._standing
         if standing is None:
             raise CacheNotReady("The word cache is not built yet.", hint="searches read the index meanwhile")
         if standing.file is not None:
             standing.file.watch()
-        return ranking.search(standing.view, query, limit, pages)
+        return standing.view
 
     def settle(self, timeout: float | None = None) -> bool:
         """Wait for work in the background to end; says whether it has. The next refresh takes it up."""

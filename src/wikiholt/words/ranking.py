@@ -1,6 +1,5 @@
 """BM25 over a view, by the very formula of FTS5, so that pages, scores and order are those of the store."""
 
-import math
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Sequence
@@ -9,13 +8,12 @@ import numpy as np
 
 from wikiholt.errors import NotHere
 from wikiholt.model import Floats, Ints, WordHit, WordQuery
-from wikiholt.text.fields import K1, PREFIX_WEIGHT
+from wikiholt.text.fields import K1, PREFIX_WEIGHT, idf, most
 from wikiholt.words.building import split
 from wikiholt.words.postings import Rows
 from wikiholt.words.view import Doubles, List, View
 
 _LAST = chr(0x10FFFF)
-_LEAST_IDF = 1e-6
 
 
 def search(view: View, query: WordQuery, limit: int, pages: Ints | None) -> list[WordHit]:
@@ -43,6 +41,14 @@ def search(view: View, query: WordQuery, limit: int, pages: Ints | None) -> list
     return [WordHit(page_id, score) for page_id, score in best]
 
 
+def best_possible(view: View, query: WordQuery) -> float:
+    """The score no page can exceed; NotHere for phrases."""
+    if query.phrases:
+        raise NotHere("phrases are not kept in the word cache", hint="ask the index")
+    lists = [view.list_of(_single(term)) for term in query.terms]
+    return sum(most(view.pages, 0 if held is None else len(held[0])) for held in lists)
+
+
 def _single(text: str) -> str:
     """The one term in this text; none at all is a term that no page holds, and several are a phrase."""
     terms = split(text)
@@ -67,13 +73,12 @@ def _scores(view: View, lists: Sequence[List | tuple[Ints, Doubles]]) -> Doubles
 
 def _gain(view: View, rows: Rows | Ints, counts: Floats | Doubles) -> Doubles:
     """idf · count · (k1 + 1) / (count + norm), worked out in place."""
-    idf = math.log((view.pages - len(rows) + 0.5) / (len(rows) + 0.5))
     gain = counts.astype(np.float64)
     below = view.norms.take(rows)
     below += gain
     gain *= K1 + 1.0
     gain /= below
-    gain *= idf if idf > 0 else _LEAST_IDF
+    gain *= idf(view.pages, len(rows))
     return gain
 
 

@@ -87,7 +87,7 @@ class SqliteIndex:
         sql = "SELECT hash, vector FROM chunks JOIN vectors ON chunk_id = chunks.id WHERE hash IN ({})"
         with self._pool.reading() as db:
             for row in _select_in(db, sql, hashes):
-                found[row[0]] = np.frombuffer(row[1], "<f4")
+                found[row[0]] = rows.vector(row[1], self.recipe.dimensions)
         return found
 
     def backup(self, to: Path) -> None:
@@ -100,6 +100,10 @@ class SqliteIndex:
     def words(self, query: WordQuery, limit: int, where: Filter) -> Sequence[WordHit]:
         with self._pool.snapshot() as db:
             return words.search(db, query, limit, where)
+
+    def best_possible(self, query: WordQuery) -> float:
+        with self._pool.snapshot() as db:
+            return words.best_possible(db, query)
 
     def allowed(self, where: Filter) -> Ints | None:
         clause, values = where_clause(where)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from wikiholt.model import Filter, WordHit, WordQuery
 from wikiholt.stores.sqlite.filters import where_clause
-from wikiholt.text.fields import FIELD_WEIGHTS, PREFIX_WEIGHT
+from wikiholt.text.fields import FIELD_WEIGHTS, PREFIX_WEIGHT, most
 
 _WEIGHTS = ", ".join(str(weight) for weight in FIELD_WEIGHTS)
 
@@ -22,6 +22,17 @@ def search(db: sqlite3.Connection, query: WordQuery, limit: int, where: Filter) 
             scores[page_id] += score * PREFIX_WEIGHT
     best = sorted(scores.items(), key=lambda item: (-item[1], item[0]))
     return [WordHit(page_id, score) for page_id, score in best[:limit]]
+
+
+def best_possible(db: sqlite3.Connection, query: WordQuery) -> float:
+    """The sum of what each word and phrase can give at most; one that no page holds counts as the rarest."""
+    (pages,) = db.execute("SELECT count(*) FROM pages").fetchone()
+    phrases = [(term,) for term in query.terms] + list(query.phrases)
+    return sum(most(pages, _count(db, phrase)) for phrase in phrases)
+
+
+def _count(db: sqlite3.Connection, phrase: Sequence[str]) -> int:
+    return int(db.execute("SELECT count(*) FROM words WHERE words MATCH ?", (_phrase(phrase),)).fetchone()[0])
 
 
 def holding(db: sqlite3.Connection, query: WordQuery) -> list[tuple[int]]:
