@@ -30,7 +30,7 @@ _LINK = re.compile(r"(?<!!)\[[^\]\n]*\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#{1,6} +(.+?) *$", re.MULTILINE)
 _MACHINE_PATH = re.compile(r"(?<![\w.…~/}-])/(?:work|root|tmp|home|Users|srv|mnt|var|opt|private)/")
 _ADDRESS = re.compile(r"\b(?:https?|ssh|git)://([^/\s)`>]+)|\b(\d{1,3}(?:\.\d{1,3}){3})\b")
-_HOSTS = {"www.apache.org", "keepachangelog.com", "semver.org"}
+_HOSTS = {"semver.org", "wiki.example.org"}
 
 readers = pytest.mark.parametrize("doc", DOCS, ids=lambda doc: str(doc.relative_to(ROOT)))
 
@@ -224,7 +224,7 @@ def test_exit_codes_of_the_manual_are_those_of_the_errors() -> None:
 
 
 def test_help_and_manual_list_the_same_exit_codes() -> None:
-    told = {int(code) for code in re.findall(r"(?:^|  +)(\d+) (?=\w)", EXIT_CODES, re.MULTILINE)}
+    told = {int(code) for code in re.findall(r"(?<!\S)(\d+) (?=[a-z])", EXIT_CODES)}
     assert told == set(exit_codes_in_the_manual()) - {130}
 
 
