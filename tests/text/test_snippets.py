@@ -1,7 +1,7 @@
 """Snippets: plain text around the best match, never longer than asked, with the matched words marked."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_samples import NASTY, markdown
 
@@ -34,6 +34,7 @@ def test_any_text_and_query_give_a_valid_snippet(text: str, query: str, length: 
 
 
 @given(markdown)
+@example("><a")
 def test_a_word_of_the_text_is_shown_and_marked(text: str) -> None:
     found = snippet(f"{text}\n\nzebra {text}", parse_query("zebras "))
     check(found, 150)
@@ -88,6 +89,8 @@ def test_typed_beginnings_phrases_and_cjk_are_marked() -> None:
         ("a &amp; b &lt;c&gt; \\*star\\*", "a & b <c> *star*"),
         ("half a link](http://x) and **half bold", "half a link and half bold"),
         ("> [!NOTE]\n> mind", "mind"),
+        ("a <b\n\nzebra > c", "a <b zebra > c"),
+        ("<b\nclass=x>bold</b>", "bold"),
         ("[![badge](b.svg)](http://t) x", "badge x"),
     ],
 )

@@ -10,7 +10,7 @@ from markdown_it.common.utils import normalizeReference
 _RUN = re.compile(r"`+")
 _LABEL = r"(?:[^\[\]\\]|\\.|\[(?:[^\[\]\\]|\\.)*+\])*+"
 _DESTINATION = r"<[^<>\n]*+>|(?:[^\s()<\\]|\\.|\([^\s()]*+\))(?:[^\s()\\]|\\.|\([^\s()]*+\))*+|"
-_TITLE = r"""(?:\s++(?:"[^"]*+"|'[^']*+'|\([^()]*+\)))?"""
+_TITLE = r"""(?:\s++(?:"[^"\n]*+"|'[^'\n]*+'|\([^()\n]*+\)))?"""
 WIKI_LINK = re.compile(r"!?\[\[([^\[\]\n]{1,500})\]\]")
 INLINE_LINK = re.compile(rf"!?\[({_LABEL})\]\(\s*+({_DESTINATION}){_TITLE}\s*+\)", re.DOTALL)
 _ANY_LINK = re.compile(
@@ -22,9 +22,10 @@ _ANY_LINK = re.compile(
 )
 _NESTED = re.compile(r"!?\[[^\[\]]*+\]\([^()\s]*+\)")
 _MARKUP = re.compile(r"[\\`*_\[\]<&~]")
-_TAG = re.compile(r"</?[a-zA-Z][^<>]*+>")
+# a tag may run over a line end, never over a blank line
+_TAG = re.compile(r"</?[a-zA-Z](?:[^<>\n]|\n(?![ \t]*\n))*+>")
 _ADDRESS = re.compile(r"<((?:https?|ftp|mailto):[^\s<>]*+)>")
-_REFERENCE_LINK = re.compile(r"!?\[([^\[\]]*+)\]\[[^\[\]]*+\]")
+_REFERENCE_LINK = re.compile(r"!?\[([^\[\]]*+)\]\[[^\[\]\n]*+\]")
 _FOOTNOTE = re.compile(r"\[\^[^\[\]\s]{1,50}\]:?")
 _HALF_LINK = re.compile(r"\]\([^()\s]*+\)|\[\[|\]\]")
 _STARS = re.compile(r"(?<![\w*\\])[*]{1,3}(?=[^\s*])|(?<=[^\s*\\])[*]{1,3}(?![\w*])|\*\*\*?|~~")
