@@ -24,24 +24,25 @@ class HitMaker:
         """One hit a candidate, in their order; a page that was deleted meanwhile is left out."""
         pages = self._index.stored_pages([candidate.page_id for candidate in best])
         known = [candidate for candidate in best if candidate.page_id in pages]
-        chunks = self._chunks(known, pages, query)
-        hits = []
-        for candidate in known:
-            chunk = choose(chunks.get(candidate.page_id, ()), candidate.chunk_id, query)
-            hits.append(self._hit(candidate, pages[candidate.page_id], chunk, score(mode, candidate), query))
-        return hits
+        chunks = self._chosen(known, pages, query)
+        return [self._hit(c, pages[c.page_id], chunks.get(c.page_id), score(mode, c), query) for c in known]
 
-    def _chunks(
+    def _chosen(
         self, best: Sequence[Candidate], pages: Mapping[int, StoredPage], query: WordQuery
-    ) -> Mapping[int, Sequence[StoredChunk]]:
-        """The chunks to choose from, page by page: all of a page that words found, else the nearest."""
-        by_words = {c.page_id for c in best if c.chunk_id is None or (c.share is not None and query)}
-        whole = [page_id for page_id in by_words if pages[page_id].chunks <= _LONG_PAGE]
-        found = dict(self._index.page_chunks(whole))
-        singles = self._index.stored_chunks([c.chunk_id for c in best if c.chunk_id and c.page_id not in found])
-        for chunk in singles.values():
-            found[chunk.page_id] = [chunk]
-        return found
+    ) -> dict[int, StoredChunk]:
+        """The chunk to show of each page: the nearest, unless another holds words of the query and it holds none."""
+        nearest = self._index.stored_chunks([c.chunk_id for c in best if c.chunk_id is not None])
+        chosen = {chunk.page_id: chunk for chunk in nearest.values()}
+        unsure = [
+            c.page_id
+            for c in best
+            if c.page_id not in chosen
+            or (c.share is not None and not mentioned(chosen[c.page_id].text.casefold(), query))
+        ]
+        short = [page_id for page_id in unsure if pages[page_id].chunks <= _LONG_PAGE or page_id not in chosen]
+        for page_id, chunks in self._index.page_chunks(short).items():
+            chosen[page_id] = most_telling(chunks, chosen.get(page_id), query)
+        return chosen
 
     def _hit(
         self, candidate: Candidate, page: StoredPage, chunk: StoredChunk | None, value: float, query: WordQuery
@@ -71,19 +72,11 @@ class HitMaker:
         return f"{link}#{quote(anchor)}" if anchor else link
 
 
-def choose(chunks: Sequence[StoredChunk], nearest: int | None, query: WordQuery) -> StoredChunk | None:
-    """The chunk to show: the nearest in meaning, unless another holds words of the query and it holds none."""
-    if not chunks:
-        return None
-    by_id = {chunk.chunk_id: chunk for chunk in chunks}
-    near = by_id.get(nearest) if nearest is not None else None
-    if near is not None and (not query or mentioned(near.text.casefold(), query)):
-        return near
+def most_telling(chunks: Sequence[StoredChunk], near: StoredChunk | None, query: WordQuery) -> StoredChunk:
+    """The chunk that holds most words of the query; the near one, or else the first, if none holds any."""
     held = [mentioned(chunk.text.casefold(), query) for chunk in chunks]
     most = max(held)
-    if near is not None and not most:
-        return near
-    return chunks[held.index(most)]
+    return near if near is not None and not most else chunks[held.index(most)]
 
 
 def mentioned(folded: str, query: WordQuery) -> float:

@@ -7,7 +7,9 @@ on the page and the query alone, never on which other pages were found.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
 
 from wikiholt.model import Confidence, Mode, Neighbours
 
@@ -24,9 +26,11 @@ middle four fifths), that of a question it cannot answer .07 to .34.
 _HIGH, _MEDIUM = 0.75, 0.25
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A page that may be a hit: its nearest chunk, and its share of the best possible word score."""
+class Candidate(NamedTuple):
+    """A page that may be a hit: its nearest chunk, and its share of the best possible word score.
+
+    A tuple and not a dataclass: every search makes hundreds.
+    """
 
     page_id: int
     chunk_id: int | None = None
@@ -37,25 +41,26 @@ class Candidate:
 
 def best_by_page(near: Neighbours) -> list[Candidate]:
     """One candidate a page, with its nearest chunk, nearest page first."""
-    pages: dict[int, Candidate] = {}
-    rows = zip(near.page_ids.tolist(), near.chunk_ids.tolist(), near.distances.tolist(), strict=True)
-    for page_id, chunk_id, distance in rows:
-        if page_id not in pages:
-            pages[page_id] = Candidate(page_id, chunk_id, distance, None, ("semantic",))
-    return list(pages.values())
+    _, firsts = np.unique(near.page_ids, return_index=True)
+    firsts.sort()
+    pages, chunks, distances = (array[firsts].tolist() for array in (near.page_ids, near.chunk_ids, near.distances))
+    rows = zip(pages, chunks, distances, strict=True)
+    return [Candidate(page_id, chunk_id, distance, None, ("semantic",)) for page_id, chunk_id, distance in rows]
 
 
 def joined(
     meaning: Sequence[Candidate], shares: Mapping[int, float], nearest: Mapping[int, Candidate]
 ) -> list[Candidate]:
     """Every page either channel found; `nearest` has the chunks of those that words alone found."""
-    by_meaning = {candidate.page_id: candidate for candidate in meaning}
     pages = []
-    for page_id in by_meaning.keys() | shares.keys():
-        near = by_meaning.get(page_id) or nearest.get(page_id) or Candidate(page_id)
-        found = {"semantic": page_id in by_meaning, "keyword": page_id in shares}
-        channels = tuple(name for name, here in found.items() if here)
-        pages.append(Candidate(page_id, near.chunk_id, near.distance, shares.get(page_id), channels))
+    for near in meaning:
+        share = shares.get(near.page_id)
+        pages.append(near if share is None else near._replace(share=share, channels=("semantic", "keyword")))
+    known = {candidate.page_id for candidate in meaning}
+    for page_id, share in shares.items():
+        if page_id not in known:
+            found = nearest.get(page_id) or Candidate(page_id)
+            pages.append(found._replace(share=share, channels=("keyword",)))
     return pages
 
 
