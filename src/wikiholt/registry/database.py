@@ -150,6 +150,8 @@ class Database:
             raise
         except sqlite3.Error as error:
             raise self._fault(error) from error
+        except UnicodeDecodeError as error:  # a message of SQLite that quotes the damage
+            raise self._corrupt("it holds text that is none") from error
         except OSError as error:
             raise _refused(self.path, error.strerror or str(error)) from error
 
@@ -159,7 +161,8 @@ class Database:
             return Busy("Another process is writing the registry.", hint="Try again in a moment.")
         if code in _REFUSED:
             return _refused(self.path, str(error))
-        return self._corrupt(str(error))
+        # Python's sqlite3 quotes what it cannot decode, and that may be another wiki's.
+        return self._corrupt("it holds text that is none" if "decode" in str(error).lower() else str(error))
 
     def _corrupt(self, reason: str) -> IndexCorrupt:
         return IndexCorrupt(

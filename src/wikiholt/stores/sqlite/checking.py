@@ -6,6 +6,7 @@ from itertools import islice
 
 from wikiholt.errors import IndexCorrupt
 from wikiholt.stores.sqlite import rows
+from wikiholt.stores.sqlite.faults import reason
 from wikiholt.stores.sqlite.schema import WORDS
 from wikiholt.stores.sqlite.seals import broken_seals
 
@@ -35,11 +36,11 @@ def faults(db: sqlite3.Connection, dimensions: int) -> list[str]:
             found += islice(broken_seals(db), _ENOUGH)
         if not found:
             found += _other_words(db)
-    except (sqlite3.DatabaseError, IndexCorrupt) as error:
+    except (sqlite3.DatabaseError, IndexCorrupt, UnicodeDecodeError) as error:
         # A full disk is no damage: an index must not be given up for it.
         if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF not in _DAMAGE:
             raise
-        found.append(f"it cannot be read to its end: {error}")
+        found.append(f"it cannot be read to its end: {reason(error)}")
     return found
 
 

@@ -31,8 +31,18 @@ def translated() -> Iterator[None]:
                 hint="check free disk space and the data directory's permissions",
             ) from error
         raise corrupt(error) from error
+    except UnicodeDecodeError as error:  # a message of SQLite that quotes the damage
+        raise corrupt(error) from error
 
 
 def corrupt(error: Exception) -> IndexCorrupt:
-    """The error for a file that does not hold what was written."""
-    return IndexCorrupt(f"the index file is damaged ({error})", hint="run `wikiholt sync` to build it again from git")
+    """The error for a file that does not hold what was written; it never quotes what the file holds."""
+    return IndexCorrupt(
+        f"the index file is damaged ({reason(error)})", hint="run `wikiholt sync` to build it again from git"
+    )
+
+
+def reason(error: Exception) -> str:
+    """What an error says, without the page's text that Python's sqlite3 puts into some: messages end up in logs."""
+    text = str(error)
+    return "text that is not UTF-8" if "decode" in text.lower() else text

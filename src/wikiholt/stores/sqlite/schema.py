@@ -7,6 +7,7 @@ from urllib.parse import quote
 from wikiholt.errors import IndexCorrupt, IndexMissing, IndexTooNew
 from wikiholt.model import Recipe
 from wikiholt.stores.sqlite.faults import translated
+from wikiholt.stores.sqlite.seals import row_seal
 
 SCHEMA = 1
 
@@ -19,7 +20,7 @@ _TABLES = f"""
 CREATE TABLE state (
     one INTEGER PRIMARY KEY CHECK (one = 1), schema INTEGER NOT NULL, generation INTEGER NOT NULL,
     fingerprint TEXT NOT NULL, dimensions INTEGER NOT NULL, pipeline TEXT NOT NULL,
-    version INTEGER NOT NULL, horizon INTEGER NOT NULL, revision TEXT, synced_at REAL) STRICT;
+    version INTEGER NOT NULL, horizon INTEGER NOT NULL, revision TEXT, synced_at REAL, seal INTEGER NOT NULL) STRICT;
 CREATE TABLE pages (
     id INTEGER PRIMARY KEY AUTOINCREMENT, file TEXT NOT NULL UNIQUE, path TEXT NOT NULL, name TEXT NOT NULL,
     blob TEXT NOT NULL, category TEXT, category_key TEXT, description TEXT, language TEXT,
@@ -62,6 +63,8 @@ def connect(file: Path, *, create: bool = False) -> sqlite3.Connection:
             if not file.exists():
                 raise IndexMissing("this wiki has no index yet", hint="run `wikiholt sync`") from error
             raise
+        # One connection, one file: the boundary between wikis is not to be crossed by a statement.
+        db.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
         try:
             for setting in _SETTINGS:
                 db.execute(f"PRAGMA {setting}")
@@ -81,7 +84,7 @@ def create(file: Path, generation: int, recipe: Recipe) -> None:
         try:
             db.executescript("BEGIN;" + _TABLES)
             row = (SCHEMA, generation, recipe.fingerprint, recipe.dimensions, recipe.pipeline)
-            db.execute("INSERT INTO state VALUES (1, ?, ?, ?, ?, ?, 0, 0, NULL, NULL)", row)
+            db.execute("INSERT INTO state VALUES (1, ?, ?, ?, ?, ?, 0, 0, NULL, NULL, ?)", (*row, row_seal(row)))
             db.execute("COMMIT")
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         finally:
@@ -95,10 +98,11 @@ def examine(db: sqlite3.Connection) -> tuple[int, Recipe]:
         tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         if not {"state", "pages", "chunks", "vectors", "words", "problems", "seals"} <= tables:
             raise IndexCorrupt("the index file has lost its tables", hint="run `wikiholt sync` to build it again")
-        row = db.execute("SELECT schema, generation, fingerprint, dimensions, pipeline FROM state").fetchone()
-    if row is None:
+        row = db.execute("SELECT schema, generation, fingerprint, dimensions, pipeline, seal FROM state").fetchone()
+    # Sealed the same way in every schema, so that damage is never taken for the work of a newer version.
+    if row is None or row_seal(row[:-1]) != row[-1]:
         raise IndexCorrupt("the index file has lost its state", hint="run `wikiholt sync` to build it again")
-    schema, generation, *recipe = row
+    schema, generation, *recipe = row[:-1]
     if schema > SCHEMA:
         raise IndexTooNew(
             f"the index was written by a newer Wikiholt (schema {schema}, this one knows {SCHEMA})",

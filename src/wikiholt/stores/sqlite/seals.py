@@ -21,7 +21,14 @@ def seal_page(db: sqlite3.Connection, page_id: int) -> None:
 
 
 def problem_seal(problem: Problem) -> int:
-    return _summed(0, (problem.file, problem.blob, problem.reason, problem.detail))
+    return row_seal((problem.file, problem.blob, problem.reason, problem.detail))
+
+
+def row_seal(row: tuple[object, ...], crc: int = 0) -> int:
+    """The checksum of a row's values, going on from that of the rows before."""
+    for value in row:
+        crc = zlib.crc32(value if isinstance(value, bytes) else repr(value).encode("utf-8", "surrogatepass"), crc)
+    return crc
 
 
 def broken_seals(db: sqlite3.Connection) -> Iterator[str]:
@@ -38,11 +45,5 @@ def _of_page(db: sqlite3.Connection, page_id: int) -> int:
     crc = 0
     for sql in _OF_A_PAGE:
         for row in db.execute(sql, (page_id,)):
-            crc = _summed(crc, row)
-    return crc
-
-
-def _summed(crc: int, row: tuple[object, ...]) -> int:
-    for value in row:
-        crc = zlib.crc32(value if isinstance(value, bytes) else repr(value).encode("utf-8", "surrogatepass"), crc)
+            crc = row_seal(row, crc)
     return crc

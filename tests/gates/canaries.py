@@ -1,0 +1,60 @@
+"""Wikis that look alike, each with words that no other wiki has, in every place where a wiki can hold a word."""
+
+import re
+from pathlib import Path
+
+from git_repository import Repository
+
+PLACES = ("body", "title", "path", "tag", "category", "heading", "problem", "branch", "edit", "link", "text")
+_LETTERS = "bcdfghjkl"
+_CANARY = re.compile(r"zq([bcdfghjkl]{3})")
+ALIKE = "The manual of the night shift says how to restart the pump and whom to call."
+
+
+class CanaryWiki:
+    """A repository whose words give it away; its `code` is in each of them."""
+
+    def __init__(self, directory: Path, number: int, pages: int = 0) -> None:
+        high, low = divmod(number, len(_LETTERS))
+        self.code = f"b{_LETTERS[high]}{_LETTERS[low]}"
+        self.slug = f"wiki-{self.word('slug')}"
+        self.repository = Repository(directory / self.word("repository"))
+        self.repository.git("symbolic-ref", "HEAD", f"refs/heads/{self.word('branch')}")
+        self.repository.commit(self._pages() | self._many(pages), f"Write {self.word('text')}")
+
+    def word(self, place: str) -> str:
+        """This wiki's word for a place; it ends so that no stemmer touches it."""
+        return f"zq{self.code}{place}x"
+
+    def edit(self, number: int) -> None:
+        self.repository.commit({"Home.md": f"# Home\n\n{ALIKE} {self.word('body')} {self.word('edit')} {number}"})
+
+    def _pages(self) -> dict[str, str | bytes | None]:
+        word = self.word
+        return {
+            "Home.md": f"# Home\n\n{ALIKE} {word('body')}",
+            f"{word('path')}/Pump.md": f"---\ntitle: Pump {word('title')}\ntags: [pump, {word('tag')}]\n"
+            f"category: {word('category')}\n---\n## Restart {word('heading')}\n\n{ALIKE} [see]({word('link')})",
+            "Rota.md": f"---\ntags: people\n---\n# Rota\n\n{ALIKE} Ask {word('text')} first.",
+            f"{word('problem')}.md": b"\x00\xff" * 40 + word("problem").encode(),
+        }
+
+    def _many(self, count: int) -> dict[str, str | bytes | None]:
+        return {f"more/{n}.md": f"# Pump {n}\n\nRestart pump {n}; {self.word('body')} calls." for n in range(count)}
+
+
+def codes(text: str) -> set[str]:
+    """The wikis whose words are in a text."""
+    return set(_CANARY.findall(text.lower()))
+
+
+def codes_on_disk(directory: Path) -> set[str]:
+    """The wikis whose words are in the files of a directory, or in their names."""
+    found = set()
+    for file in directory.rglob("*"):
+        found |= codes(str(file.relative_to(directory)))
+        if file.is_file():
+            content = file.read_bytes()
+            # As written, and as SQLite and others might keep it in two bytes a letter.
+            found |= codes(content.decode("latin-1")) | codes(content.replace(b"\0", b"").decode("latin-1"))
+    return found
