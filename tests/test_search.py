@@ -13,10 +13,11 @@ from wikiholt.handle import Parts, WikiHandle, Workshop
 from wikiholt.model import Answer, Filter, Floats, Ints, Mode, Neighbours, Wiki, WordHit, WordQuery
 from wikiholt.pages import Pipeline
 from wikiholt.ports import VectorCache, WikiIndex, WordCache
-from wikiholt.search import Request, plain_query
+from wikiholt.search import Request
 from wikiholt.sources.git import GitSource
 from wikiholt.stores.sqlite.store import SqliteStore
 from wikiholt.testing import FakeEmbedder
+from wikiholt.text.queries import plain_query
 from wikiholt.vectors.exact import ExactCache
 
 ID = "eeeeeeeeeeeeeeeeeeee"
@@ -274,6 +275,7 @@ def test_nothing_relevant_is_said_as_such(wiki: WikiHandle) -> None:
 
 def test_a_query_is_embedded_without_its_operators() -> None:
     assert plain_query('find "this phrase" -not -"that one" well-known') == "find this phrase well-known"
+    assert plain_query("„wie man“ «dit» -kein") == "wie man dit"
     assert plain_query("-only") == "-only"
 
 

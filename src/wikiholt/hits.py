@@ -1,12 +1,15 @@
 """From ranked pages to hits a person can read: the chunk to show, its snippet, a score, a link."""
 
+import re
 from collections.abc import Mapping, Sequence
 from urllib.parse import quote
 
 from wikiholt.model import Hit, Mode, StoredChunk, StoredPage, WordQuery
 from wikiholt.ports import WikiIndex
-from wikiholt.ranking import Candidate, confidence, score
+from wikiholt.ranking import Candidate, confidence, scores
 from wikiholt.text.snippets import snippet
+
+_HEADINGS = re.compile(r"\A(?:\s*#{1,6}[ \t][^\n]*(?:\n|\Z))+\s*")
 
 _LONG_PAGE = 200
 """Chunks of a page beyond which its words are not looked for in every chunk."""
@@ -25,7 +28,8 @@ class HitMaker:
         pages = self._index.stored_pages([candidate.page_id for candidate in best])
         known = [candidate for candidate in best if candidate.page_id in pages]
         chunks = self._chosen(known, pages, query)
-        return [self._hit(c, pages[c.page_id], chunks.get(c.page_id), score(mode, c), query) for c in known]
+        rows = zip(known, scores(mode, known), strict=True)
+        return [self._hit(c, pages[c.page_id], chunks.get(c.page_id), value, query) for c, value in rows]
 
     def _chosen(
         self, best: Sequence[Candidate], pages: Mapping[int, StoredPage], query: WordQuery
@@ -52,7 +56,7 @@ class HitMaker:
             name=page.name,
             path=page.path,
             url=self._link(page.path, anchor),
-            snippet=snippet(chunk.text if chunk else page.name, query, language=self._language),
+            snippet=snippet(shown(chunk.text) if chunk else page.name, query, language=self._language),
             distance=None if candidate.distance is None else round(max(candidate.distance, 0.0), 6),
             score=value,
             confidence=confidence(value),
@@ -70,6 +74,11 @@ class HitMaker:
     def _link(self, path: str, anchor: str) -> str:
         link = self._url.replace("{path}", quote(path))
         return f"{link}#{quote(anchor)}" if anchor else link
+
+
+def shown(text: str) -> str:
+    """A chunk's text without the headings it begins with, which a hit names beside it; they stay if they are all."""
+    return _HEADINGS.sub("", text) or text
 
 
 def most_telling(chunks: Sequence[StoredChunk], near: StoredChunk | None, query: WordQuery) -> StoredChunk:

@@ -81,9 +81,26 @@ def ranked(mode: Mode, candidates: Sequence[Candidate]) -> list[Candidate]:
 
 
 def score(mode: Mode, candidate: Candidate) -> float:
-    """How likely a hit is to be what was asked for, in [0, 1]: the same evidence gives the same score for any query."""
-    even, width = _EVEN[mode]
-    return round(1 / (1 + math.exp((even - evidence(mode, candidate)) / width)), 4)
+    """How likely a page is to be what was asked for, in [0, 1]: the strongest case its evidence makes.
+
+    Meaning alone can make it (other words for the same thing), words alone can (a code that means nothing to a model),
+    or both together. The same evidence gives the same score for any query.
+    """
+    cases = {Mode.HYBRID: list(Mode)}.get(mode, [mode])
+    return max(_likelihood(case, evidence(case, candidate)) for case in cases)
+
+
+def scores(mode: Mode, best: Sequence[Candidate]) -> list[float]:
+    """The scores of ranked candidates, none above the one before it, so that order and score tell one story."""
+    found: list[float] = []
+    for candidate in best:
+        found.append(round(min(score(mode, candidate), *found[-1:], 1.0), 4))
+    return found
+
+
+def _likelihood(case: Mode, amount: float) -> float:
+    even, width = _EVEN[case]
+    return 1 / (1 + math.exp((even - amount) / width))
 
 
 def confidence(value: float) -> Confidence:

@@ -5,7 +5,6 @@ a writer: it answers from the last committed state.
 """
 
 import logging
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,7 +16,7 @@ from wikiholt.hits import HitMaker
 from wikiholt.model import Answer, Confidence, Filter, Floats, Ints, Mode, Neighbours, State, WordHit, WordQuery
 from wikiholt.ports import Embedder, VectorCache, WikiIndex, WordCache
 from wikiholt.ranking import Candidate, best_by_page, joined, ranked
-from wikiholt.text.words import parse_query
+from wikiholt.text.queries import parse_query, plain_query
 
 MAX_HITS = 100
 MAX_QUERY = 2000
@@ -208,11 +207,3 @@ class _Run:
 
 def _shares(hits: Sequence[WordHit], best_possible: float) -> dict[int, float]:
     return {hit.page_id: min(1.0, hit.score / best_possible) if best_possible else 1.0 for hit in hits}
-
-
-def plain_query(text: str) -> str:
-    """A query as a sentence: without what it excludes and without quotation marks."""
-    return " ".join(_EXCLUDED.sub(" ", text).replace('"', " ").split()) or text
-
-
-_EXCLUDED = re.compile(r'(?:^|(?<=\s))-(?:"[^"]*"?|\S+)')

@@ -55,6 +55,15 @@ def parse_query(text: str, language: str = "english") -> WordQuery:
     )
 
 
+def plain_query(text: str) -> str:
+    """The query as a sentence for a model: without what it excludes and without quotation marks."""
+
+    def unquoted(found: re.Match[str]) -> str:
+        return " " if found[1] else f" {found[2]} "
+
+    return " ".join(_EXCLUDED.sub(" ", _PHRASE.sub(unquoted, text)).split()) or text
+
+
 def _prefix(rest: str, words: Analyser, telling: frozenset[str]) -> str:
     """The last word while it may still be being typed; never a stop word that was left out."""
     if not rest or rest[-1].isspace():

@@ -47,7 +47,8 @@ def _matches(plain: str, query: WordQuery, words: Analyser) -> Iterator[_Match]:
                         yield at, at + len(prefix), pair
                 continue
             terms = words.token_terms(run)
-            term = next((term for term in terms if term in wanted), None)
+            # The whole of an identifier comes after its parts, and says more.
+            term = next((term for term in reversed(terms) if term in wanted), None)
             if term is None and prefix:
                 term = next((term for term in (*terms, *words.token_forms(run)) if term.startswith(prefix)), None)
             if term is not None:
@@ -55,7 +56,7 @@ def _matches(plain: str, query: WordQuery, words: Analyser) -> Iterator[_Match]:
 
 
 def _window(plain: str, matches: list[_Match], length: int) -> tuple[int, int]:
-    """The range to show: the one with the most different terms, then the most matches, then the first."""
+    """The range to show: the one with the most to say, by the letters of its different terms, then the first."""
     if len(plain) <= length:
         return 0, len(plain)
     first, last = _densest(matches, length)
@@ -78,7 +79,7 @@ def _densest(matches: list[_Match], length: int) -> tuple[int, int]:
             if not counts[dropped]:
                 del counts[dropped]
             left += 1
-        score = (len(counts), right - left)
+        score = (sum(map(len, counts)), right - left)
         if score > best_score or right == 0:
             best, best_score = (matches[left][0], min(end, matches[left][0] + length)), score
     return best
