@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from vector_truth import Truth, assert_same, random_vectors
 
+from wikiholt.cachefile.file import ALIGNMENT, SectionWriter
 from wikiholt.vectors import CacheBroken, CacheNotReady, ExactCache, FaissCache, FaissEngine, SketchEngine
 from wikiholt.vectors.derived import DerivedCache
-from wikiholt.vectors.file import ALIGNMENT, SectionWriter
 
 QUERY = random_vectors(1, seed=99)[0]
 ROWS = 400

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wikiholt.cachefile.faults import CacheBroken
+from wikiholt.model import Floats
 
 MAGIC = b"WHDERIVE"
 FORMAT = 1
@@ -94,6 +95,15 @@ class SectionWriter:
         self._sections.append(
             Section(name, last.offset, last.length + len(content), zlib.crc32(content, last.crc)),
         )
+
+    def written(self, name: str, width: int) -> Floats:
+        """The rows of a section of floats, mapped from what was written so far."""
+        self._file.flush()
+        section = next(section for section in self._sections if section.name == name)
+        if not section.length:
+            return np.empty((0, width), np.float32)
+        view = mmap.mmap(self._file.fileno(), section.offset + section.length, access=mmap.ACCESS_READ)
+        return np.frombuffer(view, np.float32, section.length // 4, section.offset).reshape(-1, width)
 
     def finish(self, kind: str, generation: int, version: int, about: Mapping[str, Any]) -> Header:
         """Write the header and bring every byte to the disk."""

@@ -61,7 +61,10 @@ class Folder:
 
     @contextlib.contextmanager
     def writing(self, name: CacheName) -> Iterator[BinaryIO]:
-        """A new file that takes this name when the block ends well, and leaves nothing when it does not."""
+        """A new file that takes this name when the block ends well, and leaves nothing when it does not.
+
+        Until then it lies where its own `name` says.
+        """
         # The folder is never made here: where it is gone, its wiki was removed and nothing of it may come back.
         self._sweep()
         temporary, file = self._temporary(name)
@@ -87,7 +90,7 @@ class Folder:
     def _temporary(self, name: CacheName) -> tuple[Path, BinaryIO]:
         while True:
             path = self.path / f"{name}.{secrets.token_hex(6)}{_TEMPORARY}"
-            file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644), "r+b")
+            file = open(path, "x+b", opener=lambda name, flags: os.open(name, flags, 0o644))
             with contextlib.suppress(OSError):
                 fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
             # A sweep may have taken the file between its creation and our lock.

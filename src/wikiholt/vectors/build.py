@@ -6,14 +6,15 @@ from typing import Any
 
 import numpy as np
 
+from wikiholt.cachefile.faults import CacheBroken
+from wikiholt.cachefile.file import MappedFile, SectionWriter
+from wikiholt.cachefile.folder import CacheName, Folder
 from wikiholt.model import Ints, VectorRows
 from wikiholt.vectors.engine import Array, Engine, floats
-from wikiholt.vectors.faults import CacheBroken
-from wikiholt.vectors.file import MappedFile, SectionWriter
-from wikiholt.vectors.folder import CacheName, Folder
 from wikiholt.vectors.layers import Built
 from wikiholt.vectors.rows import Rows, require_unit
 
+FAMILY = "vectors"
 _ROWS = ("chunks", "pages")
 
 
@@ -21,8 +22,8 @@ def build_file(
     folder: Folder, engine: Engine, generation: int, version: int, dimensions: int, blocks: Iterable[VectorRows]
 ) -> Built:
     """Write the rows and what the engine derives from them to a file, and open it; raises OSError if it cannot."""
-    name = CacheName(generation, version, engine.kind)
-    with folder.writing(name) as (path, file):
+    name = CacheName(FAMILY, generation, version, engine.kind)
+    with folder.writing(name) as file:
         writer = SectionWriter(file)
         chunk_ids, page_ids = [], []
         writer.write("vectors", np.empty(0, np.float32))
@@ -37,9 +38,9 @@ def build_file(
         if count > engine.scan_below:
             for section, part in engine.derive(writer.written("vectors", dimensions)):
                 writer.write(section, part)
-        writer.finish(engine.kind, generation, version, dimensions, count)
+        writer.finish(engine.kind, generation, version, {"dimensions": dimensions, "count": count})
         # Opened before it has its name: from then on another process may replace or remove it.
-        built = open_file(path, name, engine, dimensions, trusted=True)
+        built = open_file(Path(file.name), name, engine, dimensions, trusted=True)
     folder.remove_before(name)
     return built
 
@@ -63,20 +64,21 @@ def open_file(path: Path, name: CacheName, engine: Engine, dimensions: int, *, t
     """Map a file and check what is cheap to check; raises CacheBroken or OSError."""
     file = MappedFile(path)
     header = file.header
-    expected = (name.kind, name.generation, name.version, dimensions)
-    if (header.kind, header.generation, header.version, header.dimensions) != expected:
+    count = header.about.get("count")
+    expected = (name.kind, name.generation, name.version, {"dimensions": dimensions, "count": count})
+    if (header.kind, header.generation, header.version, header.about) != expected or not isinstance(count, int):
         raise CacheBroken(f"The vector cache {name} does not hold what its name says.")
-    scanned = header.count <= engine.scan_below
+    scanned = count <= engine.scan_below
     if not trusted:
         # Rows that are scanned whole are few, and a row that was lost from the scan would not be missed.
         file.check((*_ROWS, "vectors") if scanned else (*_ROWS, *engine.checked))
     try:
         chunk_ids, page_ids = (np.frombuffer(file.section(section), np.int64) for section in _ROWS)
-        rows = Rows(chunk_ids, page_ids, floats(file.section("vectors"), header.count, dimensions))
-        if len(chunk_ids) != header.count or len(page_ids) != header.count:
+        rows = Rows(chunk_ids, page_ids, floats(file.section("vectors"), count, dimensions))
+        if len(chunk_ids) != count or len(page_ids) != count:
             raise ValueError("rows and ids differ in number")
         sections = {section.name: file.section(section.name) for section in header.sections}
-        finder = None if scanned else engine.finder(sections, header.count, dimensions)
+        finder = None if scanned else engine.finder(sections, count, dimensions)
     except (ValueError, KeyError) as error:
         raise CacheBroken(f"The vector cache {name} makes no sense: {error}.") from error
     return Built(header.version, rows, finder, file)

@@ -14,15 +14,16 @@ from pathlib import Path
 
 import numpy as np
 
+from wikiholt.cachefile.faults import CacheBroken, CacheNotReady
+from wikiholt.cachefile.folder import Folder
+from wikiholt.cachefile.worker import Worker
 from wikiholt.errors import InvalidQuery
 from wikiholt.model import Floats, Ints, Neighbours
 from wikiholt.ports import WikiIndex
+from wikiholt.vectors.build import FAMILY
 from wikiholt.vectors.engine import Engine
-from wikiholt.vectors.faults import CacheBroken, CacheNotReady
 from wikiholt.vectors.files import CacheFiles
-from wikiholt.vectors.folder import Folder
 from wikiholt.vectors.layers import Built, Layers
-from wikiholt.vectors.worker import Worker
 
 _log = logging.getLogger(__name__)
 
@@ -45,7 +46,7 @@ class DerivedCache:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._index = index
-        self._files = CacheFiles(index, Folder(directory), engine)
+        self._files = CacheFiles(index, Folder(directory, FAMILY), engine)
         self._background = background
         self._build_at_once = build_at_once
         self._clock = clock

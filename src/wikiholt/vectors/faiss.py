@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from wikiholt.cachefile.faults import CacheBroken
 from wikiholt.errors import MissingExtra
 from wikiholt.model import Floats, Ints
 from wikiholt.ports import WikiIndex
 from wikiholt.vectors.added import contains
 from wikiholt.vectors.derived import DerivedCache
 from wikiholt.vectors.engine import Array
-from wikiholt.vectors.faults import CacheBroken
 
 _SAMPLE = 50_000
 _BLOCK = 65_536

@@ -4,12 +4,12 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterable, Iterator
 
+from wikiholt.cachefile.faults import CacheBroken
+from wikiholt.cachefile.folder import CacheName, Folder
 from wikiholt.model import VectorRows
 from wikiholt.ports import WikiIndex
-from wikiholt.vectors.build import build_file, build_in_memory, open_file
+from wikiholt.vectors.build import FAMILY, build_file, build_in_memory, open_file
 from wikiholt.vectors.engine import Engine
-from wikiholt.vectors.faults import CacheBroken
-from wikiholt.vectors.folder import CacheName, Folder
 from wikiholt.vectors.layers import Built, Layers
 
 _log = logging.getLogger(__name__)
@@ -86,7 +86,7 @@ class CacheFiles:
         if built.file is not None:
             built.file.condemned = True
             header = built.file.header
-            self._folder.remove(CacheName(header.generation, header.version, header.kind))
+            self._folder.remove(CacheName(FAMILY, header.generation, header.version, header.kind))
 
     def _write(self, version: int, count: int, blocks: Iterable[VectorRows]) -> Built:
         state = self._index.state()

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from wikiholt.cachefile.file import MappedFile
 from wikiholt.model import Floats, Ints, Neighbours, VectorDelta, VectorRows
 from wikiholt.vectors.added import Added, contains
 from wikiholt.vectors.engine import Finder
-from wikiholt.vectors.file import MappedFile
 from wikiholt.vectors.rows import NO_ROWS, Rows, best, require_unit
 
 _GATHER = 4_000

@@ -9,8 +9,8 @@ from functools import cached_property
 
 import numpy as np
 
+from wikiholt.cachefile.faults import CacheBroken
 from wikiholt.model import Floats, Ints
-from wikiholt.vectors.faults import CacheBroken
 
 TOLERANCE = 1e-3
 NO_ROWS: Ints = np.empty(0, np.int64)
