@@ -236,6 +236,57 @@ def test_a_model_that_is_missing_or_broken_indexes_nothing(
     assert run("search", "night", "disks")[0] == 7
 
 
+def test_a_setting_can_be_given_for_one_command(synced: Run) -> None:
+    assert document(synced("--set", "language=german", "settings", "--json")[1])["language"] == "german"
+
+
+@pytest.mark.parametrize("pair", ["nope=1", "threads=many", "threads", "chunk.target_tokens=1"])
+def test_a_bad_setting_gets_an_error_with_a_hint(synced: Run, pair: str) -> None:
+    code, out, err = synced("--set", pair, "list")
+    assert (code, out) == (2, "")
+    assert err.strip().splitlines()[-1].startswith("hint: ")
+
+
+def test_a_wiki_keeps_its_own_settings(run: Run, wiki: Repository) -> None:
+    options = (
+        "--subdirectory",
+        "ops",
+        "--ignore",
+        "coffee.md",
+        "--anchors",
+        "otterwiki",
+        "--url",
+        "https://w.example/{path}",
+    )
+    assert run("add", "ops", str(wiki.path), *options)[0] == 0
+    assert run("sync", "ops")[0] == 0
+    answer = document(run("search", "ops", "copies of disks", "--json")[1])
+    assert [hit["path"] for hit in answer["results"]] == ["backup"]
+    assert answer["results"][0]["url"].startswith("https://w.example/backup#")
+    code, _, err = run("add", "other", str(wiki.path), "--subdirectory", "absent")
+    assert code == 2
+    assert "hint:" in err
+    assert run("add", "other", str(wiki.path), "--language", "klingon")[0] == 2
+    assert [w["slug"] for w in document(run("list", "--json")[1])["wikis"]] == ["ops"]
+
+
+def test_the_demo_finds_what_it_promises(tmp_path: Path, run: Run) -> None:
+    from wikiholt.surfaces.cli.demo_wikis import DEMO_QUERIES
+
+    code, out, _ = run("demo", str(tmp_path / "demo"), "--json")
+    assert code == 0
+    shown = document(out)
+    assert [wiki["added"] for wiki in shown["wikis"]] == [14, 14]
+    for query, answer in zip(DEMO_QUERIES, shown["searches"], strict=True):
+        assert answer["results"][0]["path"] == query.finds, query.text
+        assert not answer["nothing_relevant"], query.text
+    code, out, err = run("demo", str(tmp_path / "demo"))
+    assert code == 0
+    assert "28" not in err
+    assert "14 unchanged" in out
+    assert "What to do next" in out
+
+
 def test_page_text_cannot_drive_the_terminal() -> None:
     assert safe("\x1b]0;owned\x07 \x9b31m \u202etxt") == "�]0;owned� �31m �txt"
 

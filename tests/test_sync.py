@@ -411,4 +411,4 @@ def test_the_plan_pairs_moves_by_content() -> None:
     assert todo.put == ("b", "c", "d")
     assert todo.moved == {"b": "a"}
     assert todo.deleted == ("x",)
-    assert (todo.added, todo.changed) == (1, 1)
+    assert (todo.added, todo.changed) == ({"c"}, {"d"})

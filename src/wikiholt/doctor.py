@@ -36,7 +36,7 @@ def examine(service: Service, data: Path) -> Iterator[Finding]:
     except WikiholtError as error:
         yield Finding("registry", False, error.message, error.hint)
         return
-    yield Finding("registry", True, f"{len(wikis)} wikis")
+    yield Finding("registry", True, "1 wiki" if len(wikis) == 1 else f"{len(wikis)} wikis")
     for wiki in wikis:
         try:
             yield from _wiki(service.wiki(wiki.slug))

@@ -44,8 +44,8 @@ class Plan:
     """New file → the file whose content it has and which is gone."""
     deleted: tuple[str, ...]
     """Files that are gone and whose content did not move."""
-    changed: int
-    added: int
+    changed: frozenset[str]
+    added: frozenset[str]
     gone: int
     """How many of the deleted were pages, not problems."""
 
@@ -63,8 +63,8 @@ def plan(tree: Mapping[str, TreeEntry], have: Mapping[str, str], problems: Seque
         if file not in have and (old := by_blob.get(tree[file].blob)):
             moved[file] = old.pop()
     left = set(gone) - set(moved.values()) | {file for file in listed if file not in tree}
-    changed = sum(file in have for file in put)
-    added = sum(file not in have and file not in moved and file not in listed for file in put)
+    changed = frozenset(file for file in put if file in have)
+    added = frozenset(put) - changed - moved.keys()
     return Plan(put, moved, tuple(sorted(left)), changed, added, len(gone) - len(moved))
 
 
@@ -163,7 +163,7 @@ class Syncer:
         self._trusted = None
         problems = self._verified(index, work)
         self._trusted = _Trusted(index.generation, index.version(), revision, work.total)
-        return replace(_report(revision, work, tally), problems=problems)
+        return _report(revision, work, tally, problems)
 
     def _compare(self, index: WikiIndex, state: State, revision: str) -> _Work:
         """What separates the index from the revision, by the trees' difference where that is enough."""
@@ -231,16 +231,18 @@ def _progress(tally: Tally, total: int) -> Progress:
     return Progress(tally.pages, total, tally.embedded)
 
 
-def _report(revision: str, work: _Work, tally: Tally) -> SyncReport:
+def _report(revision: str, work: _Work, tally: Tally, problems: tuple[Problem, ...]) -> SyncReport:
+    odd = {problem.file for problem in problems}
     return SyncReport(
         revision,
-        added=work.plan.added,
-        changed=work.plan.changed,
+        added=len(work.plan.added - odd),
+        changed=len(work.plan.changed - odd),
         moved=len(work.plan.moved),
         deleted=work.plan.gone,
         unchanged=work.total - len(work.plan.put),
         chunks_embedded=tally.embedded,
         chunks_reused=tally.reused,
+        problems=problems,
     )
 
 

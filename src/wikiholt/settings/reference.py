@@ -13,13 +13,14 @@ has the last word.
   tables: `chunk.target_tokens = 200`, or `target_tokens = 200` under `[chunk]`. A relative `data` starts at the file.
 - **Environment**: `WIKIHOLT_` and the name in capitals, dots as underscores: `WIKIHOLT_CHUNK_TARGET_TOKENS=200`. An
   empty variable counts as not set.
+- **Argument**: `--set NAME=VALUE` before the command: `wikiholt --set precision=fp32 sync`. Repeatable.
 
 A name that does not exist, a value of the wrong kind or out of range is an error that says where it stands.
 """
 _WIKI_OPENING = """\
 ## Settings of one wiki
 
-Given when the wiki is added, as `--set name=value`, and kept in the registry.
+Given when the wiki is added, as options of `add`, and kept in the registry.
 """
 
 

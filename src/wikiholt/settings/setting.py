@@ -67,7 +67,9 @@ class Setting:
         if self.choices and value not in self.choices:
             near = difflib.get_close_matches(value.lower(), self.choices, n=1)
             meant = f"Did you mean {near[0]!r}? " if near else ""
-            raise self._refused(value, origin, "it is not known", f"{meant}Known are {', '.join(self.choices)}.")
+            raise self._refused(
+                value, origin, "it is not known", f"{meant}Known are {', '.join(filter(None, self.choices))}."
+            )
         wrong = self.check(value) if self.check else ""
         if wrong:
             raise self._refused(value, origin, wrong)

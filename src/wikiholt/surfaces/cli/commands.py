@@ -24,7 +24,7 @@ NEEDS_MENDING = 10
 
 
 def add(service: Service, arguments: Namespace) -> int:
-    names = ("subdirectory", "language", "url")
+    names = ("subdirectory", "language", "anchors", "url")
     settings = {name: value for name in names if (value := getattr(arguments, name)) is not None}
     if arguments.ignore:
         settings["ignore"] = "\n".join(arguments.ignore)
@@ -61,8 +61,15 @@ def sync(service: Service, arguments: Namespace) -> int:
 def search(service: Service, arguments: Namespace) -> int:
     where = Filter(tuple(arguments.category), tuple(arguments.tag), arguments.path, _since(arguments.since))
     request = Request(arguments.query, arguments.n, Mode(arguments.mode), where)
-    answer = service.wiki(arguments.slug).search(request)
-    _print(arguments, documents.answer_document(answer), output.answer_lines(answer, output.Style.of(sys.stdout)))
+    handle = service.wiki(arguments.slug)
+    if request.mode is not Mode.KEYWORD:
+        # Loaded before the clock starts: an answer's time is that of the search.
+        service.workshop.embedder()
+    answer = handle.search(request)
+    lines = output.answer_lines(answer, output.Style.of(sys.stdout))
+    if answer.stale and answer.head_revision:
+        lines.append(f"hint: run `wikiholt sync {arguments.slug}` to take up what has changed")
+    _print(arguments, documents.answer_document(answer), lines)
     return 0 if answer.hits else NOTHING_FOUND
 
 
@@ -110,7 +117,10 @@ def show_settings(arguments: Namespace, settings: Settings) -> int:
     values = {setting.name: getattr(settings, setting.attribute) for setting in SETTINGS}
     width = max(map(len, values))
     shown = {name: str(value) if isinstance(value, Path) else value for name, value in values.items()}
-    return _print(arguments, shown, [f"{name:{width}}  {value}" for name, value in shown.items()])
+    lines = [
+        f"{name:{width}}  {json.dumps(value) if isinstance(value, bool) else value}" for name, value in shown.items()
+    ]
+    return _print(arguments, shown, lines)
 
 
 def demo(arguments: Namespace, build: Callable[[Path], Service]) -> int:

@@ -1,6 +1,8 @@
 """`wikiholt demo`: the product's main job on two example wikis, from nothing to answers."""
 
 import json
+import os
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -66,20 +68,30 @@ def _command(query: DemoQuery, data: Path) -> str:
     options += [f"--tag {tag}" for tag in query.tags]
     options += [f"--path {query.path}"] if query.path else []
     quoted = "'" + query.text + "'" if '"' in query.text else f'"{query.text}"'
-    return " ".join([f"wikiholt --data {data} search {query.slug}", quoted, *options])
+    return " ".join([f"{_program()} --data {data} search {query.slug}", quoted, *options])
 
 
 def _next(data: Path, style: output.Style) -> list[str]:
+    me = _program()
     return [
         "",
         style.bold("What to do next"),
-        "  Search these again, by your own words:",
-        f'    wikiholt --data {data} search allotment "when may I light a fire"',
+        "  Search these again, by your own words, and see how they stand:",
+        f'    {me} --data {data} search allotment "when may I light a fire"',
+        f"    {me} --data {data} status",
         "  Index a wiki of yours, any git repository with Markdown in it, and search it:",
-        "    wikiholt add mywiki path/to/repository",
-        "    wikiholt sync mywiki",
-        '    wikiholt search mywiki "what you are looking for"',
-        "  See how everything stands:",
-        "    wikiholt status",
-        "    wikiholt doctor",
+        f"    {me} add mywiki path/to/repository",
+        f"    {me} sync mywiki",
+        f'    {me} search mywiki "what you are looking for"',
+        "  If anything looks wrong:",
+        f"    {me} doctor",
     ]
+
+
+def _program() -> str:
+    """How to call this program again: by name where that finds it, else by the path it was called by."""
+    called = Path(sys.argv[0])
+    found = shutil.which("wikiholt")
+    if called.name != "wikiholt" or (found and Path(found).resolve() == called.resolve()):
+        return "wikiholt"
+    return os.path.relpath(called)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from wikiholt.errors import WikiholtError
+from wikiholt.errors import InvalidSetting, WikiholtError
 from wikiholt.service import Service
 from wikiholt.settings import Settings, load
 from wikiholt.surfaces.cli import commands, parser
@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code."""
     parsed = parser.parse(arguments)
     try:
-        settings = load(parsed.data, parsed.config, os.environ, {})
+        settings = load(parsed.data, parsed.config, os.environ, _overrides(parsed.set))
         logging.basicConfig(level=settings.log_level.upper(), format="%(levelname)s %(name)s: %(message)s")
         return _run(parsed, settings)
     except WikiholtError as error:
@@ -56,6 +56,17 @@ def _run(parsed: Namespace, settings: Settings) -> int:
         return _ON_SERVICE[parsed.command](service, parsed)
     finally:
         service.close()
+
+
+def _overrides(pairs: Sequence[str]) -> dict[str, object]:
+    """The settings given with --set."""
+    values: dict[str, object] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise InvalidSetting(f"--set {pair!r} has no value", hint="write --set NAME=VALUE")
+        values[name.strip()] = value.strip()
+    return values
 
 
 def _service(settings: Settings, data: Path) -> Service:

@@ -50,7 +50,9 @@ def safe(text: str) -> str:
 
 def answer_lines(answer: Answer, style: Style) -> list[str]:
     lines: list[str] = []
-    if not answer.hits:
+    if not answer.total:
+        lines.append("Nothing found: no page passes the filter.")
+    elif not answer.hits:
         lines.append("Nothing found.")
     elif answer.nothing_relevant:
         lines.append(style.warn("Nothing here is clearly relevant; the nearest pages are:"))
@@ -62,7 +64,8 @@ def answer_lines(answer: Answer, style: Style) -> list[str]:
 
 
 def _hit_lines(number: int, hit: Hit, style: Style) -> list[str]:
-    where = " › ".join((hit.path, *hit.heading_path[-2:]))
+    headings = [heading for heading in hit.heading_path[-2:] if heading != hit.name]
+    where = " › ".join((hit.path, *headings))
     evidence = style.dim(f"{hit.score:.2f} {hit.confidence} · {' + '.join(hit.channels)}")
     head = f"{number}. {style.bold(safe(hit.name))}  {evidence}"
     width = max(40, min(shutil.get_terminal_size((100, 24)).columns, 110)) - 3
@@ -98,13 +101,14 @@ def _closing(answer: Answer) -> str:
     else:
         fresh += " = HEAD" if answer.indexed_revision else ""
     degraded = " · degraded" if answer.degraded else ""
-    return f"{len(answer.hits)} of {answer.total} pages · {answer.mode} · {answer.took_ms:.0f} ms · {fresh}{degraded}"
+    pages = f"{len(answer.hits)} of {counted(answer.total, 'page')}"
+    return f"{pages} · {answer.mode} · {answer.took_ms:.0f} ms · {fresh}{degraded}"
 
 
 def sync_lines(slug: str, report: SyncReport, style: Style) -> list[str]:
     names = ("added", "changed", "moved", "deleted", "unchanged")
     pages = ", ".join(f"{getattr(report, name)} {name}" for name in names if getattr(report, name)) or "no pages"
-    chunks = f"{report.chunks_embedded} chunks embedded, {report.chunks_reused} reused"
+    chunks = f"{counted(report.chunks_embedded, 'chunk')} embedded, {report.chunks_reused} reused"
     rebuilt = " (built anew)" if report.rebuilt else ""
     lines = [f"{style.good('✓')} {slug}: {pages}; {chunks}; {report.seconds:.1f} s, at {report.revision[:10]}{rebuilt}"]
     lines += [style.warn(f"  problem: {safe(p.file)}: {p.reason}: {safe(p.detail)}") for p in report.problems[:20]]
@@ -122,7 +126,8 @@ def status_lines(status: Status, style: Style) -> list[str]:
         standing = style.warn("behind HEAD") if status.stale else style.good("at HEAD")
         revision = state.revision[:10] if state.revision else "no revision yet"
         lines.append(
-            f"  {state.pages} pages, {state.chunks} chunks, {state.problems} problems · {revision}, {standing}"
+            f"  {counted(state.pages, 'page')}, {counted(state.chunks, 'chunk')}, "
+            f"{counted(state.problems, 'problem')} · {revision}, {standing}"
         )
         when = f"{state.synced_at:%Y-%m-%d %H:%M} UTC" if state.synced_at else "never"
         lines.append(style.dim(f"  synced {when} · {state.recipe.fingerprint} · {size(status.disk_bytes)}"))
@@ -131,6 +136,10 @@ def status_lines(status: Status, style: Style) -> list[str]:
         lines.append(style.bad(f"  {status.error.message}"))
         lines.append(f"  hint: {status.error.hint}")
     return lines
+
+
+def counted(number: int, thing: str) -> str:
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
 def size(count: int) -> str:

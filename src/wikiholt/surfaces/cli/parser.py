@@ -30,6 +30,9 @@ def build() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"wikiholt {__version__}")
     parser.add_argument("--data", type=Path, metavar="DIR", help="where indexes live (default: ./wikiholt-data)")
     parser.add_argument("--config", type=Path, metavar="FILE", help="settings file (default: wikiholt.toml in DIR)")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="a setting for this command; repeatable"
+    )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     _demo(commands)
     _add(commands)
@@ -39,7 +42,7 @@ def build() -> argparse.ArgumentParser:
     _command(commands, "list", "list the wikis")
     _slug(_command(commands, "remove", "remove a wiki's index, every byte of it; the repository is left alone"))
     _command(commands, "doctor", "check model, disk, git and every index, and say what to do")
-    _command(commands, "settings", "show every setting, its value and where it comes from")
+    _command(commands, "settings", "show every setting and the value it has here")
     return parser
 
 
@@ -75,6 +78,7 @@ def _add(commands: _Commands) -> None:
     parser.add_argument("--subdirectory", metavar="DIR", help="only the pages below this directory")
     parser.add_argument("--ignore", action="append", default=[], metavar="GLOB", help="files to leave out; repeatable")
     parser.add_argument("--language", metavar="NAME", help="language of its words, for stemming")
+    parser.add_argument("--anchors", metavar="STYLE", help="how headings are named in links: github or otterwiki")
     parser.add_argument("--url", metavar="TEMPLATE", help="link of a hit, {path} standing for the page's path")
 
 
