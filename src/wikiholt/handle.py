@@ -108,7 +108,8 @@ class WikiHandle:
     def remove(self) -> Sequence[str]:
         """Remove every byte of the index, once nobody is writing it; returns what was removed."""
         if not self._workshop.store.directory(self.wiki.id).exists():
-            return []
+            # Nobody can be writing it; what a removal that was killed half way left may still be there.
+            return self._workshop.store.drop(self.wiki.id)
         with self._workshop.store.writing(self.wiki.id, self._workshop.lock_timeout):
             self.close()
             return self._workshop.store.drop(self.wiki.id)
