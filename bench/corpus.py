@@ -76,9 +76,7 @@ def smaller(wiki: BareWiki, to: Path, pages: int) -> BareWiki:
         chosen = lines[:: max(1, len(lines) // pages)][:pages]
         (to / "objects/info/alternates").write_text(str((wiki.path / "objects").resolve()) + "\n")
         small = BareWiki(to)
-        for line in chosen:
-            mode, _, blob, file = line.split(None, 3)
-            small.git("update-index", "--add", "--cacheinfo", f"{mode},{blob},{file}")
+        small.git("update-index", "--index-info", stdin="\n".join(chosen) + "\n")
         commit = small.git("commit-tree", small.git("write-tree"), "-m", "some pages")
         small.point_at(commit)
     return BareWiki(to)
