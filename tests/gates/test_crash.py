@@ -136,6 +136,9 @@ def test_a_lost_log_gives_versions_out_again_and_no_cache_is_taken_in(tmp_path: 
     early = file.read_bytes()
     repository = Repository(tmp_path / "wiki")
     repository.commit({"a/page-0.md": "# First\n\nhandbook uniquefirst"})
+    for cache in file.parent.glob("*-g000001-*"):
+        cache.unlink()
+    wiki.close()
     wiki.sync()
     wiki.close()
     file.write_bytes(early)
@@ -145,7 +148,9 @@ def test_a_lost_log_gives_versions_out_again_and_no_cache_is_taken_in(tmp_path: 
     handle = service.wiki("victim")
     handle.sync()
     for mode in Mode:
-        assert handle.search(Request("uniquesecond", mode=mode)).hits[0].path == "a/page-3"
+        answer = handle.search(Request("second handbook uniquesecond", mode=mode))
+        assert answer.hits[0].path == "a/page-3"
+        assert answer.hits[0].distance is None or answer.hits[0].distance < 0.1
     assert handle.search(Request("uniquefirst", mode=Mode.KEYWORD)).hits == ()
     service.close()
 
@@ -218,17 +223,18 @@ def test_a_removal_that_was_killed_half_way_is_finished_by_the_next(tmp_path: Pa
 def test_a_registry_in_which_a_bit_fell_over_is_refused_and_never_a_shorter_list(tmp_path: Path) -> None:
     file = tmp_path / "registry.sqlite"
     registry = Registry(file)
-    known = [registry.add(f"wiki-{n}", f"/somewhere/{n}").slug for n in range(10)]
+    known = [registry.add(f"wiki-{n}", f"/somewhere/{n}") for n in range(10)]
     registry.close()
     whole = file.read_bytes()
     rng = Random(3)
     refused = 0
-    for _ in range(200):
-        file.write_bytes(whole)
-        flip(file, rng)
+    for number in range(200):
+        file.write_bytes(whole if number else whole.replace(b"/somewhere/3", b"/somewhere/7"))
+        if number:
+            flip(file, rng)
         damaged = Registry(file)
         try:
-            assert [wiki.slug for wiki in damaged.list()] == known
+            assert damaged.list() == known
         except IndexFault:
             refused += 1
         damaged.close()
