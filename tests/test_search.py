@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from git_repository import Repository
 
-from wikiholt.errors import InvalidQuery, NothingIndexed
+from wikiholt.errors import InvalidQuery, ModelMismatch, ModelMissing, NothingIndexed
 from wikiholt.handle import Parts, WikiHandle, Workshop
 from wikiholt.model import Answer, Filter, Floats, Ints, Mode, Neighbours, Wiki, WordHit, WordQuery
 from wikiholt.pages import Pipeline
@@ -206,6 +206,32 @@ def test_a_new_generation_is_picked_up_by_an_open_handle(garden: Garden, wiki: W
     other = garden.handle()
     other.sync()
     assert paths(wiki.search(Request("oil the handle of a spade")))[0] == "tools/spade"
+    other.close()
+
+
+def test_vectors_of_another_model_are_never_compared(garden: Garden, wiki: WikiHandle) -> None:
+    garden.embedder = FakeEmbedder(32, "another")
+    other = garden.handle()
+    with pytest.raises(ModelMismatch) as caught:
+        other.search(Request("oil the handle of a spade", mode=Mode.SEMANTIC))
+    assert "sync" in caught.value.hint
+    answer = other.search(Request("oil the handle of a spade"))
+    assert paths(answer)[0] == "tools/spade"
+    assert answer.degraded
+    assert "words alone" in answer.notes[0]
+    other.close()
+
+
+def test_a_model_that_cannot_be_loaded_leaves_the_words(garden: Garden, wiki: WikiHandle) -> None:
+    class Gone(FakeEmbedder):
+        def query(self, text: str) -> Floats:
+            raise ModelMissing("the weights are gone", hint="install them")
+
+    garden.embedder = Gone()
+    other = garden.handle()
+    assert other.search(Request("gathers leaves")).degraded
+    with pytest.raises(ModelMissing):
+        other.search(Request("gathers leaves", mode=Mode.SEMANTIC))
     other.close()
 
 

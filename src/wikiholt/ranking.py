@@ -59,8 +59,8 @@ def joined(
     known = {candidate.page_id for candidate in meaning}
     for page_id, share in shares.items():
         if page_id not in known:
-            found = nearest.get(page_id) or Candidate(page_id)
-            pages.append(found._replace(share=share, channels=("keyword",)))
+            near = nearest.get(page_id) or Candidate(page_id)
+            pages.append(near._replace(share=share, channels=("keyword",)))
     return pages
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from wikiholt.errors import InvalidQuery, NotHere, NothingIndexed, WikiholtError
+from wikiholt.errors import InvalidQuery, ModelError, ModelMismatch, NotHere, NothingIndexed, WikiholtError
 from wikiholt.hits import HitMaker
 from wikiholt.model import Answer, Confidence, Filter, Floats, Ints, Mode, Neighbours, State, WordHit, WordQuery
 from wikiholt.ports import Embedder, VectorCache, WikiIndex, WordCache
@@ -80,7 +80,7 @@ class Searcher:
         if query.excluded and not query:
             raise InvalidQuery("the query only says what to leave out", hint="say also what to look for")
         run = _Run(query, request, self._allowed(request, query))
-        best = self._ranked(run, standing.chunks)[: request.n]
+        best = self._ranked(run, standing.recipe.fingerprint)[: request.n]
         hits = tuple(self._hits.make(query, request.mode, best))
         head = self._head_revision(run)
         checked = self._head is not None
@@ -117,17 +117,44 @@ class Searcher:
         holding = self._index.holding(query)
         return holding if allowed is None else np.intersect1d(allowed, holding, assume_unique=True)
 
-    def _ranked(self, run: "_Run", chunks: int) -> list[Candidate]:
+    def _ranked(self, run: "_Run", fingerprint: str) -> list[Candidate]:
         if run.allowed is not None and not len(run.allowed):
             return []
         mode = run.request.mode
         shares = self._shares(run) if mode is not Mode.SEMANTIC and run.query else {}
-        if mode is Mode.KEYWORD:
-            found = [Candidate(page_id, share=share, channels=("keyword",)) for page_id, share in shares.items()]
-            return ranked(mode, found)
-        vector = self._embedder().query(plain_query(run.request.query))
-        meaning = self._by_meaning(run, vector, chunks)
+        vector = self._vector(run, fingerprint) if mode is not Mode.KEYWORD else None
+        if vector is None:
+            return ranked(mode, joined((), shares, {}))
+        meaning = self._by_meaning(run, vector)
         return ranked(mode, joined(meaning, shares, self._nearest_of(run, vector, meaning, shares)))
+
+    def _vector(self, run: "_Run", fingerprint: str) -> Floats | None:
+        """The query's vector; None where a hybrid search has to do without, since the model failed or is another."""
+        try:
+            embedder = self._embedder()
+            if embedder.fingerprint != fingerprint:
+                raise ModelMismatch(
+                    f"the index was built with {fingerprint}, not with {embedder.fingerprint}",
+                    hint="run `wikiholt sync` to build it with the model that is set now",
+                )
+            return embedder.query(plain_query(run.request.query))
+        except ModelError as error:
+            if run.request.mode is Mode.SEMANTIC:
+                raise
+            _LOG.warning("searched by words alone: %s", error.message)
+            run.degrade(f"searched by words alone: {error.message}")
+            return None
+
+    def _fits(self, run: "_Run") -> bool:
+        """Whether the index was made with the model that is to read the query; their vectors are never compared else."""
+        if self._state is None or self._embedder().fingerprint == self._state.recipe.fingerprint:
+            return True
+        if run.request.mode is Mode.SEMANTIC:
+            raise ModelMismatch(
+                "the index was made with another model", hint="run `wikiholt sync`; until then, search by keyword"
+            )
+        run.degrade("the index was made with another model; answered by words alone until it is built anew")
+        return False
 
     def _shares(self, run: "_Run") -> dict[int, float]:
         """The pages found by words, each with its share of the best possible score."""
@@ -146,18 +173,21 @@ class Searcher:
         hits = self._index.words(run.query, DEPTH, run.request.where)
         return _shares(hits, self._index.best_possible(run.query) if hits else 0.0)
 
-    def _by_meaning(self, run: "_Run", vector: Floats, chunks: int) -> list[Candidate]:
+    def _by_meaning(self, run: "_Run", vector: Floats) -> list[Candidate]:
         """The nearest pages: chunks are asked for until there are enough pages or no more chunks."""
         limit = DEPTH * 3
         while True:
-            candidates = best_by_page(self._nearest(run, vector, limit, run.allowed))
-            if len(candidates) >= DEPTH or limit >= chunks:
+            near = self._nearest(run, vector, limit, run.allowed)
+            candidates = best_by_page(near)
+            if len(candidates) >= DEPTH or len(near.chunk_ids) < limit:
                 return candidates[:DEPTH]
             limit *= 4
 
     def _nearest(self, run: "_Run", vector: Floats, limit: int, pages: Ints | None) -> Neighbours:
         try:
-            self._vectors.refresh()
+            if not run.refreshed:
+                self._vectors.refresh()
+                run.refreshed = True
             if self._vectors.version is not None:
                 return self._vectors.search(vector, limit, pages)
             run.degrade("the vector cache is being built; answered from the index itself")
@@ -198,6 +228,7 @@ class _Run:
     allowed: Ints | None
     notes: list[str] = field(default_factory=list)
     degraded: bool = False
+    refreshed: bool = False
 
     def degrade(self, note: str) -> None:
         self.degraded = True
