@@ -146,7 +146,7 @@ class Searcher:
             return None
 
     def _fits(self, run: "_Run") -> bool:
-        """Whether the index was made with the model that is to read the query; their vectors are never compared else."""
+        """Whether the index was made with the model that reads the query: vectors of two are never compared."""
         if self._state is None or self._embedder().fingerprint == self._state.recipe.fingerprint:
             return True
         if run.request.mode is Mode.SEMANTIC:

@@ -18,7 +18,7 @@ from farm import open_farm
 from git_repository import Repository
 from history import begin
 
-from wikiholt.errors import IndexCorrupt, IndexFault, StorageRefused
+from wikiholt.errors import IndexCorrupt, IndexFault, ModelMismatch, StorageRefused
 from wikiholt.handle import WikiHandle
 from wikiholt.model import Mode
 from wikiholt.registry import Registry
@@ -152,6 +152,18 @@ def test_a_lost_log_gives_versions_out_again_and_no_cache_is_taken_in(tmp_path: 
         assert answer.hits[0].path == "a/page-3"
         assert answer.hits[0].distance is None or answer.hits[0].distance < 0.1
     assert handle.search(Request("uniquefirst", mode=Mode.KEYWORD)).hits == ()
+    service.close()
+
+
+def test_vectors_of_two_models_are_never_compared(tmp_path: Path, wiki: WikiHandle) -> None:
+    service = open_farm(tmp_path / "data", model="other")
+    handle = service.wiki("victim")
+    with pytest.raises(ModelMismatch):
+        handle.search(Request("unique7", mode=Mode.SEMANTIC))
+    answer = handle.search(Request("unique7"))
+    assert ([hit.path for hit in answer.hits], answer.degraded) == (["b/page-7"], True)
+    assert handle.sync().rebuilt
+    assert handle.search(Request("unique7", mode=Mode.SEMANTIC)).hits
     service.close()
 
 

@@ -30,7 +30,9 @@ def faults(db: sqlite3.Connection, dimensions: int) -> list[str]:
     """What is wrong, in words; empty when nothing is. Reads every byte."""
     found: list[str] = []
     try:
-        found += [f"SQLite: {text}" for (text,) in db.execute("PRAGMA integrity_check(5)") if text != "ok"]
+        found += [
+            f"SQLite: {' '.join(text.split())}" for (text,) in db.execute("PRAGMA integrity_check(5)") if text != "ok"
+        ]
         if not found:
             found += _miscounted(db, dimensions)
             found += islice(broken_seals(db), _ENOUGH)
