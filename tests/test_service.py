@@ -1,0 +1,154 @@
+"""The service: registered wikis, handles bound to one of them, many threads at once."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from git_repository import Repository
+
+from wikiholt import service as service_module
+from wikiholt.errors import Busy, InvalidSource, SourceMissing, WikiExists, WikiNotFound
+from wikiholt.handle import Parts, Workshop
+from wikiholt.model import Wiki
+from wikiholt.pages import Pipeline
+from wikiholt.registry import Registry
+from wikiholt.search import Request
+from wikiholt.service import Service
+from wikiholt.sources.git import GitSource
+from wikiholt.stores.sqlite.store import SqliteStore
+from wikiholt.testing import FakeEmbedder
+from wikiholt.vectors.exact import ExactCache
+from wikiholt.words.cache import PostingsCache
+
+
+class Farm:
+    """A data directory with wikis in it, and services over it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.store = SqliteStore(directory / "data" / "wikis")
+        self.embedder = FakeEmbedder()
+        self.pipeline = Pipeline()
+        self.service = self.opened()
+
+    def opened(self) -> Service:
+        shop = Workshop(
+            self.store,
+            lambda: self.embedder,
+            lambda index, wiki_id: ExactCache(index, self.store.directory(wiki_id)),
+            lambda index, wiki_id: PostingsCache(index, self.store.directory(wiki_id)),
+            0.05,
+        )
+        return Service(Registry(self.directory / "data" / "registry.sqlite"), shop, self.parts)
+
+    def parts(self, wiki: Wiki) -> Parts:
+        return Parts(GitSource(Path(wiki.source)), self.pipeline, "{path}")
+
+    def add(self, slug: str, pages: dict[str, str | bytes | None]) -> Repository:
+        repository = Repository(self.directory / slug)
+        repository.commit(pages)
+        self.service.add(slug, str(repository.path), {})
+        return repository
+
+
+@pytest.fixture
+def farm(tmp_path: Path) -> Iterator[Farm]:
+    made = Farm(tmp_path)
+    yield made
+    made.service.close()
+
+
+def found(service: Service, slug: str, query: str) -> list[str]:
+    return [hit.path for hit in service.wiki(slug).search(Request(query)).hits]
+
+
+def test_a_wiki_is_added_synced_searched_and_removed(farm: Farm) -> None:
+    farm.add("one", {"home.md": "the heron stands still"})
+    farm.service.wiki("one").sync()
+    assert found(farm.service, "one", "heron") == ["home"]
+    wiki, removed = farm.service.remove("one")
+    assert wiki.slug == "one"
+    assert removed
+    assert len(removed) == len(set(removed))
+    assert not farm.store.directory(wiki.id).exists()
+    with pytest.raises(WikiNotFound):
+        farm.service.wiki("one")
+
+
+def test_what_cannot_be_read_is_not_registered(farm: Farm, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no repository")
+    for place, error in ((tmp_path / "absent", SourceMissing), (tmp_path / "file", InvalidSource)):
+        with pytest.raises(error) as caught:
+            farm.service.add("bad", str(place), {})
+        assert caught.value.hint
+    assert farm.service.wikis() == []
+
+
+def test_a_repository_without_a_commit_may_be_added(farm: Farm, tmp_path: Path) -> None:
+    repository = Repository(tmp_path / "young")
+    farm.service.add("young", str(repository.path), {})
+    repository.commit({"a.md": "first words"})
+    farm.service.wiki("young").sync()
+    assert found(farm.service, "young", "first") == ["a"]
+
+
+def test_a_slug_names_one_wiki(farm: Farm) -> None:
+    repository = farm.add("one", {"a.md": "alpha"})
+    with pytest.raises(WikiExists):
+        farm.service.add("one", str(repository.path), {})
+
+
+def test_a_wiki_that_is_being_written_is_not_removed(farm: Farm) -> None:
+    farm.add("one", {"a.md": "alpha"})
+    farm.service.wiki("one").sync()
+    wiki = farm.service.wiki("one").wiki
+    with farm.store.writing(wiki.id, 0), pytest.raises(Busy):
+        farm.service.remove("one")
+    assert found(farm.service, "one", "alpha") == ["a"]
+
+
+def test_a_slug_that_was_removed_and_added_again_is_another_wiki(farm: Farm, tmp_path: Path) -> None:
+    farm.add("one", {"a.md": "alpha"})
+    farm.service.wiki("one").sync()
+    before = farm.service.wiki("one").wiki.id
+    farm.service.remove("one")
+    other = Repository(tmp_path / "other")
+    other.commit({"b.md": "beta"})
+    farm.service.add("one", str(other.path), {})
+    farm.service.wiki("one").sync()
+    assert farm.service.wiki("one").wiki.id != before
+    assert found(farm.service, "one", "alpha beta") == ["b"]
+
+
+def test_only_so_many_wikis_stay_open(farm: Farm, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service_module, "_OPEN_WIKIS", 2)
+    for number in range(5):
+        farm.add(f"w{number}", {"a.md": f"animal{number}"})
+        farm.service.wiki(f"w{number}").sync()
+    for _ in range(2):
+        for number in range(5):
+            assert found(farm.service, f"w{number}", f"animal{number}") == ["a"]
+    assert len(farm.service._open) <= 2
+
+
+def test_threads_search_while_generations_change_under_them(farm: Farm) -> None:
+    repository = farm.add("one", {f"{i}.md": f"heron number {i}" for i in range(30)})
+    farm.service.wiki("one").sync()
+    writer = farm.opened()
+
+    def search(turn: int) -> int:
+        return len(farm.service.wiki("one").search(Request(f"heron {turn % 30}", n=100)).hits)
+
+    with ThreadPoolExecutor(8) as pool:
+        searches = [pool.submit(search, turn) for turn in range(160)]
+        for turn in range(4):
+            farm.pipeline = Pipeline(target_tokens=100 + turn)
+            repository.commit({f"new{turn}.md": f"heron new {turn}"})
+            fresh = farm.opened()
+            assert fresh.wiki("one").sync().rebuilt
+            fresh.close()
+        counts = {done.result() for done in searches}
+    assert counts <= {30, 31, 32, 33, 34}
+    assert search(0) == 34
+    writer.close()
