@@ -14,7 +14,7 @@ from wikiholt.vectors import CacheNotReady, ExactCache, SketchEngine
 from wikiholt.vectors.engine import Array
 
 QUERY = random_vectors(1, seed=99)[0]
-SKETCHED = SketchEngine(scan_below=0, share=2)
+SKETCHED = SketchEngine(scan_below=0)
 
 
 def cache_of(truth: Truth, folder: Path, **options: object) -> ExactCache:
@@ -86,12 +86,25 @@ def test_rows_of_one_page_are_found_though_they_lie_far_apart(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("limit", [1, 10, 100, 500])
-def test_a_sketch_finds_ninety_nine_of_a_hundred(tmp_path: Path, limit: int) -> None:
-    truth = Truth(30_000, dimensions=96)
+@pytest.mark.parametrize("turned", [True, False])
+def test_a_sketch_finds_ninety_nine_of_a_hundred(tmp_path: Path, limit: int, turned: bool) -> None:
+    """Also where a few dimensions hold most of the variance; turned, every dimension holds as much, as in real text."""
+    turn = np.linalg.qr(np.random.default_rng(4).normal(size=(96, 96)))[0] if turned else np.eye(96)
+    truth = Truth(dimensions=96)
+    truth.add(unit(random_vectors(30_000, dimensions=96) @ turn), [1 + i // 10 for i in range(30_000)])
     cache = cache_of(truth, tmp_path)
-    queries = random_vectors(20, seed=3, dimensions=96)
+    queries = unit(random_vectors(20, seed=3, dimensions=96) @ turn)
     found = [recall(cache.search(query, limit, None), truth.nearest(query, limit)) for query in queries[:5]]
     assert np.mean(found) >= 0.99
+
+
+@pytest.mark.parametrize("dimensions", [1, 24, 64, 100, 600])
+def test_a_sketch_is_made_of_vectors_of_any_length(tmp_path: Path, dimensions: int) -> None:
+    truth = Truth(900, dimensions=dimensions)
+    query = random_vectors(1, seed=5, dimensions=dimensions)[0]
+    cache = cache_of(truth, tmp_path, engine=SKETCHED)
+    assert recall(cache.search(query, 20, None), truth.nearest(query, 20)) >= 0.95
+    assert_same(cache.search(query, 900, None), truth.nearest(query, 900))
 
 
 def test_a_change_needs_neither_a_new_file_nor_the_whole_truth(tmp_path: Path) -> None:

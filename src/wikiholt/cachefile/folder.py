@@ -90,7 +90,7 @@ class Folder:
     def _temporary(self, name: CacheName) -> tuple[Path, BinaryIO]:
         while True:
             path = self.path / f"{name}.{secrets.token_hex(6)}{_TEMPORARY}"
-            file = open(path, "x+b", opener=lambda name, flags: os.open(name, flags, 0o644))
+            file = open(path, "x+b", opener=_for_all_to_read)  # noqa: SIM115 - the caller closes it
             with contextlib.suppress(OSError):
                 fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
             # A sweep may have taken the file between its creation and our lock.
@@ -117,3 +117,7 @@ class Folder:
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
+
+
+def _for_all_to_read(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o644)
