@@ -76,8 +76,8 @@ def evidence(mode: Mode, candidate: Candidate) -> float:
 
 
 def ranked(mode: Mode, candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Best first; ties go to the page that was there first."""
-    return sorted(candidates, key=lambda candidate: (-evidence(mode, candidate), candidate.page_id))
+    """Best first; ties go to the nearer page (evidence ends at nought, distance does not), then to the older."""
+    return sorted(candidates, key=lambda each: (-evidence(mode, each), each.distance or 0.0, each.page_id))
 
 
 def score(mode: Mode, candidate: Candidate) -> float:

@@ -144,7 +144,8 @@ def _same_answers(wiki: WikiHandle, index: WikiIndex, fresh: WikiIndex, embedder
         _agrees(wiki.search(Request(text, n=100, mode=Mode.KEYWORD)), set(expected))
         near = fresh.nearest(embedder.query(text), 1, None)
         hits = wiki.search(Request(text, n=3, mode=Mode.SEMANTIC)).hits
-        assert abs((hits[0].distance or 0) - float(near.distances[0])) < 1e-4
+        told = [(hit.path, hit.distance) for hit in hits]
+        assert abs((hits[0].distance or 0) - float(near.distances[0])) < 1e-4, f"{text}: {told}, not {near}"
 
 
 def _by_words(index: WikiIndex, query: WordQuery) -> dict[str, float]:
