@@ -145,17 +145,6 @@ class Searcher:
             run.degrade(f"searched by words alone: {error.message}")
             return None
 
-    def _fits(self, run: "_Run") -> bool:
-        """Whether the index was made with the model that reads the query: vectors of two are never compared."""
-        if self._state is None or self._embedder().fingerprint == self._state.recipe.fingerprint:
-            return True
-        if run.request.mode is Mode.SEMANTIC:
-            raise ModelMismatch(
-                "the index was made with another model", hint="run `wikiholt sync`; until then, search by keyword"
-            )
-        run.degrade("the index was made with another model; answered by words alone until it is built anew")
-        return False
-
     def _shares(self, run: "_Run") -> dict[int, float]:
         """The pages found by words, each with its share of the best possible score."""
         if self._words is not None:
