@@ -306,6 +306,21 @@ def test_a_broken_index_is_set_aside_and_built_anew(bench: Bench) -> None:
     assert len(list(bench.store.directory(ID).glob("broken-*"))) == 1
 
 
+def test_an_index_nobody_touched_is_not_read_through_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    from wikiholt.stores.sqlite.index import SqliteIndex
+
+    bench.repository.commit({"a.md": "alpha"})
+    reader = None
+    for turn in range(3):
+        Syncer(ID, bench.store, bench.source, bench.embedder, bench.pipeline, 0).sync()
+        reader = reader or bench.store.open(ID)
+        assert reader.pages()
+        bench.repository.commit({"a.md": f"alpha {turn}"})
+    reader.close()
+    monkeypatch.setattr(SqliteIndex, "check", lambda self: pytest.fail("read through"))
+    assert Syncer(ID, bench.store, bench.source, bench.embedder, bench.pipeline, 0).sync().changed == 1
+
+
 def test_two_syncs_at_once_are_refused(bench: Bench) -> None:
     bench.repository.commit({"a.md": "alpha"})
     with bench.store.writing(ID, 0), pytest.raises(Busy):

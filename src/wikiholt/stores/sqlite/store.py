@@ -10,13 +10,14 @@ import os
 import re
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from wikiholt.errors import IndexCorrupt, IndexFault, IndexMissing, InvalidSlug, StorageRefused
+from wikiholt.errors import Busy, IndexCorrupt, IndexFault, IndexMissing, InvalidSlug, StorageRefused
 from wikiholt.model import Recipe
 from wikiholt.stores.sqlite import schema
+from wikiholt.stores.sqlite.faults import translated
 from wikiholt.stores.sqlite.index import SqliteIndex
 from wikiholt.stores.sqlite.lock import holding
 
@@ -90,6 +91,7 @@ class SqliteStore:
         with holding(self.directory(wiki_id) / "write.lock", timeout):
             yield
             if self.directory(wiki_id).exists():
+                self._empty_log(wiki_id)
                 self._leave_mark(wiki_id)
 
     def prove(self, wiki_id: str) -> None:
@@ -160,6 +162,16 @@ class SqliteStore:
             if found.st_size:  # an empty log comes and goes with every reader
                 parts.append(f"{found.st_size} {found.st_mtime_ns} {found.st_ino}")
         return ", ".join(parts)
+
+    def _empty_log(self, wiki_id: str) -> None:
+        """Bring what was written into the index file, so that no reader's leaving changes it after the mark."""
+        file = self._file(wiki_id, self.published(wiki_id) or 0)
+        log = file.with_name(file.name + "-wal")
+        if not log.exists() or not log.stat().st_size:
+            return
+        with suppress(IndexFault, Busy), closing(schema.connect(file)) as db, translated():
+            db.execute("PRAGMA busy_timeout = 200")
+            db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def _mark(self, wiki_id: str) -> str:
         """The stamp as the last writer left it."""
