@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test check format lock bench clean
+.PHONY: help demo test check gate format lock bench clean
 
 help:                ## Say what can be made
 	@grep -E '^[a-z-]+: *##|^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -27,6 +27,9 @@ check: $(READY)      ## ruff, mypy, import-linter
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+gate: $(READY)       ## The crash gate in its long form: 500 rounds
+	$(BIN)/python tests/gates --rounds 500
 
 format: $(READY)     ## Put the code in order
 	$(BIN)/ruff check --fix .
