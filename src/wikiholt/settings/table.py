@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 from wikiholt.settings.setting import Setting
+from wikiholt.vectors import CROSSOVER
 
 LANGUAGES = (
     *("arabic", "armenian", "basque", "catalan", "danish", "dutch", "english", "finnish", "french", "german", "greek"),
@@ -62,7 +63,7 @@ SETTINGS = (
     Setting(
         "faiss.crossover",
         int,
-        600_000,
+        CROSSOVER,
         "From how many passages on auto uses FAISS, where it is installed.",
         minimum=0,
     ),

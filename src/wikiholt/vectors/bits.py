@@ -49,12 +49,12 @@ def differences(codes: Words, count: int, vector: Floats) -> Differences:
         length = min(BLOCK, count - start)
         block = codes[start * len(signs) : (start + length) * len(signs)].reshape(len(signs), length)
         total, here, number = found[start : start + length], differing[:length], counted[:length]
-        total.fill(0)
-        for word, sign, chosen_bits in zip(block, signs, mask, strict=True):
-            np.bitwise_xor(word, sign, out=here)
-            np.bitwise_and(here, chosen_bits, out=here)
-            np.bitwise_count(here, out=number)
-            np.add(total, number, out=total)
+        for at, word in enumerate(block):
+            np.bitwise_xor(word, signs[at], out=here)
+            np.bitwise_and(here, mask[at], out=here)
+            np.bitwise_count(here, out=number if at else total)
+            if at:
+                np.add(total, number, out=total)
     return found
 
 

@@ -13,8 +13,11 @@ from wikiholt.vectors.faiss import FaissCache
 Kind = Literal["auto", "exact", "faiss"]
 KINDS: tuple[Kind, ...] = ("auto", "exact", "faiss")
 
-# A judgement: FAISS is several times faster from here on; below, nothing was worth a dependency. See the bench.
-CROSSOVER = 100_000
+CROSSOVER = 600_000
+"""From here on the exact cache takes more than ten milliseconds; below, FAISS saves few of them. See the bench.
+
+A wiki that grows past it changes its kind of cache when it is opened again.
+"""
 
 
 def faiss_installed() -> bool:

@@ -1,4 +1,4 @@
-"""The default vector cache: every row scanned while there are few, a sketch of every row when there are many."""
+"""The default vector cache: every row scanned while there are few, sketches of every row when there are many."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from wikiholt.vectors.sketch import SketchEngine
 
 
 class ExactCache(DerivedCache):
-    """Nearest chunks by exact scores; needs nothing but numpy."""
+    """Nearest chunks by exact scores, of which sketches may miss one in a hundred; needs nothing but numpy."""
 
     def __init__(
         self,
