@@ -17,7 +17,7 @@ from wikiholt.vectors.passing import learn_factor, rows_to_pass
 from wikiholt.vectors.rows import best
 
 _BLOCK = 16_384
-_SCORED = 512
+_SCORED = 256
 
 
 @dataclass(frozen=True, slots=True)
