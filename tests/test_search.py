@@ -167,8 +167,13 @@ def test_a_query_that_only_excludes_is_an_error(wiki: WikiHandle) -> None:
     "query", ["?!", '"', "-", "AND OR NOT", "a*b^c:d(e)", "NEAR(x y)", "'; DROP TABLE pages;--", "\u202e"]
 )
 def test_odd_queries_are_answered(wiki: WikiHandle, query: str) -> None:
-    for mode in Mode:
+    for mode in (Mode.HYBRID, Mode.SEMANTIC):
         assert wiki.search(Request(query, mode=mode)).mode is mode
+    if any(char.isalnum() for char in query):
+        assert wiki.search(Request(query, mode=Mode.KEYWORD)).mode is Mode.KEYWORD
+    else:
+        with pytest.raises(InvalidQuery, match="no word"):
+            wiki.search(Request(query, mode=Mode.KEYWORD))
 
 
 def test_an_index_without_pages_is_an_error_not_an_empty_list(garden: Garden) -> None:
@@ -249,6 +254,9 @@ class Broken:
     def search(self, vector: Floats, limit: int, pages: Ints | None) -> Neighbours:
         raise AssertionError("not ready, so never asked")
 
+    def settle(self, timeout: float | None = None) -> bool:
+        return False
+
     def close(self) -> None:
         pass
 
@@ -280,6 +288,9 @@ def test_a_word_cache_that_fails_costs_speed_and_nothing_else(garden: Garden, wi
 
         def best_possible(self, query: WordQuery) -> float:
             return 1.0
+
+        def settle(self, timeout: float | None = None) -> bool:
+            return False
 
         def close(self) -> None:
             pass

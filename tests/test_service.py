@@ -8,7 +8,7 @@ import pytest
 from git_repository import Repository
 
 from wikiholt import service as service_module
-from wikiholt.errors import Busy, InvalidSource, SourceMissing, WikiExists, WikiNotFound
+from wikiholt.errors import Busy, IndexMissing, InvalidSource, SourceMissing, WikiExists, WikiNotFound
 from wikiholt.handle import Parts, Workshop
 from wikiholt.model import Wiki
 from wikiholt.pages import Pipeline
@@ -152,3 +152,65 @@ def test_threads_search_while_generations_change_under_them(farm: Farm) -> None:
     assert counts <= {30, 31, 32, 33, 34}
     assert search(0) == 34
     writer.close()
+
+
+def test_a_handle_survives_a_directory_that_goes_and_comes_back(farm: Farm) -> None:
+    farm.add("one", {"a.md": "alpha"})
+    handle = farm.service.wiki("one")
+    handle.sync()
+    assert found(farm.service, "one", "alpha") == ["a"]
+    place = farm.store.directory(handle.wiki.id)
+    place.rename(place.with_name("away"))
+    with pytest.raises(IndexMissing):
+        handle.search(Request("alpha"))
+    place.with_name("away").rename(place)
+    assert found(farm.service, "one", "alpha") == ["a"]
+
+
+def test_searches_under_way_outlive_the_generation_they_began_in(farm: Farm) -> None:
+    farm.add("one", {"a.md": "alpha"})
+    handle = farm.service.wiki("one")
+    handle.sync()
+    index = farm.store.open(handle.wiki.id)
+    recipe = Pipeline(target_tokens=90).recipe(farm.embedder)
+    building = farm.store.new_generation(handle.wiki.id, recipe)
+    building.close()
+    farm.store.publish(handle.wiki.id, building.generation)
+    with ThreadPoolExecutor(8) as pool:
+        assert [list(pages) for pages in pool.map(lambda _: index.pages(), range(32))] == [["a.md"]] * 32
+    index.close()
+    farm.store.sweep(handle.wiki.id)
+    assert [file.name for file in farm.store.directory(handle.wiki.id).glob("g*.sqlite")] == ["g000002.sqlite"]
+
+
+def test_a_sync_that_waited_while_its_wiki_was_removed_brings_nothing_back(farm: Farm) -> None:
+    farm.add("one", {"a.md": "alpha"})
+    farm.add("two", {"b.md": "beta"})
+    late = farm.opened().wiki("one")
+    farm.service.remove("one")
+    with pytest.raises(WikiNotFound):
+        late.sync()
+    assert not farm.store.directory(late.wiki.id).exists()
+    late.close()
+
+
+def test_a_wiki_that_grows_gets_the_caches_that_suit_it(farm: Farm) -> None:
+    repository = farm.add("one", {"a.md": "alpha"})
+    handle = farm.service.wiki("one")
+    handle.sync()
+    found(farm.service, "one", "alpha")
+    before = handle._serving
+    repository.commit({f"{i}.md": f"page {i}" for i in range(210)})
+    handle.sync()
+    found(farm.service, "one", "page")
+    assert found(farm.service, "one", "alpha")[0] == "a"
+    assert handle._serving is not before
+
+
+def test_a_handle_that_was_put_away_is_closed_again_after_use(farm: Farm) -> None:
+    farm.add("one", {"a.md": "alpha"})
+    handle = farm.service.wiki("one")
+    handle.sync()
+    handle.close()
+    assert [hit.path for hit in handle.search(Request("alpha")).hits] == ["a"]
+    assert handle._serving is None

@@ -1,7 +1,9 @@
 """Syncing: whatever happened to the repository, the index becomes its tree at HEAD."""
 
 import shutil
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
@@ -355,6 +357,51 @@ def test_zero_or_broken_vectors_are_never_stored(bench: Bench) -> None:
     assert bench.found("fine") == {"c"}
     bench.embedder = FakeEmbedder()
     assert bench.sync().problems == (), "a fault that goes away is healed by the next sync, though HEAD is the same"
+
+
+def test_a_text_whose_vector_is_none_harms_no_other_page(bench: Bench) -> None:
+    class Picky(FakeEmbedder):
+        def passages(self, texts: list[str]) -> Floats:  # type: ignore[override]
+            if any("cursed" in text for text in texts):
+                raise ModelUnproven("a vector that is none")
+            return super().passages(texts)
+
+    bench.embedder = Picky()
+    bench.repository.commit({"a.md": "cursed", "b.md": "fine"})
+    assert [p.file for p in bench.sync().problems] == ["a.md"]
+
+
+def test_problems_that_stay_cost_nothing_and_do_not_stop_the_difference(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (bench.repository.path / "link.md").symlink_to("/etc/hostname")
+    bench.repository.commit({"bad.md": b"\x00\x01\x02\xff" * 64, "good.md": "fine"})
+    bench.sync()
+    asked: list[str] = []
+    real = GitSource.last_changed
+
+    def watched(self: GitSource, files: Sequence[str], revision: str, since: str | None) -> Mapping[str, datetime]:
+        asked.extend(files)
+        return real(self, files, revision, since)
+
+    monkeypatch.setattr(GitSource, "last_changed", watched)
+    bench.repository.commit({"new.md": "brand new"})
+    assert bench.sync().added == 1
+    assert asked == ["new.md"]
+
+
+def test_counts_that_do_not_add_up_leave_the_revision_alone(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    from wikiholt import sync
+
+    first = bench.repository.commit({"a.md": "alpha"})
+    bench.sync()
+    bench.repository.commit({"b.md": "beta"})
+    monkeypatch.setattr(sync, "_equal", lambda *_: False)
+    with pytest.raises(SyncFailed):
+        Syncer(ID, bench.store, bench.source, bench.embedder, bench.pipeline, 0).sync()
+    index = bench.store.open(ID)
+    assert index.state().revision == first
+    index.close()
 
 
 def test_one_text_the_model_refuses_harms_no_other_page(bench: Bench) -> None:

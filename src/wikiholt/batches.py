@@ -11,10 +11,13 @@ from itertools import islice
 
 import numpy as np
 
-from wikiholt.errors import ModelError, ModelUnproven
+from wikiholt.errors import ModelCorrupt, ModelMismatch, ModelMissing, ModelUnproven
 from wikiholt.model import Change, Floats, PageEntry, Problem, TreeEntry
 from wikiholt.pages import Draft, Pipeline, not_a_file
 from wikiholt.ports import Embedder, Source, WikiIndex
+
+_BROKEN = (ModelMissing, ModelCorrupt, ModelMismatch)
+"""Faults of the model itself; a vector that is none (ModelUnproven) may be the fault of one text."""
 
 _PAGES = 48
 """Pages a batch: enough to keep every core busy, few enough that little is redone after a crash."""
@@ -99,7 +102,7 @@ class Batches:
         """Vectors for these texts; those a fault of the model spoils are left out."""
         try:
             vectors = list(self._embedder.passages(list(fresh.values())))
-        except ModelError:
+        except _BROKEN:
             raise
         except Exception:  # noqa: BLE001 - one text may be at fault: find out which
             vectors = [self._one(text) for text in fresh.values()]
@@ -108,7 +111,7 @@ class Batches:
     def _one(self, text: str) -> Floats:
         try:
             return np.asarray(self._embedder.passages([text])[0], np.float32)
-        except ModelError:
+        except _BROKEN:
             raise
         except Exception:  # noqa: BLE001 - becomes a problem of its page
             return np.zeros(self._embedder.dimensions, np.float32)

@@ -3,12 +3,13 @@
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from wikiholt.errors import WikiholtError
 from wikiholt.handle import WikiHandle
+from wikiholt.model import Wiki
 from wikiholt.ports import Embedder
 from wikiholt.service import Service
 
@@ -31,12 +32,13 @@ def examine(service: Service, data: Path) -> Iterator[Finding]:
     yield _model(service.workshop.embedder)
     yield _directory(data)
     yield _disk(data)
+    wikis: Sequence[Wiki] = ()
     try:
         wikis = service.wikis()
     except WikiholtError as error:
         yield Finding("registry", False, error.message, error.hint)
-        return
-    yield Finding("registry", True, "1 wiki" if len(wikis) == 1 else f"{len(wikis)} wikis")
+    else:
+        yield Finding("registry", True, "1 wiki" if len(wikis) == 1 else f"{len(wikis)} wikis")
     for wiki in wikis:
         try:
             yield from _wiki(service.wiki(wiki.slug))

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Lock
+from threading import Lock, Thread
 
-from wikiholt.errors import WikiholtError
+from wikiholt.errors import IndexMissing, WikiholtError
 from wikiholt.hits import HitMaker
 from wikiholt.model import Answer, Problem, State, SyncReport, Wiki
 from wikiholt.pages import Pipeline
@@ -19,6 +19,9 @@ from wikiholt.search import Request, Searcher
 from wikiholt.sync import Progress, Syncer
 
 _LOG = logging.getLogger(__name__)
+
+_FEW = 200
+"""Pages by which any wiki may grow before its caches are chosen anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +61,24 @@ class Status:
 class WikiHandle:
     """One wiki's search, sync and status."""
 
-    def __init__(self, wiki: Wiki, parts: Parts, workshop: Workshop) -> None:
+    def __init__(self, wiki: Wiki, parts: Parts, workshop: Workshop, wanted: Callable[[], bool] = lambda: True) -> None:
         self.wiki = wiki
         self._parts = parts
         self._workshop = workshop
+        self._wanted = wanted
+        self._closed = False
         self._serving: _Serving | None = None
         self._syncer: Syncer | None = None
         self._lock = Lock()
 
     def search(self, request: Request) -> Answer:
+        try:
+            with self._served() as serving:
+                return serving.searcher.search(request)
+        except IndexMissing:
+            # Another generation may have been published in the middle of it: the new one answers.
+            if self._workshop.store.published(self.wiki.id) is None:
+                raise
         with self._served() as serving:
             return serving.searcher.search(request)
 
@@ -74,7 +86,14 @@ class WikiHandle:
         syncer = self._its_syncer()
         report = syncer.sync(progress) if progress else syncer.sync()
         self._warm()
+        # Not before: searches that began in the generation before may still need its file.
+        self._workshop.store.sweep(self.wiki.id)
         return report
+
+    def settle(self, timeout: float) -> None:
+        """Wait until the caches are built, for a process that is about to end; they are written on the way."""
+        with self._served() as serving:
+            serving.settle(timeout)
 
     def status(self) -> Status:
         """How the wiki stands; never raises for a wiki that is in trouble."""
@@ -116,6 +135,7 @@ class WikiHandle:
 
     def close(self) -> None:
         with self._lock:
+            self._closed = True
             serving, self._serving = self._serving, None
         if serving is not None:
             serving.retire()
@@ -127,7 +147,13 @@ class WikiHandle:
         with self._lock:
             if self._syncer is None:
                 self._syncer = Syncer(
-                    self.wiki.id, shop.store, parts.source, embedder, parts.pipeline, shop.lock_timeout
+                    self.wiki.id,
+                    shop.store,
+                    parts.source,
+                    embedder,
+                    parts.pipeline,
+                    shop.lock_timeout,
+                    self._wanted,
                 )
             return self._syncer
 
@@ -141,19 +167,24 @@ class WikiHandle:
 
     @contextmanager
     def _served(self) -> Iterator["_Serving"]:
-        """The published generation, opened once and again whenever another one is published."""
+        """The published generation, opened once and again whenever another one is published or it has outgrown."""
         published = self._workshop.store.published(self.wiki.id)
+        old: _Serving | None = None
         with self._lock:
-            if self._serving is None or self._serving.generation != published:
-                if self._serving is not None:
-                    self._serving.retire()
-                self._serving = _Serving(self.wiki.id, self._parts, self._workshop)
+            if self._serving is None or self._serving.generation != published or self._serving.outgrown():
+                fresh = _Serving(self.wiki.id, self._parts, self._workshop)
+                old, self._serving = self._serving, fresh
             serving = self._serving
             serving.begin()
+        if old is not None:
+            # Closing waits for work in the background; no search waits for that.
+            Thread(target=old.retire, name="retire", daemon=True).start()
         try:
             yield serving
         finally:
             serving.end()
+            if self._closed:
+                self.close()
 
 
 class _Serving:
@@ -162,6 +193,7 @@ class _Serving:
     def __init__(self, wiki_id: str, parts: Parts, shop: Workshop) -> None:
         self._index = shop.store.open(wiki_id)
         self.generation = self._index.generation
+        self._pages_then = self._index.state().pages
         self._vectors = shop.vector_cache(self._index, wiki_id)
         self._words = shop.word_cache(self._index, wiki_id)
         language = parts.pipeline.language
@@ -182,6 +214,15 @@ class _Serving:
         self._vectors.refresh()
         if self._words is not None:
             self._words.refresh()
+
+    def outgrown(self) -> bool:
+        """Whether the wiki has grown so much since that other kinds of cache may suit it."""
+        return self.searcher.pages > 2 * self._pages_then + _FEW
+
+    def settle(self, timeout: float) -> None:
+        for cache in (self._vectors, self._words):
+            if cache is not None and cache.settle(timeout):
+                cache.refresh()
 
     def begin(self) -> None:
         with self._lock:

@@ -38,13 +38,9 @@ class Pipeline:
     max_bytes: int = 10 * 1024 * 1024
 
     def recipe(self, embedder: Embedder) -> Recipe:
-        parts = (
-            f"text {TEXT_VERSION}",
-            f"chunks {self.target_tokens}/{self.overlap_tokens}",
-            self.language,
-            self.anchors,
-        )
-        return Recipe(embedder.fingerprint, embedder.dimensions, ", ".join(parts))
+        chunks = f"chunks {self.target_tokens}/{self.overlap_tokens}"
+        text = f"text {TEXT_VERSION}, {self.language}, {self.anchors}, up to {self.max_bytes} bytes"
+        return Recipe(embedder.fingerprint, embedder.dimensions, f"{text}, {chunks}")
 
     def draft(self, file: str, blob: Blob, changed: datetime | None, embedder: Embedder) -> Draft | Problem:
         """The page in this blob, or why it cannot be one. A fault of ours is a problem of this page alone."""

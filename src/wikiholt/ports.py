@@ -167,7 +167,7 @@ class Store(Protocol):
         """An empty index beside the published one, resumed if one was begun with the same recipe."""
 
     def publish(self, wiki_id: str, generation: int) -> None:
-        """Make that generation the one `open` gives, in one step, and drop the others."""
+        """Make that generation the one `open` gives, in one step; the one before stays until `sweep`."""
 
     def published(self, wiki_id: str) -> int | None:
         """The published generation's number, or None; cheap enough for every search."""
@@ -183,6 +183,9 @@ class Store(Protocol):
 
     def set_aside(self, wiki_id: str, why: str) -> str:
         """Move a broken index out of the way under a name that says when and why; never deletes it."""
+
+    def sweep(self, wiki_id: str) -> None:
+        """Remove generations that were published before the one that is now."""
 
     def drop(self, wiki_id: str) -> Sequence[str]:
         """Remove every byte of the index and name what was removed."""
@@ -203,6 +206,9 @@ class VectorCache(Protocol):
     def search(self, vector: Floats, limit: int, pages: Ints | None) -> Neighbours:
         """The nearest chunks, of these pages (sorted ids) only if given."""
 
+    def settle(self, timeout: float | None = None) -> bool:
+        """Wait for work in the background to end; the next refresh takes it up."""
+
     def close(self) -> None: ...
 
 
@@ -217,5 +223,7 @@ class WordCache(Protocol):
     def search(self, query: WordQuery, limit: int, pages: Ints | None) -> Sequence[WordHit]: ...
 
     def best_possible(self, query: WordQuery) -> float: ...
+
+    def settle(self, timeout: float | None = None) -> bool: ...
 
     def close(self) -> None: ...

@@ -1,8 +1,8 @@
 """How pages found by meaning and by word become one list. Pure functions; the order is the same for every n.
 
 Both channels give evidence on an absolute scale: the cosine of the page's nearest chunk, and the share its words have
-of the best score any page could reach for the query. Hybrid search weighs the two equally. So a page's score depends
-on the page and the query alone, never on which other pages were found.
+of the best score any page could reach for the query. Hybrid search weighs the two equally. So a page's place and score
+come from the page and the query; only that no hit is scored above the one before it comes from the others.
 """
 
 import math
@@ -77,7 +77,14 @@ def evidence(mode: Mode, candidate: Candidate) -> float:
 
 def ranked(mode: Mode, candidates: Sequence[Candidate]) -> list[Candidate]:
     """Best first; ties go to the nearer page (evidence ends at nought, distance does not), then to the older."""
-    return sorted(candidates, key=lambda each: (-evidence(mode, each), each.distance or 0.0, each.page_id))
+    return sorted(
+        candidates,
+        key=lambda each: (
+            -evidence(mode, each),
+            each.distance if each.distance is not None else math.inf,
+            each.page_id,
+        ),
+    )
 
 
 def score(mode: Mode, candidate: Candidate) -> float:

@@ -79,6 +79,8 @@ class Searcher:
         query = parse_query(request.query, self._language)
         if query.excluded and not query:
             raise InvalidQuery("the query only says what to leave out", hint="say also what to look for")
+        if request.mode is Mode.KEYWORD and not query:
+            raise InvalidQuery("there is no word in the query", hint="write letters or digits, or search by meaning")
         run = _Run(query, request, self._allowed(request, query))
         best = self._ranked(run, standing.recipe.fingerprint)[: request.n]
         hits = tuple(self._hits.make(query, request.mode, best))
@@ -97,6 +99,11 @@ class Searcher:
             nothing_relevant=all(hit.confidence is Confidence.LOW for hit in hits),
             notes=tuple(run.notes),
         )
+
+    @property
+    def pages(self) -> int:
+        """The pages of the wiki when it was last searched."""
+        return self._state.pages if self._state is not None else 0
 
     def _stand(self) -> State:
         """The index's state, counted again only when its version has changed."""

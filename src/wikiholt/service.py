@@ -6,7 +6,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from threading import Lock
 
-from wikiholt.errors import IndexCorrupt, NoCommits
+from wikiholt.errors import IndexCorrupt, NoCommits, WikiNotFound
 from wikiholt.handle import Parts, WikiHandle, Workshop
 from wikiholt.model import Wiki
 from wikiholt.registry import Registry, validate_slug
@@ -62,7 +62,7 @@ class Service:
         with self._lock:
             handle = self._open.get(wiki.id)
             if handle is None or handle.wiki != wiki:
-                handle = WikiHandle(wiki, self._parts_of(wiki), self.workshop)
+                handle = WikiHandle(wiki, self._parts_of(wiki), self.workshop, lambda: self._has(wiki))
                 self._open[wiki.id] = handle
             self._open.move_to_end(wiki.id)
             spare = [self._open.popitem(last=False)[1] for _ in range(len(self._open) - _OPEN_WIKIS)]
@@ -70,8 +70,15 @@ class Service:
             old.close()
         return handle
 
+    def _has(self, wiki: Wiki) -> bool:
+        try:
+            return self._registry.get(wiki.slug).id == wiki.id
+        except WikiNotFound:
+            return False
+
     def close(self) -> None:
         with self._lock:
             handles, self._open = list(self._open.values()), OrderedDict()
         for handle in handles:
             handle.close()
+        self._registry.close()

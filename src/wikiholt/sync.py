@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from wikiholt.batches import Batches, Tally
-from wikiholt.errors import IndexCorrupt, IndexMissing, NoPages, SyncFailed
+from wikiholt.errors import IndexCorrupt, IndexMissing, NoPages, SyncFailed, WikiNotFound
 from wikiholt.model import Change, Problem, Recipe, State, SyncReport, TreeChange, TreeEntry
 from wikiholt.pages import Pipeline
 from wikiholt.ports import Embedder, Source, Store, WikiIndex
@@ -53,7 +53,9 @@ class Plan:
 def plan(tree: Mapping[str, TreeEntry], have: Mapping[str, str], problems: Sequence[Problem]) -> Plan:
     """Compare a tree with what an index holds; pure."""
     listed = {problem.file for problem in problems}
-    put = tuple(sorted(file for file, entry in tree.items() if have.get(file) != entry.blob))
+    settled = {problem.file: problem.blob for problem in problems if problem.reason not in TRANSIENT}
+    known = {**settled, **have}
+    put = tuple(sorted(file for file, entry in tree.items() if known.get(file) != entry.blob))
     gone = sorted(file for file in have if file not in tree)
     by_blob: dict[str, list[str]] = {}
     for file in reversed(gone):
@@ -93,7 +95,14 @@ class Syncer:
     """Syncs one wiki. Bound to its store, source and embedder when made; one sync at a time."""
 
     def __init__(
-        self, wiki_id: str, store: Store, source: Source, embedder: Embedder, pipeline: Pipeline, lock_timeout: float
+        self,
+        wiki_id: str,
+        store: Store,
+        source: Source,
+        embedder: Embedder,
+        pipeline: Pipeline,
+        lock_timeout: float,
+        wanted: Callable[[], bool] = lambda: True,
     ) -> None:
         self._wiki_id = wiki_id
         self._store = store
@@ -101,6 +110,7 @@ class Syncer:
         self._embedder = embedder
         self._pipeline = pipeline
         self._lock_timeout = lock_timeout
+        self._wanted = wanted
         self._trusted: _Trusted | None = None
 
     def sync(self, progress: Callable[[Progress], None] = _unseen) -> SyncReport:
@@ -109,6 +119,10 @@ class Syncer:
         self._embedder.prove()
         recipe = self._pipeline.recipe(self._embedder)
         with self._store.writing(self._wiki_id, self._lock_timeout):
+            if not self._wanted():
+                # It was removed while this sync was waiting; what waiting made of it goes too.
+                self._store.drop(self._wiki_id)
+                raise WikiNotFound("this wiki was removed meanwhile", hint="`wikiholt list` shows the wikis there are")
             revision = self._source.head()
             try:
                 report = self._on_serving(recipe, revision, progress)
@@ -159,10 +173,12 @@ class Syncer:
         times = self._source.last_changed(work.plan.put, revision, state.revision)
         batches = Batches(index, donor, self._source, self._embedder, self._pipeline, times)
         tally = batches.run(work.entries, work.plan.moved, lambda t: progress(_progress(t, len(work.entries))))
-        index.apply(Change(deleted=work.plan.deleted, revision=revision))
         self._trusted = None
-        problems = self._verified(index, work)
+        index.apply(Change(deleted=work.plan.deleted))
+        problems = _verified(index, work)
+        index.apply(Change(revision=revision))
         self._trusted = _Trusted(index.generation, index.version(), revision, work.total)
+        _require_pages(work.total, problems)
         return _report(revision, work, tally, problems)
 
     def _compare(self, index: WikiIndex, state: State, revision: str) -> _Work:
@@ -170,7 +186,7 @@ class Syncer:
         listed = index.problems()
         known = self._trusted
         here = (state.generation, state.version, state.revision)
-        if known and here == (known.generation, known.version, known.revision) and not _transient(listed):
+        if known and here == (known.generation, known.version, known.revision):
             changes = self._source.changes(known.revision, revision)
             if changes is not None:
                 return _difference(changes, listed, known.total)
@@ -178,36 +194,42 @@ class Syncer:
         todo = plan(tree, index.pages(), listed)
         return _Work(todo, {file: tree[file] for file in todo.put}, len(tree), tree)
 
-    def _verified(self, index: WikiIndex, work: _Work) -> tuple[Problem, ...]:
-        """The problems, if and only if pages in the tree = indexed + listed problems."""
-        problems = tuple(index.problems())
-        pages = index.state().pages
-        whole = work.tree is None or _equal(index.pages(), work.tree, problems)
-        if not whole or pages + len(problems) != work.total:
-            counts = f"{work.total} in the tree, {pages} indexed, {len(problems)} problems"
-            raise SyncFailed(f"the counts do not add up: {counts}", hint=_AGAIN)
-        if not work.total:
-            raise NoPages(
-                "there is no page at HEAD", hint="check the branch, the sub-directory and the ignore globs of this wiki"
-            )
-        if not pages:
-            first = f"{problems[0].file}: {problems[0].detail}"
-            raise NoPages(
-                f"none of the {work.total} pages could be indexed; the first: {first}",
-                hint="see the problems in `wikiholt status`",
-            )
-        return problems
+
+def _verified(index: WikiIndex, work: _Work) -> tuple[Problem, ...]:
+    """The problems, if and only if pages in the tree = indexed + listed problems."""
+    problems = tuple(index.problems())
+    pages = index.state().pages
+    whole = work.tree is None or _equal(index.pages(), work.tree, problems)
+    if not whole or pages + len(problems) != work.total:
+        counts = f"{work.total} in the tree, {pages} indexed, {len(problems)} problems"
+        raise SyncFailed(f"the counts do not add up: {counts}", hint=_AGAIN)
+    return problems
+
+
+def _require_pages(total: int, problems: Sequence[Problem]) -> None:
+    """Nothing indexed is an error, however truly it stands for HEAD."""
+    if not total:
+        raise NoPages(
+            "there is no page at HEAD", hint="check the branch, the sub-directory and the ignore globs of this wiki"
+        )
+    if len(problems) == total:
+        raise NoPages(
+            f"none of the {total} pages could be indexed; the first: {problems[0].file}: {problems[0].detail}",
+            hint="see the problems in `wikiholt status`",
+        )
 
 
 def _difference(changes: Sequence[TreeChange], listed: Sequence[Problem], total: int) -> _Work:
     """The work between two trees of which the index holds the older one."""
+    odd = {problem.file for problem in listed}
     touched = {change.file for change in changes}
-    problems = [problem for problem in listed if problem.file in touched]
-    odd = {problem.file for problem in problems}
     was = {change.file: change.old.blob for change in changes if change.old and change.file not in odd}
+    total += sum((change.new is not None) - (change.old is not None) for change in changes)
     entries = {change.file: change.new for change in changes if change.new}
-    todo = plan(entries, was, problems)
-    total += len(entries) - sum(change.old is not None for change in changes)
+    for problem in listed:
+        if problem.file not in touched:
+            entries[problem.file] = TreeEntry(problem.blob)
+    todo = plan(entries, was, listed)
     return _Work(todo, {file: entries[file] for file in todo.put}, total, None)
 
 
@@ -215,10 +237,6 @@ def _equal(have: Mapping[str, str], tree: Mapping[str, TreeEntry], problems: Seq
     odd = {problem.file for problem in problems}
     expected = {file: entry.blob for file, entry in tree.items() if file not in odd}
     return odd <= tree.keys() and dict(have) == expected
-
-
-def _transient(problems: Sequence[Problem]) -> bool:
-    return any(problem.reason in TRANSIENT for problem in problems)
 
 
 TRANSIENT = ("unreadable", "failed")

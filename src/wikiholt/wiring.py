@@ -1,5 +1,6 @@
 """The composition root: settings in, a working service out. The only place where parts are chosen and joined."""
 
+import logging
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
@@ -18,6 +19,8 @@ from wikiholt.stores.sqlite.store import SqliteStore
 from wikiholt.text.anchors import AnchorStyle
 from wikiholt.vectors import cache_for
 from wikiholt.words.cache import PostingsCache
+
+_LOG = logging.getLogger(__name__)
 
 _FEW_PAGES = 1000
 """Up to here FTS5 answers in about a millisecond, and a word cache would only cost memory."""
@@ -73,7 +76,10 @@ def parts_of(wiki: Wiki, settings: Settings) -> Parts:
 
 def _vector_cache(settings: Settings, store: SqliteStore) -> Callable[[WikiIndex, str], VectorCache]:
     def make(index: WikiIndex, wiki_id: str) -> VectorCache:
-        made, _ = cache_for(settings.vectors, index, store.directory(wiki_id), crossover=settings.faiss_crossover)
+        kind, place = settings.vectors, store.directory(wiki_id)
+        made, note = cache_for(kind, index, place, crossover=settings.faiss_crossover)
+        if note:
+            _LOG.info(note)
         return made
 
     return make

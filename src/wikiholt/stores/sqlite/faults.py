@@ -4,13 +4,18 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from wikiholt.errors import Busy, IndexCorrupt, StorageRefused
+from wikiholt.errors import Busy, IndexCorrupt, IndexFault, StorageRefused
 
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _REFUSED = {
     *(sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN),
     *(sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH, sqlite3.SQLITE_NOLFS),
 }
+_PASSING = {
+    *(sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_PROTOCOL, sqlite3.SQLITE_SCHEMA, sqlite3.SQLITE_TOOBIG),
+    *(sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_MISUSE, sqlite3.SQLITE_RANGE),
+}
+_TOO_MUCH = ("too large", "too many")
 _OURS = (sqlite3.ProgrammingError, sqlite3.InterfaceError, sqlite3.NotSupportedError)
 
 
@@ -30,6 +35,8 @@ def translated() -> Iterator[None]:
                 f"the index cannot be written ({error})",
                 hint="check free disk space and the data directory's permissions",
             ) from error
+        if code in _PASSING or any(words in str(error) for words in _TOO_MUCH):
+            raise IndexFault(f"the index could not do this ({reason(error)})", hint="ask for less at once") from error
         raise corrupt(error) from error
     except UnicodeDecodeError as error:  # a message of SQLite that quotes the damage
         raise corrupt(error) from error

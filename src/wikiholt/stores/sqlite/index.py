@@ -139,9 +139,10 @@ class SqliteIndex:
             now, horizon = db.execute("SELECT version, horizon FROM state").fetchone()
             if not horizon <= version <= now:
                 return None
-            pages = "SELECT id FROM pages WHERE version > ?"
             added = db.execute(
-                f"SELECT chunk_id, page_id, vector FROM vectors WHERE page_id IN ({pages}) ORDER BY chunk_id",
+                "SELECT vectors.chunk_id, vectors.page_id, vector FROM pages"
+                " JOIN chunks ON chunks.page_id = pages.id JOIN vectors ON chunk_id = chunks.id"
+                " WHERE pages.version > ? ORDER BY chunk_id",
                 (version,),
             ).fetchall()
             dropped = db.execute(

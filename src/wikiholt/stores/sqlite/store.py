@@ -48,10 +48,13 @@ class SqliteStore:
         return self.open(wiki_id)
 
     def open(self, wiki_id: str) -> SqliteIndex:
-        generation = self.published(wiki_id)
-        if generation is None:
-            raise IndexMissing("this wiki has no index yet", hint="run `wikiholt sync`")
-        return SqliteIndex(self._file(wiki_id, generation))
+        while (generation := self.published(wiki_id)) is not None:
+            try:
+                return SqliteIndex(self._file(wiki_id, generation))
+            except IndexMissing:
+                if self.published(wiki_id) == generation:
+                    raise
+        raise IndexMissing("this wiki has no index yet", hint="run `wikiholt sync`")
 
     def new_generation(self, wiki_id: str, recipe: Recipe) -> SqliteIndex:
         published = self.published(wiki_id) or 0
@@ -69,15 +72,23 @@ class SqliteStore:
     def publish(self, wiki_id: str, generation: int) -> None:
         with _storage():
             self._point_at(wiki_id, generation)
-            for other in self._generations(wiki_id):
-                if other != generation:
-                    self._remove_generation(wiki_id, other)
+
+    def sweep(self, wiki_id: str) -> None:
+        published = self.published(wiki_id)
+        for generation in self._generations(wiki_id):
+            if published is not None and generation < published:
+                with _storage():
+                    self._remove_generation(wiki_id, generation)
 
     def published(self, wiki_id: str) -> int | None:
         try:
             text = (self.directory(wiki_id) / "CURRENT").read_text()
-        except (OSError, UnicodeDecodeError):
+        except (FileNotFoundError, NotADirectoryError, UnicodeDecodeError):
             text = ""
+        except OSError as error:
+            raise StorageRefused(
+                f"the data directory cannot be read ({error.strerror})", hint="check its permissions and the disk"
+            ) from error
         number = text.strip()
         if number.isascii() and number.isdigit() and len(number) <= _DIGITS:
             return int(number)
@@ -166,8 +177,10 @@ class SqliteStore:
     def _empty_log(self, wiki_id: str) -> None:
         """Bring what was written into the index file, so that no reader's leaving changes it after the mark."""
         file = self._file(wiki_id, self.published(wiki_id) or 0)
-        log = file.with_name(file.name + "-wal")
-        if not log.exists() or not log.stat().st_size:
+        try:
+            if not file.with_name(file.name + "-wal").stat().st_size:
+                return
+        except OSError:
             return
         with suppress(IndexFault, Busy), closing(schema.connect(file)) as db, translated():
             db.execute("PRAGMA busy_timeout = 200")

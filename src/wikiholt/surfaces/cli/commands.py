@@ -22,6 +22,9 @@ from wikiholt.surfaces.cli.progress import watched
 NOTHING_FOUND = 1
 NEEDS_MENDING = 10
 
+_PATIENCE = 600.0
+"""Seconds a command waits for a large wiki's caches, so that the next search finds them."""
+
 
 def add(service: Service, arguments: Namespace) -> int:
     names = ("subdirectory", "language", "anchors", "url")
@@ -39,10 +42,11 @@ def sync(service: Service, arguments: Namespace) -> int:
     done: list[Mapping[str, Any]] = []
     code = 0
     for slug in _slugs(service, arguments):
-        handle = service.wiki(slug)
         try:
+            handle = service.wiki(slug)
             with watched(slug, shown=_shows_progress(arguments)) as progress:
                 report = handle.sync(progress)
+            handle.settle(_PATIENCE)
         except WikiholtError as error:
             if arguments.slug:
                 raise
