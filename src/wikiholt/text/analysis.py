@@ -1,7 +1,8 @@
 """The analyser behind the keyword index: from text to terms, the same for every store.
 
 One Analyser serves all threads: its memo is a plain dict (atomic in CPython) and the stemmer, which is not safe to
-share, is only called under a lock, once for each new word.
+share, is only called under a lock, once for each new word. What the memo holds, or has just forgotten, changes how long
+an answer takes and never the answer.
 """
 
 import re
@@ -33,6 +34,9 @@ _CAMEL_CASE = re.compile(r"[a-z][A-Z]|[A-Z]{2}[a-z]")
 _POSSESSIVE = re.compile(r"['’][sS]$")
 _ELISION = re.compile(r"['’]")
 
+_Read = tuple[tuple[str, ...], tuple[str, ...]]
+"""A token's terms, and those of its words that differ from their stems."""
+
 
 class Analyser:
     """Turns text into terms of one language."""
@@ -43,12 +47,14 @@ class Analyser:
         except KeyError:
             self._stemmer = None
         self._lock = Lock()
-        self._memo: dict[str, tuple[str, ...]] = {}
-        self._forms: dict[str, tuple[str, ...]] = {}
+        self._memo: dict[str, _Read] = {}
 
     def terms(self, text: str) -> list[str]:
         """Every term of the text, in order."""
-        return self._terms(_tokens(text))
+        out: list[str] = []
+        for token in _tokens(text):
+            out.extend(self._read(token)[0])
+        return out
 
     def field(self, text: str) -> list[str]:
         """Every term of the text, in order, then once each the words that differ from their stems.
@@ -56,54 +62,39 @@ class Analyser:
         Those let a word be found by any beginning of it, also one longer than its stem.
         """
         tokens = _tokens(text)
-        out = self._terms(tokens)
-        forms: dict[str, None] = {}
-        for token in dict.fromkeys(tokens):
-            found = self._forms.get(token)
-            if found:
-                forms.update(dict.fromkeys(found))
-        out.extend(forms)
+        read = {token: self._read(token) for token in dict.fromkeys(tokens)}
+        out: list[str] = []
+        for token in tokens:
+            out.extend(read[token][0])
+        out.extend(dict.fromkeys(form for _, forms in read.values() for form in forms))
         return out
 
     def token_terms(self, token: str) -> tuple[str, ...]:
         """The terms of one token as TOKEN finds it."""
-        token = unicodedata.normalize("NFKC", token)
-        found = self._memo.get(token)
-        return found if found is not None else self._analyse(token)
+        return self._read(unicodedata.normalize("NFKC", token))[0]
 
     def token_forms(self, token: str) -> tuple[str, ...]:
         """The words of one token that differ from their stems."""
-        self.token_terms(token)
-        return self._forms.get(unicodedata.normalize("NFKC", token), ())
+        return self._read(unicodedata.normalize("NFKC", token))[1]
 
-    def _terms(self, tokens: list[str]) -> list[str]:
-        out: list[str] = []
-        extend, known, analyse = out.extend, self._memo.get, self._analyse
-        for token in tokens:
-            found = known(token)
-            extend(found if found is not None else analyse(token))
-        return out
+    def _read(self, token: str) -> _Read:
+        return self._memo.get(token) or self._analyse(token)
 
-    def _analyse(self, token: str) -> tuple[str, ...]:
+    def _analyse(self, token: str) -> _Read:
         if not token.isascii():
             runs = list(dense_runs(token))
             if any(dense for dense, _, _ in runs):
-                return tuple(
-                    term for dense, run, _ in runs for term in (bigrams(run) if dense else self.token_terms(run))
-                )
+                parts = (bigrams(run) if dense else self.token_terms(run) for dense, run, _ in runs)
+                return tuple(term for part in parts for term in part), ()
         words = list(_words(token))
-        stems = [self._stem(word) for word in words]
+        stems = tuple(self._stem(word) for word in words)
+        if len(token) > LONGEST_TERM:
+            return stems, ()
         forms = tuple(word for word, stem in zip(words, stems, strict=True) if word != stem)
-        return tuple(stems) if len(token) > LONGEST_TERM else self._remember(token, tuple(stems), forms)
-
-    def _remember(self, token: str, terms: tuple[str, ...], forms: tuple[str, ...]) -> tuple[str, ...]:
         if len(self._memo) >= _MOST_REMEMBERED:
             self._memo.clear()
-            self._forms.clear()
-        if forms:
-            self._forms[token] = forms
-        self._memo[token] = terms
-        return terms
+        self._memo[token] = stems, forms
+        return stems, forms
 
     def _stem(self, word: str) -> str:
         if self._stemmer is None or not word.isalpha():

@@ -1,0 +1,29 @@
+"""The analyser's memo: how much it remembers is nobody's business but its own."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wikiholt.text import analysis
+from wikiholt.text.analysis import Analyser
+
+WORDS = st.sampled_from(["running", "tests", "universities", "cats", "kubectl_applies", "GPUs東京", "café’s", "x" * 70])
+TEXTS = st.lists(st.lists(WORDS, max_size=12).map(" ".join), min_size=1, max_size=4)
+
+
+@given(texts=TEXTS, most=st.integers(1, 6))
+def test_words_of_a_page_do_not_depend_on_what_was_read_before(texts: list[str], most: int) -> None:
+    expected = [Analyser("english").field(text) for text in texts]
+    forgetful = Analyser("english")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(analysis, "_MOST_REMEMBERED", most)
+        assert [forgetful.field(text) for text in texts] == expected
+        assert [forgetful.field(text) for text in texts] == expected
+        assert forgetful.token_forms("running") == ("running",)
+
+
+def test_the_memo_stays_within_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(analysis, "_MOST_REMEMBERED", 10)
+    words = Analyser("english")
+    words.terms(" ".join(f"word{n}" for n in range(100)))
+    assert len(words._memo) <= 10
