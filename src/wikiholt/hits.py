@@ -1,18 +1,20 @@
 """From ranked pages to hits a person can read: the chunk to show, its snippet, a score, a link."""
 
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from urllib.parse import quote
 
 from wikiholt.model import Hit, Mode, StoredChunk, StoredPage, WordQuery
 from wikiholt.ports import WikiIndex
 from wikiholt.ranking import Candidate, confidence, scores
+from wikiholt.text.analysis import bare
 from wikiholt.text.snippets import snippet
 
 _HEADINGS = re.compile(r"\A(?:\s*#{1,6}[ \t][^\n]*(?:\n|\Z))+\s*")
 
 _LONG_PAGE = 200
-"""Chunks of a page beyond which its words are not looked for in every chunk."""
+"""Chunks of a page beyond which words are not looked for: reading thousands would take longer than the search."""
 
 
 class HitMaker:
@@ -37,15 +39,15 @@ class HitMaker:
         """The chunk to show of each page: the nearest, unless another holds words of the query and it holds none."""
         nearest = self._index.stored_chunks([c.chunk_id for c in best if c.chunk_id is not None])
         chosen = {chunk.page_id: chunk for chunk in nearest.values()}
+        parts = looked_for(query)
         unsure = [
             c.page_id
             for c in best
-            if c.page_id not in chosen
-            or (c.share is not None and not mentioned(chosen[c.page_id].text.casefold(), query))
+            if c.page_id not in chosen or (c.share is not None and not mentioned(chosen[c.page_id].text, parts))
         ]
-        short = [page_id for page_id in unsure if pages[page_id].chunks <= _LONG_PAGE or page_id not in chosen]
-        for page_id, chunks in self._index.page_chunks(short).items():
-            chosen[page_id] = most_telling(chunks, chosen.get(page_id), query)
+        read = [page_id for page_id in unsure if pages[page_id].chunks <= _LONG_PAGE or page_id not in chosen]
+        for page_id, chunks in self._index.page_chunks(read, _LONG_PAGE).items():
+            chosen[page_id] = most_telling(chunks, chosen.get(page_id), parts)
         return chosen
 
     def _hit(
@@ -81,17 +83,25 @@ def shown(text: str) -> str:
     return _HEADINGS.sub("", text) or text
 
 
-def most_telling(chunks: Sequence[StoredChunk], near: StoredChunk | None, query: WordQuery) -> StoredChunk:
-    """The chunk that holds most words of the query; the near one, or else the first, if none holds any."""
-    held = [mentioned(chunk.text.casefold(), query) for chunk in chunks]
+def most_telling(chunks: Sequence[StoredChunk], near: StoredChunk | None, parts: Sequence[str]) -> StoredChunk:
+    """The chunk that holds most of what is looked for; the near one, or else the first, if none holds any."""
+    held = [mentioned(chunk.text, parts) for chunk in chunks]
     most = max(held)
     return near if near is not None and not most else chunks[held.index(most)]
 
 
-def mentioned(folded: str, query: WordQuery) -> float:
-    """The share of the query's words that a case-folded text holds; stems are looked for as parts of words."""
-    terms = {*query.terms, *(term for phrase in query.phrases for term in phrase)}
+def looked_for(query: WordQuery) -> tuple[str, ...]:
+    """What of a query's words to look for in a text: stems, as parts of the words that they are the stems of."""
+    terms = dict.fromkeys([*query.terms, *(term for phrase in query.phrases for term in phrase)])
     if not terms:
-        return 1.0 if query.prefix and query.prefix in folded else 0.0
-    # A stem's last letter may differ from the word's ("studi", "study").
-    return sum((term[:-1] if len(term) > 4 else term) in folded for term in terms) / len(terms)
+        return (query.prefix,) if query.prefix else ()
+    # A stem's last letter may differ from the word's ("studi", "study"); what holds digits or signs has no stem.
+    return tuple(term[:-1] if len(term) > 4 and term.isalpha() else term for term in terms)
+
+
+def mentioned(text: str, parts: Sequence[str]) -> int:
+    """How many of these parts of words a text holds, its case and accents left aside."""
+    folded = bare(text)
+    # Pairs of characters of scripts without spaces keep their marks, which are no accents: が is not か.
+    marked = folded if text.isascii() else unicodedata.normalize("NFKC", text)
+    return sum(part in folded or part in marked for part in parts)

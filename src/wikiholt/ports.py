@@ -142,8 +142,8 @@ class WikiIndex(Protocol):
 
     def stored_chunks(self, chunk_ids: Sequence[int]) -> Mapping[int, StoredChunk]: ...
 
-    def page_chunks(self, page_ids: Sequence[int]) -> Mapping[int, Sequence[StoredChunk]]:
-        """Every chunk of these pages, in order."""
+    def page_chunks(self, page_ids: Sequence[int], limit: int | None = None) -> Mapping[int, Sequence[StoredChunk]]:
+        """Every chunk of these pages, in order; at most the first `limit` of each page if given."""
 
     def check(self) -> Sequence[str]:
         """What is wrong with the index, in words; empty when nothing is."""

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from markdown_samples import NASTY, read
 
 from wikiholt.model import WordQuery
-from wikiholt.text.words import coverage, page_words, parse_query, terms
+from wikiholt.text.words import page_words, parse_query, terms
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,6 @@ def test_terms_hold_no_whitespace_and_are_stable(text: str) -> None:
 @given(st.text(max_size=100), st.sampled_from(["english", "german", "russian", "klingon", ""]))
 def test_any_language_and_query_is_accepted(text: str, language: str) -> None:
     query = parse_query(text, language)
-    assert 0 <= coverage(text, query, language) <= 1
     assert bool(query) is bool(query.terms or query.phrases or query.prefix)
     assert all(query.phrases)
     assert all(query.excluded)
@@ -122,17 +121,6 @@ def test_phrases_match_in_the_body_in_order() -> None:
     body = page_words(read("The quick brown foxes jump over_there.")).body
     (phrase,) = parse_query('"brown fox jumps"').phrases
     assert f" {' '.join(phrase)} " in f" {body} "
-
-
-def test_coverage_counts_each_term_once() -> None:
-    query = parse_query("running cats kuber")
-    assert coverage("a cat runs in kubernetes", query) == 1
-    assert coverage("run run run", query) == pytest.approx(1 / 3)
-    assert coverage("run", query, weights={"run": 8.0}) == pytest.approx(0.8)
-    assert coverage("nothing", query) == 0
-    assert coverage("big cat", parse_query('"big cats"')) == 1
-    assert coverage("cat big", parse_query('"big cats"')) == 0
-    assert coverage("text", WordQuery()) == 0
 
 
 @pytest.mark.parametrize("name", NASTY)

@@ -110,12 +110,20 @@ def analyser(language: str) -> Analyser:
 
 
 def fold(word: str) -> str:
-    """Case and accents taken off, at most LONGEST_TERM characters."""
+    """Case and accents taken off, no white space, at most LONGEST_TERM characters."""
     if word.isascii():
         return word.lower()[:LONGEST_TERM]
-    decomposed = unicodedata.normalize("NFKD", word.casefold())
-    bare = "".join(c for c in decomposed if not unicodedata.combining(c))
-    return "".join(unicodedata.normalize("NFKC", bare).split())[:LONGEST_TERM]
+    return "".join(bare(word).split())[:LONGEST_TERM]
+
+
+def bare(text: str) -> str:
+    """A text of any length with case and accents taken off."""
+    if text.isascii():
+        return text.lower()
+    decomposed = unicodedata.normalize("NFKD", text.casefold())
+    for mark in filter(unicodedata.combining, set(decomposed)):
+        decomposed = decomposed.replace(mark, "")
+    return unicodedata.normalize("NFKC", decomposed)
 
 
 def dense_runs(token: str) -> Iterator[tuple[bool, str, int]]:

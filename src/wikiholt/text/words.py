@@ -1,13 +1,12 @@
 """The keyword index's view of pages and queries. Terms hold no whitespace; every store indexes the same ones."""
 
 import re
-from collections.abc import Mapping, Sequence
 
-from wikiholt.model import Page, WordQuery, Words
+from wikiholt.model import Page, Words
 from wikiholt.text.analysis import analyser
 from wikiholt.text.queries import parse_query
 
-__all__ = ["coverage", "page_words", "parse_query", "terms"]
+__all__ = ["page_words", "parse_query", "terms"]
 
 _LINK_TARGET = re.compile(r"\]\([^()\s]*+(?:\([^()\s]*+\)[^()\s]*+)*+")
 _SCHEME = re.compile(r"https?://(?:www\.)?+")
@@ -34,33 +33,5 @@ def page_words(page: Page, language: str = "english") -> Words:
     )
 
 
-def coverage(
-    text: str, query: WordQuery, language: str = "english", weights: Mapping[str, float] | None = None
-) -> float:
-    """The share of the query's terms and phrases that a text holds, from 0 to 1, by weight where weights are given."""
-    found = terms(text, language)
-    held = frozenset(found)
-    weigh = weights or {}
-    total = score = 0.0
-    for term in query.terms:
-        weight = weigh.get(term, 1.0)
-        total += weight
-        score += weight if term in held else 0.0
-    for phrase in query.phrases:
-        weight = sum(weigh.get(term, 1.0) for term in phrase)
-        total += weight
-        score += weight if held.issuperset(phrase) and _follows(found, phrase) else 0.0
-    if query.prefix and score < total and any(term.startswith(query.prefix) for term in held):
-        # the word being typed counts as its stem does, once
-        unmet = [weigh.get(term, 1.0) for term in query.terms[-1:] if term not in held]
-        score += sum(unmet)
-    return score / total if total > 0 else 0.0
-
-
 def _field(text: str, language: str) -> str:
     return " ".join(analyser(language).field(text))
-
-
-def _follows(found: Sequence[str], phrase: tuple[str, ...]) -> bool:
-    size = len(phrase)
-    return any(found[at] == phrase[0] and tuple(found[at : at + size]) == phrase for at in range(len(found) - size + 1))

@@ -186,8 +186,9 @@ class SqliteIndex:
         with self._pool.reading() as db:
             return {row[0]: rows.stored_chunk(row) for row in _select_in(db, sql, chunk_ids)}
 
-    def page_chunks(self, page_ids: Sequence[int]) -> Mapping[int, Sequence[StoredChunk]]:
-        sql = f"SELECT {rows.CHUNK_COLUMNS} FROM chunks WHERE page_id IN ({{}}) ORDER BY page_id, number"
+    def page_chunks(self, page_ids: Sequence[int], limit: int | None = None) -> Mapping[int, Sequence[StoredChunk]]:
+        first = "" if limit is None else f" AND number < {limit:d}"
+        sql = f"SELECT {rows.CHUNK_COLUMNS} FROM chunks WHERE page_id IN ({{}}){first} ORDER BY page_id, number"
         found: defaultdict[int, list[StoredChunk]] = defaultdict(list)
         with self._pool.reading() as db:
             for row in _select_in(db, sql, page_ids):

@@ -1,0 +1,92 @@
+"""The chunk of a page that a hit shows: found by words as the keyword index understands them, at a bounded cost."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from wikiholt import hits
+from wikiholt.hits import HitMaker, looked_for, mentioned
+from wikiholt.model import Blob, Change, Filter, Hit, Mode, PageEntry
+from wikiholt.pages import Draft, Pipeline
+from wikiholt.ranking import Candidate
+from wikiholt.stores.sqlite import rows
+from wikiholt.stores.sqlite.store import SqliteStore
+from wikiholt.testing import FakeEmbedder
+from wikiholt.text.queries import parse_query
+
+FILLER = "A paragraph about nothing in particular that fills its section with words. " * 12
+
+Show = Callable[[str, str], Hit]
+
+
+@pytest.fixture
+def show(tmp_path: Path) -> Show:
+    """The one hit of a keyword search in a wiki of one page."""
+
+    def shown(markdown: str, typed: str) -> Hit:
+        embedder, pipeline = FakeEmbedder(), Pipeline()
+        index = SqliteStore(tmp_path).create("a" * 20, pipeline.recipe(embedder))
+        draft = pipeline.draft("page.md", Blob("b" * 40, 1, markdown.encode()), None, embedder)
+        assert isinstance(draft, Draft)
+        vectors = embedder.passages(draft.texts)
+        index.apply(Change((PageEntry(draft.blob, draft.page, draft.chunks, draft.hashes, vectors, draft.words),)))
+        query = parse_query(typed)
+        (found,) = index.words(query, 5, Filter())
+        (hit,) = HitMaker(index, "{path}", "english").make(
+            query, Mode.KEYWORD, [Candidate(found.page_id, share=1.0, channels=("keyword",))]
+        )
+        index.close()
+        return hit
+
+    return shown
+
+
+def menu_page(line: str) -> str:
+    return f"# Page\n\n{FILLER}\n\n## Menu\n\n{line} {FILLER}\n\n## Staff\n\n{FILLER}\n"
+
+
+@pytest.mark.parametrize(
+    ("typed", "line"),
+    [
+        ("café", "We run a café."),
+        ("cafe", "We run a CAFE\u0301."),
+        ("Straße", "It lies in a STRASSE."),
+        ("naive", "How naïve."),
+        ("full", "ＦＵＬＬ"),
+        ("がく", "入学がくせい"),
+        ("ก็", "เขาก็มา"),
+        ("한국", "한국어"),
+        ("studies", "One study."),
+        ('"été dernier"', "L’été dernier."),
+    ],
+)
+def test_a_word_is_shown_where_it_stands_however_it_is_written(show: Show, typed: str, line: str) -> None:
+    hit = show(menu_page(line), typed)
+    assert hit.anchor == "menu"
+    assert hit.first_line >= 5
+
+
+def test_marks_that_are_no_accents_tell_words_apart(show: Show) -> None:
+    hit = show(f"# Page\n\nかく {FILLER}\n\n## Menu\n\nがく {FILLER}\n", "がく")
+    assert hit.anchor == "menu"
+
+
+def test_a_very_long_page_is_read_only_in_part(show: Show, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = list[int]()
+    whole = rows.stored_chunk
+    monkeypatch.setattr(rows, "stored_chunk", lambda row: read.append(row[0]) or whole(row))
+    page = "\n\n".join(f"## Part {n}\n\nword{n} {FILLER}" for n in range(hits._LONG_PAGE + 50))
+    assert show(page, "word7 ").anchor == "part-7"
+    assert len(read) <= hits._LONG_PAGE
+
+
+def test_a_word_beyond_what_is_read_still_gives_a_hit(show: Show, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hits, "_LONG_PAGE", 3)
+    page = "\n\n".join(f"## Part {n}\n\nword{n} {FILLER}" for n in range(9))
+    assert show(page, "word8 ").anchor == "part-0"
+
+
+def test_a_query_without_a_word_is_mentioned_nowhere() -> None:
+    assert looked_for(parse_query("!!!")) == ()
+    assert mentioned("anything", ()) == 0
