@@ -117,7 +117,7 @@ def replay(service: Service, wiki: BareWiki) -> list[str]:
 def renamed(service: Service, wiki: BareWiki) -> list[str]:
     """A directory of thousands of pages under another name."""
     before = wiki.git("rev-parse", "HEAD")
-    wiki.rename_directory("files/en-us/web/api", "api-renamed")
+    wiki.rename_directory("web/api", "api-renamed")
     report = service.wiki("mdn").sync()
     row = (
         f"| renaming a directory of {report.moved:,} pages | {report.chunks_embedded} chunks embedded, "
@@ -139,7 +139,7 @@ def edits(service: Service, large: BareWiki, small: BareWiki) -> list[str]:
         service.wiki(slug).search(Request("warm up"))
         state = service.wiki(slug).status().state
         chunks[slug] = state.chunks if state else 0
-    file = "files/en-us/glossary/bench/index.md"
+    file = "glossary/bench-page.md"
     took: dict[str, list[float]] = {slug: [] for slug in wikis}
     for turn in range(15):
         for slug, wiki in wikis.items():
