@@ -15,10 +15,10 @@ def search(db: sqlite3.Connection, query: WordQuery, limit: int, where: Filter) 
     """The best pages, best first; ties go to the older page, so that the order never wavers."""
     scores: defaultdict[int, float] = defaultdict(float)
     if query.terms or query.phrases:
-        for page_id, score in _ranked(db, expression(query), limit, where):
+        for page_id, score in _ranked(db, expression(query), query.phrases if query.terms else (), limit, where):
             scores[page_id] += score
     if query.prefix:
-        for page_id, score in _ranked(db, _prefix_expression(query), limit, where):
+        for page_id, score in _ranked(db, _prefix_expression(query), query.phrases, limit, where):
             scores[page_id] += score * PREFIX_WEIGHT
     best = sorted(scores.items(), key=lambda item: (-item[1], item[0]))
     return [WordHit(page_id, score) for page_id, score in best[:limit]]
@@ -40,45 +40,59 @@ def holding(db: sqlite3.Connection, query: WordQuery) -> list[tuple[int]]:
     conditions, values = [], []
     if query.phrases:
         conditions.append("id IN (SELECT rowid FROM words WHERE words MATCH ?)")
-        values.append(" AND ".join(_phrase(phrase) for phrase in query.phrases))
+        values.append(_every(query.phrases))
     if query.excluded:
         conditions.append("id NOT IN (SELECT rowid FROM words WHERE words MATCH ?)")
-        values.append(" OR ".join(_phrase(phrase) for phrase in query.excluded))
+        values.append(_any(query.excluded))
     condition = " AND ".join(conditions) or "true"
     return db.execute(f"SELECT id FROM pages WHERE {condition} ORDER BY id", values).fetchall()
 
 
 def expression(query: WordQuery) -> str:
-    """The query in FTS5's language; every term is quoted, so no term can be read as an operator."""
-    some = " OR ".join(_phrase((term,)) for term in query.terms)
-    every = " AND ".join(_phrase(phrase) for phrase in query.phrases)
-    # Words beside a phrase help the order but are not required: both sides of this OR demand the phrases.
-    wanted = f"({every}) OR ({every} AND ({some}))" if some and every else some or every
-    return _without(wanted, query.excluded)
+    """What ranks a page, in FTS5's language: each word and phrase once, for BM25 adds up whatever stands here.
+
+    Beside words, phrases are required elsewhere. Every term is quoted, so none can be read as an operator.
+    """
+    words = [(term,) for term in query.terms]
+    return _without(_any([*words, *query.phrases]) if words else _every(query.phrases), query.excluded)
 
 
 def _prefix_expression(query: WordQuery) -> str:
     """Pages with a word that goes on from the last one typed, though not with that word itself."""
-    every = " AND ".join([f"{_phrase((query.prefix,))} *", *(_phrase(phrase) for phrase in query.phrases)])
     whole = tuple((term,) for term in query.terms[-1:])
-    return _without(every, query.excluded + whole)
+    return _without(f"{_phrase((query.prefix,))} *", query.excluded + whole)
 
 
 def _without(wanted: str, excluded: Sequence[tuple[str, ...]]) -> str:
     if not excluded:
         return wanted
-    return f"({wanted}) NOT ({' OR '.join(_phrase(phrase) for phrase in excluded)})"
+    return f"({wanted}) NOT ({_any(excluded)})"
 
 
-def _ranked(db: sqlite3.Connection, match: str, limit: int, where: Filter) -> list[tuple[int, float]]:
+def _ranked(
+    db: sqlite3.Connection, match: str, phrases: Sequence[tuple[str, ...]], limit: int, where: Filter
+) -> list[tuple[int, float]]:
+    """The best pages by the match, of those that hold every one of these phrases and pass the filter."""
     clause, values = where_clause(where)
-    inside = f" AND words.rowid IN (SELECT id FROM pages WHERE {clause})" if clause else ""
+    # The plus keeps SQLite from running the match anew for each of these pages, which can take minutes.
+    inside = f" AND +words.rowid IN (SELECT id FROM pages WHERE {clause})" if clause else ""
+    if phrases:
+        inside += " AND +words.rowid IN (SELECT rowid FROM words WHERE words MATCH ?)"
+        values.append(_every(phrases))
     found = db.execute(
         f"SELECT rowid, bm25(words, {_WEIGHTS}) AS badness FROM words WHERE words MATCH ?{inside}"
         " ORDER BY badness, rowid LIMIT ?",
         (match, *values, limit),
     )
     return [(page_id, -badness) for page_id, badness in found]
+
+
+def _any(phrases: Sequence[Sequence[str]]) -> str:
+    return " OR ".join(_phrase(phrase) for phrase in phrases)
+
+
+def _every(phrases: Sequence[Sequence[str]]) -> str:
+    return " AND ".join(_phrase(phrase) for phrase in phrases)
 
 
 def _phrase(terms: Sequence[str]) -> str:
