@@ -124,6 +124,8 @@ def measured(service: Service, asked: list[str], rounds: int) -> list[str]:
     embedder = service.workshop.embedder()
     for slug in SIZES:
         service.wiki(slug).search(Request("warm up"))
+        service.wiki(slug).settle(600)
+        service.wiki(slug).search(Request("warm up"))
     for _ in range(rounds):
         for query in asked:
             began = time.perf_counter()

@@ -20,8 +20,11 @@ from wikiholt.text.queries import parse_query, plain_query
 
 MAX_HITS = 100
 MAX_QUERY = 2000
-DEPTH = 100
-"""Pages each channel puts forward. Fixed, so that asking for more hits only lengthens the list."""
+BY_WORDS, BY_MEANING = 50, 30
+"""Pages each channel puts forward in a hybrid search. Fixed, so that asking for more hits only lengthens the list.
+
+Meaning needs fewer: the pages that words found are measured by meaning too. See docs/adr for what other depths give.
+"""
 
 _ALL_CHUNKS = 1_000_000
 """More chunks than a hundred pages have."""
@@ -132,8 +135,11 @@ class Searcher:
         vector = self._vector(run, fingerprint) if mode is not Mode.KEYWORD else None
         if vector is None:
             return ranked(mode, joined((), shares, {}))
-        meaning = self._by_meaning(run, vector)
-        return ranked(mode, joined(meaning, shares, self._nearest_of(run, vector, meaning, shares)))
+        if mode is Mode.SEMANTIC:
+            return ranked(mode, self._by_meaning(run, vector, run.request.n))
+        meaning = self._by_meaning(run, vector, BY_MEANING)
+        best = ranked(mode, joined(meaning, shares, self._nearest_of(run, vector, meaning, shares)))
+        return best if len(best) >= run.request.n else best + self._further(run, vector, best)
 
     def _vector(self, run: "_Run", fingerprint: str) -> Floats | None:
         """The query's vector; None where a hybrid search has to do without, since the model failed or is another."""
@@ -160,24 +166,30 @@ class Searcher:
                 if self._words.version is not None:
                     # `allowed` has left out what the query excludes.
                     query = replace(run.query, excluded=())
-                    return _shares(self._words.search(query, DEPTH, run.allowed), self._words.best_possible(query))
+                    return _shares(self._words.search(query, BY_WORDS, run.allowed), self._words.best_possible(query))
             except NotHere:
                 pass
             except Exception as error:  # noqa: BLE001 - a cache may fail in any way; the truth answers
                 _LOG.warning("the word cache failed (%s); the index answers", error)
                 run.degrade("the word cache failed; answered from the index itself")
-        hits = self._index.words(run.query, DEPTH, run.request.where)
+        hits = self._index.words(run.query, BY_WORDS, run.request.where)
         return _shares(hits, self._index.best_possible(run.query) if hits else 0.0)
 
-    def _by_meaning(self, run: "_Run", vector: Floats) -> list[Candidate]:
+    def _by_meaning(self, run: "_Run", vector: Floats, pages: int) -> list[Candidate]:
         """The nearest pages: chunks are asked for until there are enough pages or no more chunks."""
-        limit = DEPTH * 3
+        limit = pages * 3
         while True:
             near = self._nearest(run, vector, limit, run.allowed)
             candidates = best_by_page(near)
-            if len(candidates) >= DEPTH or len(near.chunk_ids) < limit:
-                return candidates[:DEPTH]
+            if len(candidates) >= pages or len(near.chunk_ids) < limit:
+                return candidates[:pages]
             limit *= 4
+
+    def _further(self, run: "_Run", vector: Floats, best: Sequence[Candidate]) -> list[Candidate]:
+        """The pages that come after those both channels put forward, for whoever asks for so many: by meaning."""
+        known = {candidate.page_id for candidate in best}
+        found = self._by_meaning(run, vector, run.request.n + len(known))
+        return [candidate for candidate in found if candidate.page_id not in known]
 
     def _nearest(self, run: "_Run", vector: Floats, limit: int, pages: Ints | None) -> Neighbours:
         try:

@@ -22,8 +22,8 @@ from wikiholt.words.cache import PostingsCache
 
 _LOG = logging.getLogger(__name__)
 
-_FEW_PAGES = 1000
-"""Up to here FTS5 answers in about a millisecond, and a word cache would only cost memory."""
+_FEW_PAGES = 300
+"""Up to here FTS5 answers in half a millisecond, and a word cache would only cost memory."""
 
 
 def open_service(
