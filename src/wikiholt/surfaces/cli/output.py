@@ -1,9 +1,12 @@
 """What a person reads on the terminal. Data goes to stdout, everything else to stderr."""
 
+import codecs
+import io
 import os
 import shutil
 import sys
 import textwrap
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TextIO
@@ -12,6 +15,13 @@ from wikiholt.handle import Status
 from wikiholt.model import Answer, Hit, Snippet, SyncReport
 
 _BOLD, _DIM, _GREEN, _YELLOW, _RED, _OFF = "\x1b[1m", "\x1b[2m", "\x1b[32m", "\x1b[33m", "\x1b[31m", "\x1b[0m"
+
+_HARMLESS = frozenset("\n\t\u00ad\u061c\u200b\u200c\u200d\u200e\u200f\u2060")
+"""Not printable by Unicode's book, yet part of honest text: joiners, break hints, marks of direction."""
+
+# Stand-ins for colours while lines are wrapped; no text holds them once it is safe.
+_ON_MARK, _OFF_MARK = "\x01", "\x02"
+_ESCAPES = "wikiholt.escapes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +54,38 @@ class Style:
 
 
 def safe(text: str) -> str:
-    """Text of a page as a terminal may show it: control characters could move the cursor or change the title."""
-    return "".join(char if char.isprintable() or char in "\n\t" else "\N{REPLACEMENT CHARACTER}" for char in text)
+    """Foreign text as a terminal may show it, character for character.
+
+    Control characters could move the cursor or change the title, and overrides of direction make text look like other
+    text; joiners, spaces of any width and direction marks are kept, for scripts and emoji need them.
+    """
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() or _harmless(char) else "\N{REPLACEMENT CHARACTER}" for char in text)
+
+
+def _harmless(char: str) -> bool:
+    return char in _HARMLESS or unicodedata.category(char) == "Zs"
+
+
+def line(text: str) -> str:
+    """Foreign text as it may stand in one line: safe, its line breaks and tabs as spaces."""
+    return safe(" ".join(text.splitlines()).replace("\t", " "))
+
+
+def bear_any_text(*streams: TextIO) -> None:
+    """Let these streams write characters their encoding lacks, as escapes that JSON also understands."""
+    codecs.register_error(_ESCAPES, _escaped)
+    for stream in streams:
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors=_ESCAPES)
+
+
+def _escaped(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    units = error.object[error.start : error.end].encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{high:02x}{low:02x}" for high, low in zip(units[::2], units[1::2], strict=True)), error.end
 
 
 def answer_lines(answer: Answer, style: Style) -> list[str]:
@@ -59,7 +99,7 @@ def answer_lines(answer: Answer, style: Style) -> list[str]:
     for number, hit in enumerate(answer.hits, 1):
         lines += _hit_lines(number, hit, style)
     lines.append(style.dim(_closing(answer)))
-    lines += [style.warn(f"note: {note}") for note in answer.notes]
+    lines += [style.warn(f"note: {line(note)}") for note in answer.notes]
     return lines
 
 
@@ -67,31 +107,29 @@ def _hit_lines(number: int, hit: Hit, style: Style) -> list[str]:
     headings = [heading for heading in hit.heading_path[-2:] if heading != hit.name]
     where = " › ".join((hit.path, *headings))
     evidence = style.dim(f"{hit.score:.2f} {hit.confidence} · {' + '.join(hit.channels)}")
-    head = f"{number}. {style.bold(safe(hit.name))}  {evidence}"
+    head = f"{number}. {style.bold(line(hit.name))}  {evidence}"
     width = max(40, min(shutil.get_terminal_size((100, 24)).columns, 110)) - 3
-    snippet = textwrap.wrap(safe(_marked(hit.snippet, style)), width) if hit.snippet.text else []
-    place = f"{safe(where)}  lines {hit.first_line}–{hit.last_line}"
-    return [head, f"   {style.dim(place)}", *(f"   {_restored(line, style)}" for line in snippet), ""]
-
-
-# Stand-ins that survive wrapping and control-character removal, replaced by colours at the end.
-_ON_MARK, _OFF_MARK = "\N{LEFT DOUBLE ANGLE BRACKET}", "\N{RIGHT DOUBLE ANGLE BRACKET}"
+    snippet = textwrap.wrap(_marked(hit.snippet, style), width) if hit.snippet.text else []
+    place = f"{line(where)}  lines {hit.first_line}–{hit.last_line}"
+    return [head, f"   {style.dim(place)}", *(f"   {_restored(row, style)}" for row in snippet), ""]
 
 
 def _marked(snippet: Snippet, style: Style) -> str:
+    """A snippet, safe to show, its matches between marks; the marks come last, so that no text can bring its own."""
+    shown = safe(snippet.text)
     if not style.coloured:
-        return snippet.text
+        return shown
     text, at = "", 0
     for span in snippet.matches:
-        text += snippet.text[at : span.start] + _ON_MARK + snippet.text[span.start : span.end] + _OFF_MARK
+        text += shown[at : span.start] + _ON_MARK + shown[span.start : span.end] + _OFF_MARK
         at = span.end
-    return text + snippet.text[at:]
+    return text + shown[at:]
 
 
-def _restored(line: str, style: Style) -> str:
+def _restored(row: str, style: Style) -> str:
     if not style.coloured:
-        return line
-    return line.replace(_ON_MARK, _BOLD + _GREEN).replace(_OFF_MARK, _OFF) + _OFF
+        return row
+    return row.replace(_ON_MARK, _BOLD + _GREEN).replace(_OFF_MARK, _OFF) + _OFF
 
 
 def _closing(answer: Answer) -> str:
@@ -111,7 +149,7 @@ def sync_lines(slug: str, report: SyncReport, style: Style) -> list[str]:
     chunks = f"{counted(report.chunks_embedded, 'chunk')} embedded, {report.chunks_reused} reused"
     rebuilt = " (built anew)" if report.rebuilt else ""
     lines = [f"{style.good('✓')} {slug}: {pages}; {chunks}; {report.seconds:.1f} s, at {report.revision[:10]}{rebuilt}"]
-    lines += [style.warn(f"  problem: {safe(p.file)}: {p.reason}: {safe(p.detail)}") for p in report.problems[:20]]
+    lines += [style.warn(f"  problem: {line(p.file)}: {p.reason}: {line(p.detail)}") for p in report.problems[:20]]
     if len(report.problems) > 20:
         lines.append(style.warn(f"  … and {len(report.problems) - 20} more; see `wikiholt status {slug} --json`"))
     return lines
@@ -119,7 +157,7 @@ def sync_lines(slug: str, report: SyncReport, style: Style) -> list[str]:
 
 def status_lines(status: Status, style: Style) -> list[str]:
     state = status.state
-    lines = [style.bold(status.wiki.slug) + style.dim(f"  {status.wiki.source}")]
+    lines = [style.bold(status.wiki.slug) + style.dim(f"  {line(status.wiki.source)}")]
     if state is None:
         lines.append(f"  {style.warn('not indexed')}")
     else:
@@ -131,10 +169,10 @@ def status_lines(status: Status, style: Style) -> list[str]:
         )
         when = f"{state.synced_at:%Y-%m-%d %H:%M} UTC" if state.synced_at else "never"
         lines.append(style.dim(f"  synced {when} · {state.recipe.fingerprint} · {size(status.disk_bytes)}"))
-    lines += [style.warn(f"  problem: {safe(p.file)}: {p.reason}: {safe(p.detail)}") for p in status.problems[:20]]
+    lines += [style.warn(f"  problem: {line(p.file)}: {p.reason}: {line(p.detail)}") for p in status.problems[:20]]
     if status.error:
-        lines.append(style.bad(f"  {status.error.message}"))
-        lines.append(f"  hint: {status.error.hint}")
+        lines.append(style.bad(f"  {line(status.error.message)}"))
+        lines.append(f"  hint: {line(status.error.hint)}")
     return lines
 
 
