@@ -37,16 +37,13 @@ def _matches(plain: str, query: WordQuery, words: Analyser) -> Iterator[_Match]:
     wanted = frozenset(query.terms).union(*query.phrases)
     prefix = query.prefix
     # A stem begins as its word does, so most words can be passed over without being analysed.
-    heads = {term[:2] for term in (*wanted, prefix) if term}
+    heads = re.compile("|".join(re.escape(head) for head in {term[:2] for term in (*wanted, prefix) if term}))
     for found in TOKEN.finditer(plain):
-        if found[0].isascii():
-            lowered = found[0].lower()
-            for head in heads:
-                if head in lowered:
-                    break
-            else:
-                continue
-        for dense, run, offset in [*dense_runs(found[0])] if not found[0].isascii() else [(False, found[0], 0)]:
+        token = found[0]
+        ascii_only = token.isascii()
+        if ascii_only and not heads.search(token.lower()):
+            continue
+        for dense, run, offset in [(False, token, 0)] if ascii_only else [*dense_runs(token)]:
             begin = found.start() + offset
             if dense:
                 for at, pair in enumerate(bigrams(run), begin):
