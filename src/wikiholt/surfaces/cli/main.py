@@ -3,6 +3,7 @@
 import logging
 import os
 import sys
+import traceback
 from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,10 +12,11 @@ from pathlib import Path
 from wikiholt.errors import InvalidSetting, WikiholtError
 from wikiholt.service import Service
 from wikiholt.settings import Settings, load
-from wikiholt.surfaces.cli import commands, parser
+from wikiholt.surfaces.cli import commands, output, parser
 from wikiholt.wiring import build
 
-_INTERRUPTED = 130
+UNEXPECTED = 70
+INTERRUPTED = 130
 _ON_SERVICE = {
     "add": commands.add,
     "sync": commands.sync,
@@ -27,21 +29,25 @@ _ON_SERVICE = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code."""
+    output.bear_any_text(sys.stdout, sys.stderr)
     parsed = parser.parse(arguments)
     try:
         settings = load(parsed.data, parsed.config, os.environ, _overrides(parsed.set))
-        logging.basicConfig(level=settings.log_level.upper(), format="%(levelname)s %(name)s: %(message)s")
+        _start_log(settings.log_level.upper())
         return _run(parsed, settings)
     except WikiholtError as error:
         commands.complain(error)
         return error.exit_code
     except KeyboardInterrupt:
         sys.stderr.write("stopped; what was committed is kept, and the next sync goes on from there\n")
-        return _INTERRUPTED
+        return INTERRUPTED
     except BrokenPipeError:
         # Whoever read our output has seen enough.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except Exception as error:  # noqa: BLE001 - a fault of ours must never look like an answer
+        _confess(error)
+        return UNEXPECTED
 
 
 def _run(parsed: Namespace, settings: Settings) -> int:
@@ -56,6 +62,28 @@ def _run(parsed: Namespace, settings: Settings) -> int:
         return _ON_SERVICE[parsed.command](service, parsed)
     finally:
         service.close()
+
+
+class _SafeFormatter(logging.Formatter):
+    """Log lines may quote pages and git."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return output.safe(super().format(record))
+
+
+def _start_log(level: str) -> None:
+    handler = logging.StreamHandler()
+    handler.setFormatter(_SafeFormatter("%(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=level, handlers=[handler])
+
+
+def _confess(error: Exception) -> None:
+    """Say that Wikiholt has a fault; where in the code, only to those who asked for details."""
+    if logging.getLogger().isEnabledFor(logging.DEBUG):
+        sys.stderr.write(output.safe("".join(traceback.format_exception(error))))
+    about = output.line(f"{type(error).__name__}: {error}")[:300]
+    sys.stderr.write(f"error: Wikiholt has a fault: {about}\n")
+    sys.stderr.write("hint: please report it, with what `--set log.level=debug` before the command adds to this\n")
 
 
 def _overrides(pairs: Sequence[str]) -> dict[str, object]:
