@@ -1,10 +1,11 @@
 """The layout of one wiki's index file, and how it is opened."""
 
 import sqlite3
+from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote
 
-from wikiholt.errors import IndexCorrupt, IndexMissing, IndexTooNew
+from wikiholt.errors import IndexCorrupt, IndexMissing, IndexTooNew, StorageRefused
 from wikiholt.model import Recipe
 from wikiholt.stores.sqlite.faults import translated
 from wikiholt.stores.sqlite.seals import row_seal
@@ -51,26 +52,65 @@ CREATE TABLE seals (page_id INTEGER PRIMARY KEY, crc INTEGER NOT NULL) STRICT;
 """
 
 _SETTINGS = ("journal_mode = WAL", "synchronous = FULL", "cache_size = -16000", "mmap_size = 268435456")
+_READER_SETTINGS = ("cache_size = -16000",)
+_READ_ONLY = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN}
+
+
+class Frozen(sqlite3.Connection):
+    """A connection without locks to a file nobody was writing when it was opened: read from it at once, never keep it.
+
+    It would not notice a writer that comes later.
+    """
 
 
 def connect(file: Path, *, create: bool = False) -> sqlite3.Connection:
-    """A connection to an existing index file (or a new one); transactions are begun by hand."""
-    uri = f"file:{quote(str(file))}?mode={'rwc' if create else 'rw'}"
+    """A connection to an existing index file (or a new one); transactions are begun by hand.
+
+    Where the directory cannot be written it can be read from all the same, as far as that is safe.
+    """
     with translated():
         try:
-            db = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=30)
+            return _opened(file, "mode=rwc" if create else "mode=rw", _SETTINGS)
         except sqlite3.OperationalError as error:
             if not file.exists():
                 raise IndexMissing("this wiki has no index yet", hint="run `wikiholt sync`") from error
+            if create or error.sqlite_errorcode & 0xFF not in _READ_ONLY:
+                raise
+            return _reader(file)
+
+
+def _reader(file: Path) -> sqlite3.Connection:
+    """A connection that only reads, where SQLite may make no files of its own."""
+    try:
+        return _opened(file, "mode=ro", _READER_SETTINGS)
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode & 0xFF not in _READ_ONLY:
             raise
+        # Whoever writes has a log; without one the file alone is the whole truth.
+        log = file.with_name(file.name + "-wal")
+        if log.exists() and log.stat().st_size:
+            raise StorageRefused(
+                "the index has changes in its log, and its directory cannot be written to take them up",
+                hint="run `wikiholt sync` as the owner of the data directory, or let this user write there",
+            ) from error
+        return _opened(file, "mode=ro&immutable=1", _READER_SETTINGS, Frozen)
+
+
+def _opened(
+    file: Path, how: str, settings: Sequence[str], kind: type[sqlite3.Connection] = sqlite3.Connection
+) -> sqlite3.Connection:
+    uri = f"file:{quote(str(file))}?{how}"
+    db = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=30, factory=kind)
+    try:
         # One connection, one file: the boundary between wikis is not to be crossed by a statement.
         db.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
-        try:
-            for setting in _SETTINGS:
-                db.execute(f"PRAGMA {setting}")
-        except BaseException:
-            db.close()
-            raise
+        for setting in settings:
+            db.execute(f"PRAGMA {setting}")
+        # SQLite touches the file no sooner than it is read.
+        db.execute("PRAGMA schema_version").fetchone()
+    except BaseException:
+        db.close()
+        raise
     return db
 
 
