@@ -85,6 +85,12 @@ def test_what_cannot_be_read_is_not_registered(farm: Farm, tmp_path: Path) -> No
     assert farm.service.wikis() == []
 
 
+def test_a_path_that_is_not_text_is_refused(farm: Farm) -> None:
+    with pytest.raises(InvalidSource) as caught:
+        farm.service.add("odd", "/srv/x\udcff", {})
+    assert caught.value.hint
+
+
 def test_a_repository_without_a_commit_may_be_added(farm: Farm, tmp_path: Path) -> None:
     repository = Repository(tmp_path / "young")
     farm.service.add("young", str(repository.path), {})

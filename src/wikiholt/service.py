@@ -6,7 +6,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from threading import Lock
 
-from wikiholt.errors import IndexCorrupt, NoCommits, WikiNotFound
+from wikiholt.errors import IndexCorrupt, InvalidSource, NoCommits, WikiNotFound
 from wikiholt.handle import Parts, WikiHandle, Workshop
 from wikiholt.model import Wiki
 from wikiholt.registry import Registry, validate_slug
@@ -27,6 +27,11 @@ class Service:
 
     def add(self, slug: str, source: str, settings: Mapping[str, str]) -> Wiki:
         """Register a wiki, once its repository and settings have proved usable."""
+        for text in (source, *settings.values()):
+            if not text.isprintable() and any("\ud800" <= char <= "\udfff" for char in text):
+                raise InvalidSource(
+                    "a path or setting is not UTF-8 text", hint="rename it, or link to it by another name"
+                )
         untried = Wiki("", validate_slug(slug), source, datetime.now(UTC), settings)
         with suppress(NoCommits):
             # A repository without a commit yet is welcome: it will have pages one day.

@@ -11,7 +11,7 @@ from pathlib import Path
 from threading import Lock
 
 from wikiholt.stores.sqlite.faults import translated
-from wikiholt.stores.sqlite.schema import connect
+from wikiholt.stores.sqlite.schema import Frozen, connect
 
 _KEEP = 3
 
@@ -39,7 +39,9 @@ class Pool:
         if db.in_transaction:
             db.rollback()
         with self._lock:
-            if len(self._idle) < _KEEP and not self._closed and self._pid == os.getpid():
+            # One that was opened as unchanging would not notice a writer that comes later.
+            lasting = not isinstance(db, Frozen)
+            if lasting and len(self._idle) < _KEEP and not self._closed and self._pid == os.getpid():
                 self._idle.append(db)
                 return
         db.close()

@@ -88,7 +88,7 @@ def status(service: Service, arguments: Namespace) -> int:
 def list_wikis(service: Service, arguments: Namespace) -> int:
     wikis = service.wikis()
     width = max((len(wiki.slug) for wiki in wikis), default=0)
-    lines = [f"{wiki.slug:{width}}  {wiki.source}" for wiki in wikis]
+    lines = [f"{wiki.slug:{width}}  {output.line(wiki.source)}" for wiki in wikis]
     if not wikis:
         lines = ["No wikis yet. Next: wikiholt add SLUG PATH"]
     return _print(arguments, {"wikis": [documents.wiki_document(wiki) for wiki in wikis]}, lines)
@@ -96,8 +96,11 @@ def list_wikis(service: Service, arguments: Namespace) -> int:
 
 def remove(service: Service, arguments: Namespace) -> int:
     wiki, removed = service.remove(arguments.slug)
-    lines = [f"Removed {wiki.slug}: {len(removed)} files of its index.", *(f"  {name}" for name in removed)]
-    lines.append(f"The repository {wiki.source} was left alone.")
+    lines = [
+        f"Removed {wiki.slug}: {len(removed)} files of its index.",
+        *(f"  {output.line(name)}" for name in removed),
+    ]
+    lines.append(f"The repository {output.line(wiki.source)} was left alone.")
     return _print(arguments, {"wiki": wiki.slug, "removed": list(removed)}, lines)
 
 
@@ -107,9 +110,9 @@ def doctor(service: Service, arguments: Namespace, settings: Settings) -> int:
     lines = []
     for finding in found:
         mark = style.good("✓") if finding.well else style.bad("✗")
-        lines.append(f"{mark} {finding.subject}: {output.safe(finding.detail)}")
+        lines.append(f"{mark} {finding.subject}: {output.line(finding.detail)}")
         if finding.advice:
-            lines.append(f"    hint: {finding.advice}")
+            lines.append(f"    hint: {output.line(finding.advice)}")
     well = all(finding.well for finding in found)
     names = ("subject", "well", "detail", "advice")
     shown = [{name: getattr(finding, name) for name in names} for finding in found]
@@ -136,9 +139,9 @@ def demo(arguments: Namespace, build: Callable[[Path], Service]) -> int:
 def complain(error: WikiholtError, slug: str = "") -> None:
     """Say on stderr what is wrong and what to do."""
     about = f"{slug}: " if slug else ""
-    sys.stderr.write(f"error: {about}{output.safe(error.message)}\n")
+    sys.stderr.write(f"error: {about}{output.line(error.message)}\n")
     if error.hint:
-        sys.stderr.write(f"hint: {output.safe(error.hint)}\n")
+        sys.stderr.write(f"hint: {output.line(error.hint)}\n")
 
 
 def _slugs(service: Service, arguments: Namespace) -> list[str]:
