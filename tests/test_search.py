@@ -104,6 +104,20 @@ def test_a_longer_list_begins_like_a_shorter_one(wiki: WikiHandle) -> None:
         assert [(h.path, h.score) for h in short.hits] == [(h.path, h.score) for h in long.hits[:2]]
 
 
+@pytest.mark.parametrize("mode", list(Mode))
+def test_a_hundred_pages_can_be_asked_for(garden: Garden, mode: Mode) -> None:
+    garden.repository.commit(
+        {f"pond/{i}.md": f"# Pond {i}\n\nThe heron stands in pond number {i}." for i in range(120)}
+    )
+    handle = garden.handle()
+    handle.sync()
+    long = handle.search(Request("heron in the pond", n=100, mode=mode))
+    assert len(paths(long)) == len(set(paths(long))) == 100
+    short = handle.search(Request("heron in the pond", n=60, mode=mode))
+    assert paths(short) == paths(long)[:60]
+    handle.close()
+
+
 def test_scores_never_rise_down_the_list(wiki: WikiHandle) -> None:
     scores = [hit.score for hit in wiki.search(Request("turn the heap", n=100)).hits]
     assert scores == sorted(scores, reverse=True)

@@ -188,19 +188,20 @@ class Searcher:
 
     def _shares(self, run: "_Run") -> dict[int, float]:
         """The pages found by words, each with its share of the best possible score."""
+        depth = MAX_HITS if run.request.mode is Mode.KEYWORD else BY_WORDS
         if self._words is not None:
             try:
                 self._words.refresh()
                 if self._words.version is not None:
                     # `allowed` has left out what the query excludes.
                     query = replace(run.query, excluded=())
-                    return _shares(self._words.search(query, BY_WORDS, run.allowed), self._words.best_possible(query))
+                    return _shares(self._words.search(query, depth, run.allowed), self._words.best_possible(query))
             except NotHere:
                 pass
             except Exception as error:  # noqa: BLE001 - a cache may fail in any way; the truth answers
                 _LOG.warning("the word cache failed (%s); the index answers", error)
                 run.degrade("the word cache failed; answered from the index itself")
-        hits = self._index.words(run.query, BY_WORDS, run.request.where)
+        hits = self._index.words(run.query, depth, run.request.where)
         return _shares(hits, self._index.best_possible(run.query) if hits else 0.0)
 
     def _by_meaning(self, run: "_Run", vector: Floats, pages: int) -> list[Candidate]:
