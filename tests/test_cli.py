@@ -234,6 +234,20 @@ def test_a_model_that_is_missing_or_broken_indexes_nothing(
     assert run("doctor")[0] == 10
     monkeypatch.delenv("WIKIHOLT_MODEL")
     assert run("search", "night", "disks")[0] == 7
+    assert run("sync")[0] == 0
+    monkeypatch.setenv("WIKIHOLT_MODEL", str(tmp_path / "no-such-model"))
+    code, out, _ = run("search", "night", "disks", "--json")
+    assert code == 0
+    assert document(out)["degraded"]
+    assert run("search", "night", "disks", "--mode", "semantic")[0] == 5
+    assert run("search", "night", "disks", "--mode", "keyword")[0] == 0
+
+
+def test_a_search_that_may_not_look_at_head_does_not_speak_of_it(synced: Run) -> None:
+    code, out, _ = synced("--set", "search.stale_check=false", "search", "night", "disks")
+    assert code == 0
+    assert "= HEAD" not in out
+    assert "HEAD unknown" in out
 
 
 def test_a_setting_can_be_given_for_one_command(synced: Run) -> None:

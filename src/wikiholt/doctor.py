@@ -103,4 +103,5 @@ def _wiki(handle: WikiHandle) -> Iterator[Finding]:
         detail = f"{len(status.problems)} pages could not be indexed; the first: {first.file}: {first.detail}"
         yield Finding(subject, False, detail, f"see `wikiholt status {handle.wiki.slug}` and mend the pages")
     elif not faults and not status.stale:
-        yield Finding(subject, True, f"{status.state.pages} pages, {status.state.chunks} chunks, whole and at HEAD")
+        counts = f"pages: {status.state.pages}, chunks: {status.state.chunks}"
+        yield Finding(subject, True, f"whole and at HEAD; {counts}")

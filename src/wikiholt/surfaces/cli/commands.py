@@ -5,12 +5,13 @@ import re
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from wikiholt import doctor as checks
-from wikiholt.errors import InvalidQuery, WikiholtError, WikiNotFound
+from wikiholt.errors import InvalidQuery, ModelError, WikiholtError, WikiNotFound
 from wikiholt.model import Filter, Mode
 from wikiholt.search import Request
 from wikiholt.service import Service
@@ -67,8 +68,9 @@ def search(service: Service, arguments: Namespace) -> int:
     request = Request(arguments.query, arguments.n, Mode(arguments.mode), where)
     handle = service.wiki(arguments.slug)
     if request.mode is not Mode.KEYWORD:
-        # Loaded before the clock starts: an answer's time is that of the search.
-        service.workshop.embedder()
+        # Loaded before the clock starts: an answer's time is that of the search. If that fails, the search says so.
+        with suppress(ModelError):
+            service.workshop.embedder()
     answer = handle.search(request)
     lines = output.answer_lines(answer, output.Style.of(sys.stdout))
     if answer.stale and answer.head_revision:
@@ -97,7 +99,7 @@ def list_wikis(service: Service, arguments: Namespace) -> int:
 def remove(service: Service, arguments: Namespace) -> int:
     wiki, removed = service.remove(arguments.slug)
     lines = [
-        f"Removed {wiki.slug}: {len(removed)} files of its index.",
+        f"Removed {wiki.slug}: {output.counted(len(removed), 'file')} of its index.",
         *(f"  {output.line(name)}" for name in removed),
     ]
     lines.append(f"The repository {output.line(wiki.source)} was left alone.")

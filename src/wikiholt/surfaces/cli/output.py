@@ -91,7 +91,7 @@ def _escaped(error: UnicodeError) -> tuple[str, int]:
 def answer_lines(answer: Answer, style: Style) -> list[str]:
     lines: list[str] = []
     if not answer.total:
-        lines.append("Nothing found: no page passes the filter.")
+        lines.append("Nothing found: no page passes the filters, phrases and exclusions.")
     elif not answer.hits:
         lines.append("Nothing found.")
     elif answer.nothing_relevant:
@@ -134,10 +134,10 @@ def _restored(row: str, style: Style) -> str:
 
 def _closing(answer: Answer) -> str:
     fresh = "not synced to the end yet" if answer.indexed_revision is None else f"at {answer.indexed_revision[:10]}"
-    if answer.stale and answer.indexed_revision:
-        fresh += f", HEAD is {answer.head_revision[:10]}" if answer.head_revision else ", HEAD unknown"
-    else:
-        fresh += " = HEAD" if answer.indexed_revision else ""
+    if answer.indexed_revision and answer.head_revision is None:
+        fresh += ", HEAD unknown"
+    elif answer.indexed_revision and answer.head_revision:
+        fresh += f", HEAD is {answer.head_revision[:10]}" if answer.stale else " = HEAD"
     degraded = " · degraded" if answer.degraded else ""
     pages = f"{len(answer.hits)} of {counted(answer.total, 'page')}"
     return f"{pages} · {answer.mode} · {answer.took_ms:.0f} ms · {fresh}{degraded}"
