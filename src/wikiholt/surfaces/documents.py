@@ -14,9 +14,8 @@ def answer_document(answer: Answer) -> Document:
     return {
         "query": answer.query,
         "mode": str(answer.mode),
-        "results": [hit_document(hit) for hit in answer.hits],
-        "total": len(answer.hits),
-        "pages_considered": answer.total,
+        "hits": [hit_document(hit) for hit in answer.hits],
+        "total": answer.total,
         "took_ms": answer.took_ms,
         "indexed_revision": answer.indexed_revision,
         "head_revision": answer.head_revision,
