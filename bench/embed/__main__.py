@@ -166,7 +166,13 @@ def main() -> None:
         "Starting: medians of new processes": loading(given.rounds),
         "What int8 costs: documents cut to one vector each, ranked by cosine alone": quality,
     }
-    head = ["# Embedding beside ChromaDB's default", "", f"Machine: {machine()}.", "Repeat: `python -m bench.embed --peers PYTHON`, PYTHON from an environment made of bench/requirements-peers.txt.", ""]
+    head = [
+        "# Embedding beside ChromaDB's default",
+        "",
+        f"Machine: {machine()}.",
+        "Repeat: `python -m bench.embed --peers PYTHON`, PYTHON from an environment made of bench/requirements-peers.txt.",
+        "",
+    ]
     body = [line for title, lines in sections.items() for line in (f"## {title}", "", *lines, "")]
     given.to.parent.mkdir(parents=True, exist_ok=True)
     given.to.write_text("\n".join(head + body))
