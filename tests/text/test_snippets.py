@@ -97,3 +97,17 @@ def test_typed_beginnings_phrases_and_cjk_are_marked() -> None:
 def test_markup_becomes_plain_text(text: str, plain: str) -> None:
     assert " ".join(plain_text(text).split()) == plain
     assert snippet(text, parse_query("")).text == plain
+
+
+@pytest.mark.parametrize(
+    ("fragment", "expected"),
+    [
+        ("```\n\nThen **bold** follows.", "Then bold follows."),
+        ("    width: 2em;\n}\n```\n\nThen `code` and **bold**.", "    width: 2em;\n}\nThen code and bold."),
+        ("last_line()\n```\n", "last_line()"),
+        ("Before **bold**.\n\n```css\nwidth: **not bold**;", "Before bold.\nwidth: **not bold**;"),
+        ("Before **bold**.\n\n```\nx = **y\n```\n\nAfter **bold**.", "Before bold.\nx = **y\nAfter bold."),
+    ],
+)
+def test_a_fragment_cut_out_of_a_code_block_is_read_as_one(fragment: str, expected: str) -> None:
+    assert plain_text(fragment) == expected

@@ -19,9 +19,10 @@ _BLANK_LINES = re.compile(r"\n[ \t]*(?:\n[ \t]*)+")
 def plain_text(markdown: str) -> str:
     """The text without markup, line by line; code keeps its characters and loses its fences. May be empty."""
     parts: list[str] = []
-    fence = ""
+    fences = list(_FENCE.finditer(markdown))
+    fence = fences[0][1] if _begins_in_code(markdown, fences) else ""
     at = 0
-    for found in _FENCE.finditer(markdown):
+    for found in fences:
         marker = found[1]
         if fence and not (marker.startswith(fence) and not found[2].strip()):
             continue
@@ -31,6 +32,17 @@ def plain_text(markdown: str) -> str:
         at = found.end()
     parts.append(markdown[at:].strip("\n") if fence else _prose(markdown[at:]))
     return "\n".join(part for part in parts if part and not part.isspace())
+
+
+def _begins_in_code(markdown: str, fences: list[re.Match[str]]) -> bool:
+    """Whether a fragment was cut out of the middle of a code block: its first fence has no partner and ends one.
+
+    A fence that ends a block names no language and is followed by a blank line or by nothing.
+    """
+    if len(fences) % 2 == 0 or fences[0][2].strip():
+        return False
+    rest = markdown[fences[0].end() :]
+    return not rest.strip() or rest.startswith("\n\n")
 
 
 def _prose(text: str) -> str:
