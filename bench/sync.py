@@ -1,6 +1,6 @@
 """How long syncing takes, on a real wiki of 14,593 pages with its history.
 
-    python -m bench.sync [--corpus BUNDLE] [--pages N] [--write]
+    python -m bench.sync [--corpus BUNDLE] [--write]
 
 The index is kept in bench/data: the first run embeds everything (minutes), later ones measure the rest again and
 leave the first sync's figures as they were.

@@ -1,0 +1,168 @@
+"""Ways to make one list of what words and meaning found, on the collections: the figures of docs/adr/0008.
+
+    python -m bench.fusion [--collections DIR] [--write]
+
+Uses the indexes that bench.quality made (run that first). Each channel's ranking is taken once, then combined in every
+way. Also shows the evidence of the best hit, for questions a collection answers and for those of other collections.
+"""
+
+import argparse
+import math
+import statistics
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from bench import collections
+from bench.metrics import ndcg
+from bench.report import machine, write
+from wikiholt.model import Filter
+from wikiholt.ports import Embedder, WikiIndex
+from wikiholt.ranking import best_by_page
+from wikiholt.text.queries import parse_query, plain_query
+from wikiholt.wiring import open_service
+
+NAMES = ("cranfield", "scifact", "wiki-dendron", "wiki-k8s-en")
+DEPTH = 100
+
+
+class Found(NamedTuple):
+    """What both channels say of a query: pages by distance, by BM25 score, and the cosine of every page of either."""
+
+    meaning: dict[int, float]
+    words: dict[int, float]
+    cosines: dict[int, float]
+    best_possible: float
+
+
+Way = Callable[[Found], Mapping[int, float]]
+
+
+def find(index: WikiIndex, embedder: Embedder, text: str) -> Found:
+    query, vector = parse_query(text), embedder.query(plain_query(text))
+    words = {hit.page_id: hit.score for hit in index.words(query, DEPTH, Filter())} if query else {}
+    near = {c.page_id: c.distance or 0.0 for c in best_by_page(index.nearest(vector, DEPTH * 12, None))}
+    meaning = dict(list(near.items())[:DEPTH])
+    lacking = np.array(sorted(set(words) - set(near)), np.int64)
+    if len(lacking):
+        near |= {c.page_id: c.distance or 0.0 for c in best_by_page(index.nearest(vector, 10**6, lacking))}
+    cosines = {page: 1 - near[page] for page in {*meaning, *words} if page in near}
+    return Found(meaning, words, cosines, index.best_possible(query) if words else 1.0)
+
+
+def ranks(constant: int, weight: float) -> Way:
+    def way(found: Found) -> Mapping[int, float]:
+        points = {page: 1 / (constant + rank) for rank, page in enumerate(found.meaning, 1)}
+        for rank, page in enumerate(found.words, 1):
+            points[page] = points.get(page, 0.0) + weight / (constant + rank)
+        return points
+
+    return way
+
+
+def shares(found: Found, *, own: bool = False) -> dict[int, float]:
+    best = max(found.words.values(), default=1.0) if own else found.best_possible
+    return {page: min(1.0, score / best) for page, score in found.words.items()}
+
+
+def weighed(cosine: float, *, own: bool = False) -> Way:
+    def way(found: Found) -> Mapping[int, float]:
+        by_words = shares(found, own=own)
+        pages = {*found.cosines, *by_words}
+        return {p: cosine * found.cosines.get(p, 0.0) + (1 - cosine) * by_words.get(p, 0.0) for p in pages}
+
+    return way
+
+
+def either(found: Found) -> Mapping[int, float]:
+    def likely(amount: float, even: float) -> float:
+        return 1 / (1 + math.exp((even - amount) / 0.2))
+
+    by_words = shares(found)
+    pages = {*found.cosines, *by_words}
+    doubts = {p: (1 - likely(found.cosines.get(p, 0.0), 0.6)) * (1 - likely(by_words.get(p, 0.0), 0.5)) for p in pages}
+    return {page: 1 - doubt for page, doubt in doubts.items()}
+
+
+def shallow(found: Found) -> Mapping[int, float]:
+    """As the product does it: fewer pages from either channel."""
+    words = dict(list(found.words.items())[:50])
+    meaning = dict(list(found.meaning.items())[:30])
+    kept = {page: cosine for page, cosine in found.cosines.items() if page in words or page in meaning}
+    return weighed(0.5)(found._replace(words=words, meaning=meaning, cosines=kept))
+
+
+WAYS: dict[str, Way] = {
+    "words alone": lambda found: found.words,
+    "meaning alone": lambda found: {page: -distance for page, distance in found.meaning.items()},
+    "reciprocal ranks, constant 60": ranks(60, 1.0),
+    "reciprocal ranks, constant 10, words × 1.5": ranks(10, 1.5),
+    "cosine .6 + words scaled to their best hit .4": weighed(0.6, own=True),
+    "either channel suffices (1 − product of doubts)": either,
+    "cosine .4 + share of the best possible .6": weighed(0.4),
+    "cosine .5 + share of the best possible .5": weighed(0.5),
+    "cosine .6 + share of the best possible .4": weighed(0.6),
+    "cosine .7 + share of the best possible .3": weighed(0.7),
+    "cosine .5 + share .5, fifty pages by words, thirty by meaning": shallow,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--collections", type=Path, default=collections.DEFAULT)
+    parser.add_argument("--write", action="store_true", help="write bench/results/fusion.md")
+    arguments = parser.parse_args()
+    service = open_service(Path("bench/data/quality"))
+    embedder = service.workshop.embedder()
+    asked = {name: collections.queries(arguments.collections / name) for name in NAMES}
+    columns: list[str] = []
+    means: dict[str, list[float]] = {way: [] for way in WAYS}
+    evidence: list[str] = []
+    for name in NAMES:
+        index = service.workshop.store.open(service.wiki(name).wiki.id)
+        for kind in asked[name]:
+            columns.append(kind.name)
+            for way, value in scored(index, embedder, kind).items():
+                means[way].append(value)
+            print(columns[-1], flush=True)
+        own = [text for kind in asked[name] for text in list(kind.texts.values())[:60]]
+        others = [t for other in NAMES if other != name for t in list(asked[other][0].texts.values())[:40]]
+        evidence += [spread(index, embedder, name, "its own", own), spread(index, embedder, name, "others'", others)]
+        index.close()
+    rows = [f"| way | {' | '.join(columns)} | mean |", "|" + "---|" * (len(columns) + 2)]
+    for way, values in means.items():
+        rows.append(f"| {way} | {' | '.join(f'{v:.3f}' for v in values)} | {statistics.fmean(values):.4f} |")
+    rows += [
+        "",
+        "| collection | questions | best hit's hybrid evidence: p10 | p50 | p90 |",
+        "|---|---|---|---|---|",
+        *evidence,
+    ]
+    print("\n".join(rows))
+    if arguments.write:
+        write("fusion", f"{__doc__}\n{machine()}\n\n" + "\n".join(rows))
+
+
+def scored(index: WikiIndex, embedder: Embedder, kind: collections.Queries) -> dict[str, float]:
+    values: dict[str, list[float]] = {way: [] for way in WAYS}
+    for query, text in kind.texts.items():
+        found = find(index, embedder, text)
+        pages = index.stored_pages(sorted({*found.cosines, *found.words}))
+        left_out = kind.exclude.get(query, set())
+        for way, combine in WAYS.items():
+            points = combine(found)
+            order = [pages[p].path for p in sorted(points, key=lambda p: (-points[p], p)) if p in pages]
+            values[way].append(ndcg([path for path in order if path not in left_out], kind.relevant[query]))
+    return {way: statistics.fmean(each) for way, each in values.items()}
+
+
+def spread(index: WikiIndex, embedder: Embedder, name: str, whose: str, texts: list[str]) -> str:
+    best = [max(weighed(0.5)(find(index, embedder, text)).values(), default=0.0) for text in texts]
+    low, middle, high = np.quantile(best, [0.1, 0.5, 0.9])
+    return f"| {name} | {whose} | {low:.2f} | {middle:.2f} | {high:.2f} |"
+
+
+if __name__ == "__main__":
+    main()
