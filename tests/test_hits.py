@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from wikiholt import hits
-from wikiholt.hits import HitMaker, looked_for, mentioned
+from wikiholt.hits import HitMaker, looked_for, mentioned, shown
 from wikiholt.model import Blob, Change, Filter, Hit, Mode, PageEntry
 from wikiholt.pages import Draft, Pipeline
 from wikiholt.ranking import Candidate
@@ -90,3 +90,10 @@ def test_a_word_beyond_what_is_read_still_gives_a_hit(show: Show, monkeypatch: p
 def test_a_query_without_a_word_is_mentioned_nowhere() -> None:
     assert looked_for(parse_query("!!!")) == ()
     assert mentioned("anything", ()) == 0
+
+
+def test_a_snippet_does_not_begin_with_the_headings_named_beside_it() -> None:
+    assert shown("# Coffee\n\n## Descaling\n\nRun it monthly.") == "Run it monthly."
+    assert shown("Text first.\n\n# Then a heading") == "Text first.\n\n# Then a heading"
+    assert shown("# Only\n## Headings") == "# Only\n## Headings"
+    assert shown("#hashtag is no heading") == "#hashtag is no heading"
