@@ -19,8 +19,8 @@ WORDS_WEIGHT = 0.5
 _EVEN = {Mode.HYBRID: (0.40, 0.09), Mode.SEMANTIC: (0.52, 0.09), Mode.KEYWORD: (0.42, 0.12)}
 """For each mode, the evidence at which a hit is as likely right as wrong, and how fast that changes.
 
-Placed by eye on judged collections: the best hit of a question taken from the collection has a hybrid evidence of .36 to
-.82 (the middle four fifths), that of a question from another one .07 to .34; docs/adr/0008 has the rest.
+Placed by eye on judged collections: the best hit of a question taken from the collection has a hybrid evidence of .36
+to .82 (the middle four fifths), that of a question from another one .07 to .34; docs/adr/0008 has the rest.
 """
 
 _HIGH, _MEDIUM = 0.75, 0.25
