@@ -1,16 +1,26 @@
 """The error tree. Every error says what happened and what to do about it.
 
 WikiholtError
-├── BadInput             what was asked for makes no sense            (exit 2, HTTP 4xx)
+├── BadInput             what was asked for makes no sense            (exit 2, HTTP 422)
 │   ├── InvalidSlug
 │   ├── InvalidQuery
 │   ├── InvalidSetting
-│   └── InvalidSource
+│   ├── InvalidSource
+│   ├── InvalidPage      a page's path, content, author or edit makes no sense
+│   └── TooLarge                                                      (HTTP 413)
+├── Refused              who asks may not                             (exit 11)
+│   ├── Unauthorized     no key, or one that is not known             (HTTP 401)
+│   ├── Forbidden        a key that does not open this                (HTTP 403)
+│   └── TooManyRequests  come back after `retry_after` seconds        (HTTP 429)
 ├── NotFound             the thing named does not exist               (exit 3, HTTP 404)
 │   ├── WikiNotFound
-│   └── PageNotFound
+│   ├── PageNotFound
+│   └── KeyNotFound
 ├── Conflict             it exists already, or somebody is at work    (exit 4, HTTP 409)
 │   ├── WikiExists
+│   ├── PageExists
+│   ├── RevisionMismatch the page is another one than the writer read
+│   ├── NotWritable      this wiki's source takes no writes
 │   └── Busy
 ├── ModelError           the embedder cannot be trusted               (exit 5, HTTP 503)
 │   ├── ModelMissing
@@ -56,7 +66,7 @@ class WikiholtError(Exception):
 
 class BadInput(WikiholtError):
     exit_code = 2
-    status = 400
+    status = 422
 
 
 class InvalidSlug(BadInput):
@@ -75,6 +85,35 @@ class InvalidSource(BadInput):
     pass
 
 
+class InvalidPage(BadInput):
+    pass
+
+
+class TooLarge(BadInput):
+    status = 413
+
+
+class Refused(WikiholtError):
+    exit_code = 11
+    status = 403
+
+
+class Unauthorized(Refused):
+    status = 401
+
+
+class Forbidden(Refused):
+    pass
+
+
+class TooManyRequests(Refused):
+    status = 429
+
+    def __init__(self, message: str, *, retry_after: float, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.retry_after = retry_after
+
+
 class NotFound(WikiholtError):
     exit_code = 3
     status = 404
@@ -88,12 +127,32 @@ class PageNotFound(NotFound):
     pass
 
 
+class KeyNotFound(NotFound):
+    pass
+
+
 class Conflict(WikiholtError):
     exit_code = 4
     status = 409
 
 
 class WikiExists(Conflict):
+    pass
+
+
+class PageExists(Conflict):
+    pass
+
+
+class RevisionMismatch(Conflict):
+    """`current` is the revision that last changed the page, or None when the page is not there."""
+
+    def __init__(self, message: str, *, current: str | None, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.current = current
+
+
+class NotWritable(Conflict):
     pass
 
 

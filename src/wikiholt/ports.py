@@ -7,11 +7,15 @@ from pathlib import Path
 from typing import Protocol
 
 from wikiholt.model import (
+    Author,
     Blob,
     Change,
+    Commit,
+    FileEdit,
     Filter,
     Floats,
     Ints,
+    LogEntry,
     Neighbours,
     Problem,
     Recipe,
@@ -73,6 +77,21 @@ class Source(Protocol):
 
     def last_changed(self, files: Sequence[str], revision: str, since: str | None) -> Mapping[str, datetime]:
         """When each file was last changed by a commit; `since` is a commit to stop at if it is an ancestor."""
+
+    def resolve(self, revision: str) -> str:
+        """The full id of a commit named by at least 7 of its digits; only commits that HEAD descends from count."""
+
+    def find(self, file: str, revision: str) -> TreeEntry | None:
+        """The page file's entry at the revision, or None when there is no such page; cheap in any wiki."""
+
+    def history(self, file: str, limit: int = 50, revision: str | None = None) -> Sequence[Commit]:
+        """The commits that changed a file, newest first, its earlier names followed; none for an unknown file."""
+
+    def log(self, limit: int, skip: int = 0) -> Sequence[LogEntry]:
+        """The commits that touched a page, newest first."""
+
+    def write(self, edits: Sequence[FileEdit], author: Author, message: str) -> str:
+        """Make one commit of these edits on HEAD and return its id; raises RevisionMismatch or NotWritable."""
 
 
 class Snapshot(Protocol):

@@ -37,6 +37,24 @@ class Settings:
     faiss_crossover: int
     page_max_bytes: int
     lock_timeout: float
+    search_fresh_timeout: float
+    serve_host: str
+    serve_port: int
+    serve_domain: str
+    serve_hosts: tuple[str, ...]
+    serve_public: bool
+    serve_trusted_proxies: tuple[str, ...]
+    serve_cors_origins: tuple[str, ...]
+    sync_interval: float
+    sync_workers: int
+    sync_slice: float
+    discover_interval: float
+    remote_schemes: tuple[str, ...]
+    remote_allow_private: bool
+    remote_timeout: float
+    limit_key_per_minute: int
+    limit_address_per_minute: int
+    limit_body_bytes: int
     search_stale_check: bool
     log_level: str
 

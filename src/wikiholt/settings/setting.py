@@ -35,6 +35,8 @@ class Setting:
     minimum: float = -math.inf
     maximum: float = math.inf
     check: Callable[[str], str] | None = None
+    secret: bool = False
+    """Whether its value is never shown."""
 
     @property
     def attribute(self) -> str:

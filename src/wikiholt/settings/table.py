@@ -25,6 +25,14 @@ def url_fault(template: str) -> str:
     return "a link must be http or https" if scheme and scheme[1].lower() not in ("http", "https") else ""
 
 
+def domain_fault(domain: str) -> str:
+    """What is wrong with the domain that wikis' host names end in, or nothing."""
+    label = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
+    return (
+        "" if not domain or re.fullmatch(rf"{label}(?:\.{label})*", domain) else "it is no host name in small letters"
+    )
+
+
 SETTINGS = (
     Setting(
         "data",
@@ -83,6 +91,55 @@ SETTINGS = (
         minimum=0,
         maximum=86_400,
     ),
+    Setting(
+        "search.fresh_timeout",
+        float,
+        10.0,
+        "Seconds a search with fresh=true waits for the index to reach HEAD.",
+        minimum=0,
+        maximum=600,
+    ),
+    Setting("serve.host", str, "127.0.0.1", "The address to listen on; another than this machine's own needs keys."),
+    Setting("serve.port", int, 8765, "The port to listen on; 0 takes a free one.", minimum=0, maximum=65_535),
+    Setting(
+        "serve.domain",
+        str,
+        "",
+        "With wiki.example here, the host SLUG.wiki.example is the wiki SLUG.",
+        check=domain_fault,
+    ),
+    Setting("serve.hosts", tuple, (), "Further host names the service itself is reached by."),
+    Setting(
+        "serve.public", bool, False, "Whether wikis may be read without a key, unless their own setting says otherwise."
+    ),
+    Setting("serve.trusted_proxies", tuple, (), "Addresses of proxies whose word on a visitor's address is taken."),
+    Setting("serve.cors_origins", tuple, (), "Origins of other web pages that may call the API from a browser."),
+    Setting(
+        "sync.interval", float, 60.0, "Seconds between two looks at a wiki's repository.", minimum=1, maximum=86_400
+    ),
+    Setting("sync.workers", int, 2, "Wikis that are synced at the same time.", minimum=1, maximum=64),
+    Setting(
+        "sync.slice",
+        float,
+        10.0,
+        "Seconds after which a sync lets other wikis that wait go first.",
+        minimum=0.1,
+        maximum=3600,
+    ),
+    Setting(
+        "discover.interval",
+        float,
+        10.0,
+        "Seconds between two looks for new and removed repositories.",
+        minimum=1,
+        maximum=86_400,
+    ),
+    Setting("remote.schemes", tuple, ("https", "ssh"), "What the URL of a remote repository may begin with."),
+    Setting("remote.allow_private", bool, False, "Whether remotes may lie on this machine or in a private network."),
+    Setting("remote.timeout", float, 300.0, "Seconds a clone or fetch may take.", minimum=1, maximum=86_400),
+    Setting("limit.key_per_minute", int, 1200, "Requests a minute with one key; 0 means no limit.", minimum=0),
+    Setting("limit.address_per_minute", int, 600, "Requests a minute from one address; 0 means no limit.", minimum=0),
+    Setting("limit.body_bytes", int, 16 * 1024 * 1024, "The largest body of a request.", minimum=1024, maximum=1024**3),
     Setting("search.stale_check", bool, True, "Whether each answer says if the repository has moved on since."),
     Setting(
         "log.level",
@@ -109,5 +166,28 @@ WIKI_SETTINGS = (
         "",
         "The link of a hit in this wiki; empty means the general setting.",
         check=lambda template: url_fault(template) if template else "",
+    ),
+    Setting(
+        "public",
+        str,
+        "",
+        "Whether the wiki may be read without a key; empty as serve.public says.",
+        choices=("", "true", "false"),
+    ),
+    Setting("hosts", tuple, (), "Host names that are this wiki, separated by commas."),
+    Setting(
+        "interval",
+        float,
+        0.0,
+        "Seconds between two looks at its repository; 0 means the general setting.",
+        minimum=0,
+        maximum=86_400,
+    ),
+    Setting(
+        "webhook_secret",
+        str,
+        "",
+        "The secret a git host signs its push webhooks with; empty means none are taken.",
+        secret=True,
     ),
 )

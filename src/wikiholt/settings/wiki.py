@@ -17,6 +17,10 @@ class WikiSettings:
     language: str = ""
     anchors: str = ""
     url: str = ""
+    public: str = ""
+    hosts: tuple[str, ...] = ()
+    interval: float = 0.0
+    webhook_secret: str = ""
 
     @classmethod
     def parse(cls, settings: Mapping[str, str]) -> Self:

@@ -1,0 +1,76 @@
+"""The values that travel through Wikiholt: frozen, parsed once at the edge, the same names everywhere."""
+
+from wikiholt.model.answers import (
+    Answer,
+    Confidence,
+    Filter,
+    Hit,
+    Mode,
+    Snippet,
+    Span,
+    StoredChunk,
+    StoredPage,
+    WordHit,
+    WordQuery,
+)
+from wikiholt.model.arrays import Floats, Ints
+from wikiholt.model.content import Block, Chunk, Heading, Link, Metadata, Page, Problem, Words
+from wikiholt.model.index import (
+    Change,
+    Neighbours,
+    PageEntry,
+    Recipe,
+    State,
+    VectorDelta,
+    VectorRows,
+    WordDelta,
+    WordRow,
+)
+from wikiholt.model.reports import SyncReport
+from wikiholt.model.source import Author, Blob, Commit, EntryKind, FileEdit, LogEntry, TreeChange, TreeEntry
+from wikiholt.model.wikis import Key, Scope, Wiki
+
+__all__ = [
+    "Answer",
+    "Author",
+    "Blob",
+    "Block",
+    "Change",
+    "Chunk",
+    "Commit",
+    "Confidence",
+    "EntryKind",
+    "FileEdit",
+    "Filter",
+    "Floats",
+    "Heading",
+    "Hit",
+    "Ints",
+    "Key",
+    "Link",
+    "LogEntry",
+    "Metadata",
+    "Mode",
+    "Neighbours",
+    "Page",
+    "PageEntry",
+    "Problem",
+    "Recipe",
+    "Scope",
+    "Snippet",
+    "Span",
+    "State",
+    "StoredChunk",
+    "StoredPage",
+    "SyncReport",
+    "TreeChange",
+    "TreeEntry",
+    "VectorDelta",
+    "VectorRows",
+    "Wiki",
+    "WordDelta",
+    "WordHit",
+    "WordQuery",
+    "WordRow",
+    "Words",
+]

@@ -1,0 +1,73 @@
+"""What a git repository gives."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+
+class EntryKind(StrEnum):
+    FILE = "file"
+    SYMLINK = "symlink"
+    SUBMODULE = "submodule"
+
+
+@dataclass(frozen=True, slots=True)
+class TreeEntry:
+    """A page's place in a tree: the blob it holds, or why it is not a file."""
+
+    blob: str
+    kind: EntryKind = EntryKind.FILE
+
+
+@dataclass(frozen=True, slots=True)
+class TreeChange:
+    """A page file that differs between two trees; None where it is not there."""
+
+    file: str
+    old: TreeEntry | None
+    new: TreeEntry | None
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """A blob as read; `data` is None when it is larger than asked for or missing (`size` is -1 then)."""
+
+    id: str
+    size: int
+    data: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One commit of a file's history; `date` is when its author wrote it."""
+
+    revision: str
+    author: str
+    email: str
+    date: datetime
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """One commit of the whole wiki, with the page files it touched."""
+
+    commit: Commit
+    files: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Author:
+    """Who a commit is by."""
+
+    name: str
+    email: str
+
+
+@dataclass(frozen=True, slots=True)
+class FileEdit:
+    """One file of a commit to be made: what it shall hold (None: be gone) and the blob that must be there before."""
+
+    file: str
+    data: bytes | None
+    expected: str | None
