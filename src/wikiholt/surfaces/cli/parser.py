@@ -16,6 +16,7 @@ exit codes:
   3 no such wiki or page    8 the sync failed
   4 busy, or exists already 9 an extra is not installed
   10 doctor found something to mend
+  11 who asks may not
   70 Wikiholt itself has a fault
 """
 
