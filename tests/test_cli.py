@@ -68,8 +68,8 @@ def test_json_is_one_document_and_nothing_else(synced: Run) -> None:
     code, out, err = synced("search", "night", "restoring lost data", "--json", "-n", "2")
     assert (code, err) == (0, "")
     answer = document(out)
-    assert len(answer["hits"]) == 2
-    first = answer["hits"][0]
+    assert len(answer["results"]) == 2
+    first = answer["results"][0]
     assert first["path"] == "ops/backup"
     assert {"name", "path", "snippet", "distance", "score"} <= first.keys()
     assert answer["indexed_revision"] == answer["head_revision"]
@@ -79,7 +79,7 @@ def test_json_is_one_document_and_nothing_else(synced: Run) -> None:
 def test_modes_can_be_chosen(synced: Run, mode: str) -> None:
     answer = document(synced("search", "night", "descale the coffee machine", "--mode", mode, "--json")[1])
     assert answer["mode"] == mode
-    assert answer["hits"][0]["path"] == "ops/coffee"
+    assert answer["results"][0]["path"] == "ops/coffee"
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_filters_narrow_the_search(synced: Run, option: str, value: str, expecte
     answer = document(
         synced("search", "night", "machine", option, value, "--mode", "semantic", "-n", "50", "--json")[1]
     )
-    assert {hit["path"] for hit in answer["hits"]} == expected
+    assert {hit["path"] for hit in answer["results"]} == expected
 
 
 def test_every_command_has_json(synced: Run) -> None:
@@ -275,8 +275,8 @@ def test_a_wiki_keeps_its_own_settings(run: Run, wiki: Repository) -> None:
     assert run("add", "ops", str(wiki.path), *options)[0] == 0
     assert run("sync", "ops")[0] == 0
     answer = document(run("search", "ops", "copies of disks", "--json")[1])
-    assert [hit["path"] for hit in answer["hits"]] == ["backup"]
-    assert answer["hits"][0]["url"].startswith("https://w.example/backup#")
+    assert [hit["path"] for hit in answer["results"]] == ["backup"]
+    assert answer["results"][0]["url"].startswith("https://w.example/backup#")
     code, _, err = run("add", "other", str(wiki.path), "--subdirectory", "absent")
     assert code == 2
     assert "hint:" in err
@@ -292,7 +292,7 @@ def test_the_demo_finds_what_it_promises(tmp_path: Path, run: Run) -> None:
     shown = document(out)
     assert [wiki["added"] for wiki in shown["wikis"]] == [14, 14]
     for query, answer in zip(DEMO_QUERIES, shown["searches"], strict=True):
-        assert answer["hits"][0]["path"] == query.finds, query.text
+        assert answer["results"][0]["path"] == query.finds, query.text
         assert not answer["nothing_relevant"], query.text
     code, out, err = run("demo", str(tmp_path / "demo"))
     assert code == 0
@@ -317,5 +317,5 @@ def test_it_works_without_home_or_any_variable(synced: Run, tmp_path: Path) -> N
     done = subprocess.run(
         [*command, "search", "night", "disks", "--json"], env=environment, capture_output=True, text=True, check=True
     )
-    assert document(done.stdout)["hits"][0]["path"] == "ops/backup"
+    assert document(done.stdout)["results"][0]["path"] == "ops/backup"
     assert done.stderr == ""

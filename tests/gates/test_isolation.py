@@ -406,6 +406,6 @@ def test_on_the_real_model_wikis_that_mean_the_same_stay_apart(
             main(["--data", str(tmp_path / "data"), "search", me.slug, query, "--mode", mode, "--json", "-n", "100"])
             out = capsys.readouterr().out
             assert codes(out) == {me.code}
-            assert len(json.loads(out)["hits"]) == 3
+            assert len(json.loads(out)["results"]) == 3
     assert main(["--data", str(tmp_path / "data"), "remove", wikis[1].slug]) == 0
     assert codes_on_disk(tmp_path / "data") == {wikis[0].code, wikis[2].code}

@@ -1,0 +1,85 @@
+"""What a search answers, as a document."""
+
+from typing import Literal
+
+# Not typing's: before Python 3.12 only this form can be turned into a schema.
+from typing_extensions import TypedDict
+
+from wikiholt.model import Answer, Hit
+from wikiholt.surfaces.documents.moments import moment
+
+
+class HitDocument(TypedDict):
+    """A page with its best passage."""
+
+    name: str
+    path: str
+    url: str
+    snippet: str
+    matches: list[list[int]]
+    distance: float | None
+    score: float
+    confidence: Literal["high", "medium", "low"]
+    channels: list[str]
+    heading_path: list[str]
+    anchor: str
+    lines: list[int]
+    chunk_index: int
+    category: str | None
+    tags: list[str]
+    last_updated: str | None
+
+
+class AnswerDocument(TypedDict):
+    """What was found, how fresh it is, and whether something had to be gone around."""
+
+    query: str
+    mode: Literal["hybrid", "semantic", "keyword"]
+    results: list[HitDocument]
+    total: int
+    considered: int
+    took_ms: float
+    indexed_revision: str | None
+    head_revision: str | None
+    stale: bool
+    degraded: bool
+    nothing_relevant: bool
+    notes: list[str]
+
+
+def answer_document(answer: Answer) -> AnswerDocument:
+    return {
+        "query": answer.query,
+        "mode": answer.mode.value,
+        "results": [hit_document(hit) for hit in answer.hits],
+        "total": len(answer.hits),
+        "considered": answer.total,
+        "took_ms": answer.took_ms,
+        "indexed_revision": answer.indexed_revision,
+        "head_revision": answer.head_revision,
+        "stale": answer.stale,
+        "degraded": answer.degraded,
+        "nothing_relevant": answer.nothing_relevant,
+        "notes": list(answer.notes),
+    }
+
+
+def hit_document(hit: Hit) -> HitDocument:
+    return {
+        "name": hit.name,
+        "path": hit.path,
+        "url": hit.url,
+        "snippet": hit.snippet.text,
+        "matches": [[span.start, span.end] for span in hit.snippet.matches],
+        "distance": hit.distance,
+        "score": hit.score,
+        "confidence": hit.confidence.value,
+        "channels": list(hit.channels),
+        "heading_path": list(hit.heading_path),
+        "anchor": hit.anchor,
+        "lines": [hit.first_line, hit.last_line],
+        "chunk_index": hit.chunk_index,
+        "category": hit.category,
+        "tags": list(hit.tags),
+        "last_updated": moment(hit.last_updated),
+    }
