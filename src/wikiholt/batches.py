@@ -23,6 +23,10 @@ _PAGES = 48
 """Pages a batch: enough to keep every core busy, few enough that little is redone after a crash."""
 
 
+class Paused(Exception):
+    """A sync was asked to let others go first; what it committed stays, and the next one goes on from there."""
+
+
 @dataclass(slots=True)
 class Tally:
     """What has been done so far."""
@@ -62,13 +66,26 @@ class Batches:
         self._pipeline = pipeline
         self._times = times
 
-    def run(self, files: Mapping[str, TreeEntry], moved: Mapping[str, str], progress: Callable[[Tally], None]) -> Tally:
-        """Index every file; a moved one takes the place of the one it was, in the same transaction."""
+    def run(
+        self,
+        files: Mapping[str, TreeEntry],
+        moved: Mapping[str, str],
+        progress: Callable[[Tally], None],
+        pause: Callable[[], bool] = lambda: False,
+    ) -> Tally:
+        """Index every file; a moved one takes the place of the one it was, in the same transaction.
+
+        Whenever a batch is committed, `pause` is asked; if it says so, the batch in hand is finished and Paused raised.
+        """
         tally = Tally()
         progress(tally)
         with ThreadPoolExecutor(1, "embed") as executor:
             waiting: _Batch | None = None
             for some in _slices(files):
+                if waiting is not None and pause():
+                    self._commit(waiting, moved, tally)
+                    progress(tally)
+                    raise Paused
                 batch = self._prepared(some, files)
                 batch.vectors = executor.submit(self._embedded, batch.fresh)
                 if waiting is not None:

@@ -24,6 +24,14 @@ _FEW = 200
 """Pages by which any wiki may grow before its caches are chosen anew."""
 
 
+def _unseen(_: Progress) -> None:
+    pass
+
+
+def _never() -> bool:
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class Parts:
     """What a wiki's settings make of it."""
@@ -61,11 +69,19 @@ class Status:
 class WikiHandle:
     """One wiki's search, sync and status."""
 
-    def __init__(self, wiki: Wiki, parts: Parts, workshop: Workshop, wanted: Callable[[], bool] = lambda: True) -> None:
+    def __init__(
+        self,
+        wiki: Wiki,
+        parts: Parts,
+        workshop: Workshop,
+        wanted: Callable[[], bool] = lambda: True,
+        leaving: Callable[[], bool] = _never,
+    ) -> None:
         self.wiki = wiki
         self._parts = parts
         self._workshop = workshop
         self._wanted = wanted
+        self._leaving = leaving
         self._closed = False
         self._serving: _Serving | None = None
         self._syncer: Syncer | None = None
@@ -82,13 +98,50 @@ class WikiHandle:
         with self._served() as serving:
             return serving.searcher.search(request)
 
-    def sync(self, progress: Callable[[Progress], None] | None = None) -> SyncReport:
-        syncer = self._its_syncer()
-        report = syncer.sync(progress) if progress else syncer.sync()
+    def sync(
+        self,
+        progress: Callable[[Progress], None] = _unseen,
+        pause: Callable[[], bool] = _never,
+        patience: float | None = None,
+    ) -> SyncReport:
+        """Make the index equal to HEAD; raises Paused, Busy and what a sync may raise."""
+        return self._written(self._its_syncer().sync, progress, pause, patience)
+
+    def reindex(
+        self,
+        progress: Callable[[Progress], None] = _unseen,
+        pause: Callable[[], bool] = _never,
+        patience: float | None = None,
+    ) -> SyncReport:
+        """Build a new generation from nothing, or go on with one that was paused; the old one answers meanwhile."""
+        return self._written(self._its_syncer().rebuild, progress, pause, patience)
+
+    def _written(
+        self,
+        work: Callable[[Callable[[Progress], None], Callable[[], bool], float | None], SyncReport],
+        progress: Callable[[Progress], None],
+        pause: Callable[[], bool],
+        patience: float | None,
+    ) -> SyncReport:
+        report = work(progress, lambda: pause() or self._leaving(), patience)
         self._warm()
         # Not before: searches that began in the generation before may still need its file.
         self._workshop.store.sweep(self.wiki.id)
         return report
+
+    def settled_at(self) -> str | None:
+        """The revision the index stands for, if it was made as one would be today; None when a sync has work to do."""
+        try:
+            index = self._workshop.store.open(self.wiki.id)
+        except WikiholtError:
+            return None
+        try:
+            state = index.state()
+        except WikiholtError:
+            return None
+        finally:
+            index.close()
+        return state.revision if state.recipe == self._parts.pipeline.recipe(self._workshop.embedder()) else None
 
     def settle(self, timeout: float) -> None:
         """Wait until the caches are built, for a process that is about to end; they are written on the way."""

@@ -9,20 +9,23 @@ from threading import Lock
 from wikiholt.errors import IndexCorrupt, InvalidSource, NoCommits, WikiNotFound
 from wikiholt.handle import Parts, WikiHandle, Workshop
 from wikiholt.model import Wiki
+from wikiholt.ports import Source
 from wikiholt.registry import Registry, validate_slug
-
-_OPEN_WIKIS = 64
-"""Handles kept open; the one unused for longest is closed first."""
 
 
 class Service:
     """The wikis of one data directory."""
 
-    def __init__(self, registry: Registry, workshop: Workshop, parts_of: Callable[[Wiki], Parts]) -> None:
-        self._registry = registry
+    def __init__(
+        self, registry: Registry, workshop: Workshop, parts_of: Callable[[Wiki], Parts], *, open_wikis: int = 64
+    ) -> None:
+        """`open_wikis` handles are kept open; the one unused for longest is closed first."""
+        self.registry = registry
         self.workshop = workshop
         self._parts_of = parts_of
+        self._open_wikis = open_wikis
         self._open: OrderedDict[str, WikiHandle] = OrderedDict()
+        self._leaving: set[str] = set()
         self._lock = Lock()
 
     def add(self, slug: str, source: str, settings: Mapping[str, str]) -> Wiki:
@@ -37,22 +40,30 @@ class Service:
             # A repository without a commit yet is welcome: it will have pages one day.
             pages = self._parts_of(untried).source
             pages.tree(pages.head())
-        return self._registry.add(slug, source, settings)
+        return self.registry.add(slug, source, settings)
 
     def remove(self, slug: str) -> tuple[Wiki, Sequence[str]]:
         """Remove a wiki's index and then its registration; the git repository is never touched."""
-        wiki = self._registry.get(slug)
+        wiki = self.registry.get(slug)
         handle = self.wiki(slug)
-        removed = handle.remove()
-        with self._lock:
-            self._open.pop(wiki.id, None)
-        self._registry.remove(slug)
-        # A sync that came between the two has made the index once more; from now on none can.
-        return wiki, [*removed, *handle.remove()]
+        self._leaving.add(wiki.id)  # a sync at work here stops at its next batch
+        try:
+            removed = handle.remove()
+            with self._lock:
+                self._open.pop(wiki.id, None)
+            self.registry.remove(slug)
+            # A sync that came between the two has made the index once more; from now on none can.
+            return wiki, [*removed, *handle.remove()]
+        finally:
+            self._leaving.discard(wiki.id)
+
+    def leaving(self, wiki_id: str) -> bool:
+        """Whether this wiki is just being removed, so that its index had better not be written."""
+        return wiki_id in self._leaving
 
     def wikis(self) -> Sequence[Wiki]:
         """Every wiki, by slug; a registry that is gone while indexes are there is an error, not a short list."""
-        found = self._registry.list()
+        found = self.registry.list()
         store = self.workshop.store
         if not found and any(store.published(wiki_id) is not None for wiki_id in store.ids()):
             raise IndexCorrupt(
@@ -63,21 +74,40 @@ class Service:
 
     def wiki(self, slug: str) -> WikiHandle:
         """The handle of the wiki with this slug; raises WikiNotFound."""
-        wiki = self._registry.get(slug)
+        return self._handle(self.registry.get(slug), asked=True)
+
+    def background(self, slug: str) -> WikiHandle:
+        """The same for work that nobody waits for: it keeps no wiki open in the place of one that people search."""
+        return self._handle(self.registry.get(slug), asked=False)
+
+    def source(self, wiki: Wiki) -> Source:
+        """Where a wiki's pages come from, without opening anything."""
+        return self._parts_of(wiki).source
+
+    def _handle(self, wiki: Wiki, *, asked: bool) -> WikiHandle:
         with self._lock:
-            handle = self._open.get(wiki.id)
+            handle, spare = self._open.get(wiki.id), []
             if handle is None or handle.wiki != wiki:
-                handle = WikiHandle(wiki, self._parts_of(wiki), self.workshop, lambda: self._has(wiki))
+                spare += [handle] if handle else []
+                handle = WikiHandle(
+                    wiki,
+                    self._parts_of(wiki),
+                    self.workshop,
+                    wanted=lambda: self._has(wiki),
+                    leaving=lambda: self.leaving(wiki.id),
+                )
                 self._open[wiki.id] = handle
-            self._open.move_to_end(wiki.id)
-            spare = [self._open.popitem(last=False)[1] for _ in range(len(self._open) - _OPEN_WIKIS)]
+                self._open.move_to_end(wiki.id, last=asked)
+            if asked:
+                self._open.move_to_end(wiki.id)
+            spare += [self._open.popitem(last=False)[1] for _ in range(len(self._open) - self._open_wikis)]
         for old in spare:
             old.close()
         return handle
 
     def _has(self, wiki: Wiki) -> bool:
         try:
-            return self._registry.get(wiki.slug).id == wiki.id
+            return self.registry.get(wiki.slug).id == wiki.id
         except WikiNotFound:
             return False
 
@@ -86,4 +116,4 @@ class Service:
             handles, self._open = list(self._open.values()), OrderedDict()
         for handle in handles:
             handle.close()
-        self._registry.close()
+        self.registry.close()

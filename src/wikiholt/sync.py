@@ -10,9 +10,11 @@ revision, and then the counts must add up. One process syncs a wiki at a time (t
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import datetime
 
-from wikiholt.batches import Batches, Tally
+from wikiholt.batches import Batches, Paused, Tally
 from wikiholt.errors import IndexCorrupt, IndexMissing, NoPages, SyncFailed, WikiNotFound
 from wikiholt.model import Change, Problem, Recipe, State, SyncReport, TreeChange, TreeEntry
 from wikiholt.pages import Pipeline
@@ -32,6 +34,18 @@ class Progress:
 
 def _unseen(_: Progress) -> None:
     pass
+
+
+def _never() -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class _Watch:
+    """Who is told how far a sync is, and says when it is to let others go first."""
+
+    progress: Callable[[Progress], None]
+    pause: Callable[[], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +105,14 @@ class _Trusted:
     total: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """What a sync that was paused had asked git for, kept until it is done."""
+
+    revision: str
+    times: Mapping[str, datetime]
+
+
 class Syncer:
     """Syncs one wiki. Bound to its store, source and embedder when made; one sync at a time."""
 
@@ -112,31 +134,64 @@ class Syncer:
         self._lock_timeout = lock_timeout
         self._wanted = wanted
         self._trusted: _Trusted | None = None
+        self._begun: _Begun | None = None
 
-    def sync(self, progress: Callable[[Progress], None] = _unseen) -> SyncReport:
-        """Converge to HEAD and say what was done; raises when the index could not be made to stand for it."""
+    def sync(
+        self,
+        progress: Callable[[Progress], None] = _unseen,
+        pause: Callable[[], bool] = _never,
+        patience: float | None = None,
+    ) -> SyncReport:
+        """Converge to HEAD and say what was done; raises when the index could not be made to stand for it.
+
+        Raises Paused when `pause` says so between two batches; `patience` is how long to wait for another writer.
+        """
+        return self._write(lambda recipe, head: self._healed(recipe, head, _Watch(progress, pause)), patience)
+
+    def rebuild(
+        self,
+        progress: Callable[[Progress], None] = _unseen,
+        pause: Callable[[], bool] = _never,
+        patience: float | None = None,
+    ) -> SyncReport:
+        """Build a new generation without taking over any vector and publish it; one begun and paused is gone on with.
+
+        The published one answers meanwhile, and stays if the new one cannot be completed.
+        """
+        return self._write(lambda recipe, head: self._anew(recipe, head, None, _Watch(progress, pause)), patience)
+
+    def _write(self, work: Callable[[Recipe, str], SyncReport], patience: float | None) -> SyncReport:
         began = time.monotonic()
         self._embedder.prove()
         recipe = self._pipeline.recipe(self._embedder)
-        with self._store.writing(self._wiki_id, self._lock_timeout):
+        report: SyncReport | None = None
+        with self._store.writing(self._wiki_id, self._lock_timeout if patience is None else patience):
             if not self._wanted():
                 # It was removed while this sync was waiting; what waiting made of it goes too.
                 self._store.drop(self._wiki_id)
                 raise WikiNotFound("this wiki was removed meanwhile", hint="`wikiholt list` shows the wikis there are")
-            revision = self._source.head()
-            try:
-                report = self._on_serving(recipe, revision, progress)
-            except IndexCorrupt as error:
-                # Whatever it was that proved broken: git has it all, so begin again from there, once.
-                _LOG.warning("%s; it is set aside and built anew", error.message)
-                self._store.set_aside(self._wiki_id, error.message)
-                report = replace(self._on_serving(recipe, revision, progress), rebuilt=True)
+            # A paused writer leaves in good order, like one that is done: the next need not prove the whole index.
+            with suppress(Paused):
+                report = work(recipe, self._source.head())
+        if report is None:
+            raise Paused
         return replace(report, seconds=time.monotonic() - began)
 
-    def _on_serving(self, recipe: Recipe, revision: str, progress: Callable[[Progress], None]) -> SyncReport:
+    def _healed(self, recipe: Recipe, revision: str, watch: _Watch) -> SyncReport:
+        try:
+            return self._on_serving(recipe, revision, watch)
+        except IndexCorrupt as error:
+            # Whatever it was that proved broken: git has it all, so begin again from there, once.
+            _LOG.warning("%s; it is set aside and built anew", error.message)
+            self._store.set_aside(self._wiki_id, error.message)
+            return replace(self._on_serving(recipe, revision, watch), rebuilt=True)
+
+    def _on_serving(self, recipe: Recipe, revision: str, watch: _Watch) -> SyncReport:
         serving = self._serving(recipe)
         try:
-            return self._converge(serving, recipe, revision, progress)
+            if serving.state().recipe == recipe or not self._source.tree(revision):
+                return self._make_equal(serving, serving, revision, watch)
+            return self._anew(recipe, revision, serving, watch)
         finally:
             serving.close()
 
@@ -150,36 +205,39 @@ class Syncer:
                 self._store.set_aside(self._wiki_id, "its file is gone")
         return self._store.create(self._wiki_id, recipe)
 
-    def _converge(
-        self, serving: WikiIndex, recipe: Recipe, revision: str, progress: Callable[[Progress], None]
-    ) -> SyncReport:
-        if serving.state().recipe == recipe or not self._source.tree(revision):
-            return self._make_equal(serving, serving, revision, progress)
+    def _anew(self, recipe: Recipe, revision: str, donor: WikiIndex | None, watch: _Watch) -> SyncReport:
+        """A generation beside the published one, published once it stands for HEAD."""
         building = self._store.new_generation(self._wiki_id, recipe)
         try:
-            report = self._make_equal(building, serving, revision, progress)
+            report = self._make_equal(building, donor or building, revision, watch)
             while (head := self._source.head()) != report.revision:
-                report = _sum(report, self._make_equal(building, serving, head, progress))
+                report = _sum(report, self._make_equal(building, donor or building, head, watch))
             self._store.publish(self._wiki_id, building.generation)
         finally:
             building.close()
         return replace(report, rebuilt=True)
 
-    def _make_equal(
-        self, index: WikiIndex, donor: WikiIndex, revision: str, progress: Callable[[Progress], None]
-    ) -> SyncReport:
+    def _make_equal(self, index: WikiIndex, donor: WikiIndex, revision: str, watch: _Watch) -> SyncReport:
         state = index.state()
         work = self._compare(index, state, revision)
-        times = self._source.last_changed(work.plan.put, revision, state.revision)
+        times = self._times(work.plan.put, revision, state.revision)
         batches = Batches(index, donor, self._source, self._embedder, self._pipeline, times)
-        tally = batches.run(work.entries, work.plan.moved, lambda t: progress(_progress(t, len(work.entries))))
-        self._trusted = None
+        tell = watch.progress
+        tally = batches.run(work.entries, work.plan.moved, lambda t: tell(_progress(t, len(work.entries))), watch.pause)
+        self._trusted = self._begun = None
         index.apply(Change(deleted=work.plan.deleted))
         problems = _verified(index, work)
         index.apply(Change(revision=revision))
         self._trusted = _Trusted(index.generation, index.version(), revision, work.total)
         _require_pages(work.total, problems)
         return _report(revision, work, tally, problems)
+
+    def _times(self, files: Sequence[str], revision: str, since: str | None) -> Mapping[str, datetime]:
+        """When the files last changed; after a pause that is remembered, for git has to walk the history to tell."""
+        known = self._begun
+        if known is None or known.revision != revision or not known.times.keys() >= set(files):
+            known = self._begun = _Begun(revision, self._source.last_changed(files, revision, since))
+        return known.times
 
     def _compare(self, index: WikiIndex, state: State, revision: str) -> _Work:
         """What separates the index from the revision, by the trees' difference where that is enough."""
