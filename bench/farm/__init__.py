@@ -1,0 +1,1 @@
+"""Ten thousand small wikis in one service, beside one wiki alone."""

@@ -1,0 +1,96 @@
+"""Registers the small wikis and indexes them, as a service would in the background.
+
+Ten thousand wikis share some hundred pages, and each is to be embedded once, not a hundred times over: the vectors
+come from a wiki of all the pages, by the same hashes of the same texts. Everything else is what a sync does.
+"""
+
+import dataclasses
+import json
+import time
+from collections.abc import Sequence
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench.farm.wikis import SmallPage, slug, write_repositories
+from wikiholt.errors import IndexMissing
+from wikiholt.model import Floats
+from wikiholt.ports import Embedder
+from wikiholt.service import Service
+from wikiholt.settings import load
+from wikiholt.wiring import build
+
+
+class Remembering:
+    """The real embedder that embeds no text twice."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        self._embedder = embedder
+        self._known: dict[bytes, Floats] = {}
+        self._proved = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._embedder, name)
+
+    def prove(self) -> None:
+        if not self._proved:
+            self._embedder.prove()
+        self._proved = True
+
+    def passages(self, texts: Sequence[str]) -> Floats:
+        hashes = [blake2b(text.encode(), digest_size=16).digest() for text in texts]
+        lacking = [text for text, digest in zip(texts, hashes, strict=True) if digest not in self._known]
+        fresh = iter(self._embedder.passages(lacking))
+        for digest in hashes:
+            if digest not in self._known:
+                self._known[digest] = next(fresh)
+        return np.stack([self._known[digest] for digest in hashes])
+
+
+def opened(data: Path) -> Service:
+    """The service of a data directory, embedding no text twice."""
+    service = build(load(data, overrides={"search.stale_check": True}))
+    embedder = Remembering(service.workshop.embedder())
+    service.workshop = dataclasses.replace(service.workshop, embedder=lambda: embedder)
+    return service
+
+
+def index(pages: Sequence[SmallPage], root: Path, data: Path, count: int) -> None:
+    """Make, register and index so many wikis, as far as that was not done before."""
+    service = opened(data)
+    began = time.perf_counter()
+    repositories = list(write_repositories(pages, root, count))
+    said(f"{count} repositories", began)
+    began = time.perf_counter()
+    known = {wiki.slug for wiki in service.wikis()}
+    new = [(slug(n), str(path.resolve()), {}) for n, path in enumerate(repositories) if slug(n) not in known]
+    service.registry.add_many(new)
+    said(f"{len(new)} of them registered", began)
+    began = time.perf_counter()
+    done = 0
+    for number in range(count):
+        done += _synced(service, slug(number))
+        if done and done % 1000 == 0:
+            said(f"{done} indexed", began)
+    said(f"{done} of them indexed", began)
+    service.close()
+
+
+def _synced(service: Service, name: str) -> bool:
+    handle = service.wiki(name)
+    try:
+        index = service.workshop.store.open(handle.wiki.id)
+    except IndexMissing:
+        handle.sync()
+        return True
+    revision = index.state().revision
+    index.close()
+    if revision is None:
+        handle.sync()
+    return revision is None
+
+
+def said(what: str, began: float) -> None:
+    print(json.dumps({"done": what, "seconds": round(time.perf_counter() - began, 1)}), flush=True)
