@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from git_repository import Repository
 
-from wikiholt import service as service_module
 from wikiholt.errors import Busy, IndexMissing, InvalidSource, SourceMissing, WikiExists, WikiNotFound
 from wikiholt.handle import Parts, Workshop
 from wikiholt.model import Wiki
@@ -32,7 +31,7 @@ class Farm:
         self.pipeline = Pipeline()
         self.service = self.opened()
 
-    def opened(self) -> Service:
+    def opened(self, open_wikis: int = 64) -> Service:
         shop = Workshop(
             self.store,
             lambda: self.embedder,
@@ -40,7 +39,7 @@ class Farm:
             lambda index, wiki_id: PostingsCache(index, self.store.directory(wiki_id)),
             0.05,
         )
-        return Service(Registry(self.directory / "data" / "registry.sqlite"), shop, self.parts)
+        return Service(Registry(self.directory / "data" / "registry.sqlite"), shop, self.parts, open_wikis=open_wikis)
 
     def parts(self, wiki: Wiki) -> Parts:
         return Parts(GitSource(Path(wiki.source)), self.pipeline, "{path}")
@@ -127,8 +126,8 @@ def test_a_slug_that_was_removed_and_added_again_is_another_wiki(farm: Farm, tmp
     assert found(farm.service, "one", "alpha beta") == ["b"]
 
 
-def test_only_so_many_wikis_stay_open(farm: Farm, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service_module, "_OPEN_WIKIS", 2)
+def test_only_so_many_wikis_stay_open(farm: Farm) -> None:
+    farm.service = farm.opened(open_wikis=2)
     for number in range(5):
         farm.add(f"w{number}", {"a.md": f"animal{number}"})
         farm.service.wiki(f"w{number}").sync()
@@ -136,6 +135,17 @@ def test_only_so_many_wikis_stay_open(farm: Farm, monkeypatch: pytest.MonkeyPatc
         for number in range(5):
             assert found(farm.service, f"w{number}", f"animal{number}") == ["a"]
     assert len(farm.service._open) <= 2
+
+
+def test_a_wiki_whose_settings_changed_lets_go_of_what_was_open(farm: Farm) -> None:
+    farm.add("one", {"a.md": "alpha"})
+    before = farm.service.wiki("one")
+    before.sync()
+    assert before.search(Request("alpha")).hits
+    farm.service.registry.update("one", {"language": "german"})
+    assert farm.service.wiki("one") is not before
+    assert before._serving is None
+    assert found(farm.service, "one", "alpha") == ["a"]
 
 
 def test_threads_search_while_generations_change_under_them(farm: Farm) -> None:

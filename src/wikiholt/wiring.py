@@ -1,6 +1,7 @@
 """The composition root: settings in, a working service out. The only place where parts are chosen and joined."""
 
 import logging
+import resource
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
@@ -24,6 +25,9 @@ _LOG = logging.getLogger(__name__)
 
 _FEW_PAGES = 300
 """Up to here FTS5 answers in half a millisecond, and a word cache would only cost memory."""
+_MOST_OPEN = 256
+_FILES_OF_ONE = 16
+"""Files that a wiki under load may have open: a few connections, each with its log, and caches."""
 
 
 def open_service(
@@ -47,7 +51,14 @@ def build(settings: Settings) -> Service:
         word_cache=_word_cache(store),
         lock_timeout=settings.lock_timeout,
     )
-    return Service(Registry(settings.data / "registry.sqlite"), workshop, lambda wiki: parts_of(wiki, settings))
+    registry = Registry(settings.data / "registry.sqlite")
+    return Service(registry, workshop, lambda wiki: parts_of(wiki, settings), open_wikis=_open_wikis())
+
+
+def _open_wikis() -> int:
+    """How many wikis may be kept open, by the files this process may have open; half are left to others."""
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _MOST_OPEN if allowed < 0 else max(8, min(_MOST_OPEN, allowed // 2 // _FILES_OF_ONE))
 
 
 def embedder_of(settings: Settings) -> Callable[[], Embedder]:
