@@ -11,7 +11,8 @@ from git_repository import Repository
 
 from wikiholt.errors import InvalidQuery
 from wikiholt.model import Filter
-from wikiholt.search import MAX_VALUE, MAX_VALUES, Request
+from wikiholt.model.answers import MAX_VALUE, MAX_VALUES
+from wikiholt.search import Request
 from wikiholt.surfaces.cli.main import UNEXPECTED
 
 COMMAND = [sys.executable, "-m", "wikiholt.surfaces.cli.main"]

@@ -11,7 +11,7 @@ from wikiholt.text.chunking import chunk, embedded_text
 from wikiholt.text.page import parse_page
 from wikiholt.text.words import page_words
 
-TEXT_VERSION = 1
+TEXT_VERSION = 2
 """Raised when parsing, chunking or analysing changes what an index holds, so that indexes are built anew."""
 
 

@@ -6,7 +6,7 @@ a writer: it answers from the last committed state.
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -14,16 +14,13 @@ import numpy as np
 from wikiholt.errors import InvalidQuery, ModelError, ModelMismatch, NotHere, NothingIndexed, WikiholtError
 from wikiholt.hits import HitMaker
 from wikiholt.model import Answer, Confidence, Filter, Floats, Ints, Mode, Neighbours, State, WordHit, WordQuery
+from wikiholt.model.answers import check_text
 from wikiholt.ports import Embedder, VectorCache, WikiIndex, WordCache
 from wikiholt.ranking import Candidate, best_by_page, joined, ranked
 from wikiholt.text.queries import parse_query, plain_query
 
 MAX_HITS = 100
 MAX_QUERY = 2000
-MAX_VALUES = 50
-"""Tags, and categories, that one filter may name."""
-MAX_VALUE = 500
-"""Characters of one value of a filter."""
 BY_WORDS, BY_MEANING = 50, 100
 """Pages that words put forward in a hybrid search, and the nearest chunks whose pages meaning does.
 
@@ -55,29 +52,8 @@ class Request:
             raise InvalidQuery("the query holds a NUL character", hint="send plain text")
         if isinstance(self.n, bool) or not 1 <= self.n <= MAX_HITS:
             raise InvalidQuery(f"n is {self.n}", hint=f"ask for 1 to {MAX_HITS} pages")
-        _check_text("the query", self.query)
-        for what, values in (("tags", self.where.tags), ("categories", self.where.categories)):
-            if len(values) > MAX_VALUES:
-                raise InvalidQuery(f"the filter names {len(values)} {what}", hint=f"use at most {MAX_VALUES}")
-        for what, value in self._filter_values():
-            if len(value) > MAX_VALUE:
-                raise InvalidQuery(
-                    f"a {what} of the filter has {len(value)} characters", hint=f"use at most {MAX_VALUE}"
-                )
-            _check_text(f"a {what} of the filter", value)
-
-    def _filter_values(self) -> Iterator[tuple[str, str]]:
-        yield from (("tag", tag) for tag in self.where.tags)
-        yield from (("category", category) for category in self.where.categories)
-        yield "path", self.where.path_prefix
-
-
-def _check_text(what: str, text: str) -> None:
-    """Refuse what no encoding of Unicode can hold: half a surrogate pair, which bytes that are no text turn into."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise InvalidQuery(f"{what} is not text: {text[:80]!r}", hint="send UTF-8") from None
+        check_text("the query", self.query)
+        self.where.check()
 
 
 class Searcher:

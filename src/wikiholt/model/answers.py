@@ -4,6 +4,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from wikiholt.errors import InvalidQuery
+
+MAX_VALUES = 50
+"""Tags, and categories, that one filter may name."""
+MAX_VALUE = 500
+"""Characters of one value of a filter."""
+
 
 class Mode(StrEnum):
     HYBRID = "hybrid"
@@ -28,6 +35,27 @@ class Filter:
 
     def __bool__(self) -> bool:
         return bool(self.categories or self.tags or self.path_prefix or self.updated_since)
+
+    def check(self) -> None:
+        """Raise InvalidQuery for a filter that no store should be asked to apply."""
+        for what, values in (("tags", self.tags), ("categories", self.categories)):
+            if len(values) > MAX_VALUES:
+                raise InvalidQuery(f"the filter names {len(values)} {what}", hint=f"use at most {MAX_VALUES}")
+        for what, values in (("tag", self.tags), ("category", self.categories), ("path", (self.path_prefix,))):
+            for value in values:
+                if len(value) > MAX_VALUE:
+                    raise InvalidQuery(
+                        f"a {what} of the filter has {len(value)} characters", hint=f"use at most {MAX_VALUE}"
+                    )
+                check_text(f"a {what} of the filter", value)
+
+
+def check_text(what: str, text: str) -> None:
+    """Refuse what no encoding of Unicode can hold: half a surrogate pair, which bytes that are no text turn into."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InvalidQuery(f"{what} is not text: {text[:80]!r}", hint="send UTF-8") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +95,21 @@ class StoredPage:
     last_updated: datetime | None
     chunks: int
     warnings: tuple[str, ...] = ()
+    words: int = 0
+    length: int = 0
+    """Characters of the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredLink:
+    """A link as the index knows it: the page it stands on and the paths it may mean; see `Link`."""
+
+    page_id: int
+    target: str
+    text: str
+    line: int
+    wiki: bool
+    paths: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +160,10 @@ class Hit:
     category: str | None
     tags: tuple[str, ...]
     last_updated: datetime | None
+    text: str = ""
+    """The whole chunk, as it is written on the page."""
+    total_chunks: int = 0
+    page_words: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,11 +16,17 @@ class Heading:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A link as written on a page: `[text](target)` or `[[target]]`."""
+    """A link as written on a page: `[text](target)` or, if `wiki`, `[[target]]` or `[[text|target]]`.
+
+    `paths` are the page paths it may mean, counted from the top of the wiki, the first that is a page counts; none for
+    a link that leads out of the wiki or stays on its page.
+    """
 
     target: str
     text: str
     line: int
+    wiki: bool = False
+    paths: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +69,9 @@ class Page:
     blocks: tuple[Block, ...] = ()
     name_in_content: bool = False
     """Whether the name comes from the blob (title or first heading) and not from the file's name."""
+    words: int = 0
+    length: int = 0
+    """Characters of the whole file."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,11 @@
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import yaml
 
-from wikiholt.model import Metadata
+from wikiholt.model import Metadata, Plain
 from wikiholt.text.decoding import one_line
 from wikiholt.text.instants import parse_instant
 
@@ -42,8 +42,6 @@ _UPDATED_KEYS = (
     "date",
 )
 
-Value = str | list["Value"] | dict[str, "Value"] | None
-
 
 @dataclass(frozen=True, slots=True)
 class Frontmatter:
@@ -53,6 +51,7 @@ class Frontmatter:
     body: str
     body_line: int
     warnings: tuple[str, ...] = ()
+    fields: Mapping[str, Plain] = field(default_factory=dict)
 
 
 def split(text: str) -> Frontmatter:
@@ -70,10 +69,11 @@ def split(text: str) -> Frontmatter:
     if fields is None:
         return whole
     body_line = text.count("\n", 0, closing.end()) + 1
-    return Frontmatter(_metadata(fields, warnings), text[closing.end() :], body_line, tuple(warnings))
+    metadata = _metadata(fields, warnings)
+    return Frontmatter(metadata, text[closing.end() :], body_line, tuple(warnings), fields)
 
 
-def _read(block: str, fence: str, warnings: list[str]) -> Mapping[str, Value] | None:
+def _read(block: str, fence: str, warnings: list[str]) -> Mapping[str, Plain] | None:
     """The fields of the block, or None where it is no frontmatter but text between two rules."""
     if not block.strip():
         return {}
@@ -101,7 +101,7 @@ def _load_yaml(block: str) -> object:
     return yaml.load(block, Loader=_LOADER)  # noqa: S506
 
 
-def _value(value: object, depth: int = 0) -> Value:
+def _value(value: object, depth: int = 0) -> Plain:
     """A loaded value in the plain forms; what lies deep or far (aliases can multiply) is left out."""
     if isinstance(value, dict):
         return {str(k): _value(v, depth + 1) for k, v in list(value.items())[:100]} if depth < 1 else None
@@ -122,9 +122,9 @@ def _looks_like_fields(block: str) -> bool:
     return sum(1 for line in lines if _YAMLISH.match(line[:300]) or _KEY_LINE.match(line[:300])) * 2 >= len(lines)
 
 
-def _line_by_line(block: str) -> dict[str, Value]:
+def _line_by_line(block: str) -> dict[str, Plain]:
     """What can be saved of broken frontmatter: `key: value` lines and the `- item` lines under a key."""
-    fields: dict[str, Value] = {}
+    fields: dict[str, Plain] = {}
     key = ""
     for line in block[:_LONGEST].split("\n"):
         found = _KEY_LINE.match(line)
@@ -140,7 +140,7 @@ def _line_by_line(block: str) -> dict[str, Value]:
     return fields
 
 
-def _loose_value(text: str) -> Value:
+def _loose_value(text: str) -> Plain:
     if text.startswith("[") and text.endswith("]"):
         return [item.strip().strip("\"'") for item in text[1:-1].split(",")]
     if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'":
@@ -148,8 +148,8 @@ def _loose_value(text: str) -> Value:
     return text[:_LONGEST_VALUE]
 
 
-def _metadata(fields: Mapping[str, Value], warnings: list[str]) -> Metadata:
-    known: dict[str, Value] = {}
+def _metadata(fields: Mapping[str, Plain], warnings: list[str]) -> Metadata:
+    known: dict[str, Plain] = {}
     for key, value in fields.items():
         known.setdefault(re.sub(r"[\s_-]", "", key).lower(), value)
     metadata = Metadata(
@@ -170,7 +170,7 @@ def _metadata(fields: Mapping[str, Value], warnings: list[str]) -> Metadata:
     return metadata
 
 
-def _text(known: Mapping[str, Value], keys: Iterable[str], warnings: list[str]) -> str | None:
+def _text(known: Mapping[str, Plain], keys: Iterable[str], warnings: list[str]) -> str | None:
     for key in keys:
         value = known.get(key)
         if isinstance(value, str) and value not in _NOTHING:
@@ -182,7 +182,7 @@ def _text(known: Mapping[str, Value], keys: Iterable[str], warnings: list[str]) 
     return None
 
 
-def _first(known: Mapping[str, Value], keys: Iterable[str]) -> str | None:
+def _first(known: Mapping[str, Plain], keys: Iterable[str]) -> str | None:
     for key in keys:
         value = known.get(key)
         items = value if isinstance(value, list) else [value]
@@ -192,12 +192,12 @@ def _first(known: Mapping[str, Value], keys: Iterable[str]) -> str | None:
     return None
 
 
-def _tags(known: Mapping[str, Value]) -> tuple[str, ...]:
+def _tags(known: Mapping[str, Plain]) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for key in ("tags", "tag", "keywords"):
         value = known.get(key)
         if isinstance(value, str):
-            items: list[Value] = [*(value.split(",") if "," in value else re.split(r"\s+(?=#)", value))]
+            items: list[Plain] = [*(value.split(",") if "," in value else re.split(r"\s+(?=#)", value))]
         elif isinstance(value, dict):
             items = [*value]
         else:
@@ -211,6 +211,6 @@ def _tags(known: Mapping[str, Value]) -> tuple[str, ...]:
     return tuple(found)[:_MOST_TAGS]
 
 
-def _says(known: Mapping[str, Value], key: str, words: frozenset[str]) -> bool:
+def _says(known: Mapping[str, Plain], key: str, words: frozenset[str]) -> bool:
     value = known.get(key)
     return isinstance(value, str) and value.strip().lower() in words

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 from html import unescape
-from typing import Any
+from typing import Any, NamedTuple
 
 from markdown_it.common.utils import normalizeReference
 
@@ -51,21 +51,36 @@ def code_spans(text: str) -> Iterator[tuple[int, int, int]]:
             at, opened = end, None
 
 
-def links(text: str, references: Mapping[str, Any]) -> Iterator[tuple[str, str, int]]:
-    """Target, text and offset of each link in a run of inline Markdown; code is passed over."""
+class Place(NamedTuple):
+    """A link in a run of inline Markdown.
+
+    `targets` is what it may lead to, the likeliest first, and `sides` where each of these is written; none for a link
+    that is defined elsewhere.
+    """
+
+    targets: tuple[str, ...]
+    text: str
+    offset: int
+    wiki: bool = False
+    sides: tuple[tuple[int, int], ...] = ()
+
+
+def links(text: str, references: Mapping[str, Any]) -> Iterator[Place]:
+    """Each link in a run of inline Markdown; code is passed over."""
     if "[" not in text and "://" not in text and "mailto:" not in text:
         return
     masked = _without_code(text)
     for found in _ANY_LINK.finditer(masked):
         link = _link(text, found, references)
         if link:
-            yield *link, found.start()
+            yield link
             label = found.start("label")
             if label >= 0:
                 for inner in _NESTED.finditer(masked, label, found.end("label")):
-                    nested = INLINE_LINK.fullmatch(text[inner.start() : inner.end()])
+                    nested = INLINE_LINK.fullmatch(text, inner.start(), inner.end())
                     if nested:
-                        yield _destination(nested[2]), plain_inline(nested[1]), inner.start()
+                        target = destination(nested[2])
+                        yield Place((target,), plain_inline(nested[1]), inner.start(), sides=(_bare(nested, 2),))
 
 
 def _without_code(text: str) -> str:
@@ -78,22 +93,48 @@ def _without_code(text: str) -> str:
     return "".join((*parts, text[at:]))
 
 
-def _link(text: str, found: re.Match[str], references: Mapping[str, Any]) -> tuple[str, str] | None:
+def _link(text: str, found: re.Match[str], references: Mapping[str, Any]) -> Place | None:
+    at = found.start()
     if found["wiki"] is not None:
-        target, shown = wiki_link(text[found.start("wiki") : found.end("wiki")])
-        return (target, shown) if target else None
+        return _wiki_place(text[found.start("wiki") : found.end("wiki")], at, found.start("wiki"))
     if found["auto"] or found["bare"]:
         url = found["auto"] or _trim(found["bare"])
-        return url, url
+        return Place((url,), url, at)
     if found["label"] is None:
         return None
     label = text[found.start("label") : found.end("label")]
     if found["target"] is not None:
-        return _destination(found["target"]), plain_inline(label)
+        return Place((destination(found["target"]),), plain_inline(label), at, sides=(_bare(found, "target"),))
     if not references:
         return None
     reference = references.get(normalizeReference(found["reference"] or label))
-    return (str(reference["href"]), plain_inline(label)) if reference else None
+    return Place((str(reference["href"]),), plain_inline(label), at) if reference else None
+
+
+def _wiki_place(inside: str, at: int, start: int) -> Place | None:
+    """The order `[[text|target]]` comes first; Obsidian's readers write it the other way round."""
+    target, shown = wiki_link(inside)
+    if not target:
+        return None
+    left, bar, right = inside.partition("|")
+    spans = {
+        left.strip(): _trimmed(start, left),
+        right.strip(): _trimmed(start + len(left) + len(bar), right),
+    }
+    sure = target.startswith("/") and not shown.startswith("/")
+    targets = (target,) if sure or shown == target else (target, shown)
+    return Place(targets, shown, at, True, tuple(spans[each] for each in targets))
+
+
+def _trimmed(start: int, written: str) -> tuple[int, int]:
+    begin = start + len(written) - len(written.lstrip())
+    return begin, begin + len(written.strip())
+
+
+def _bare(found: re.Match[str], group: str | int) -> tuple[int, int]:
+    """Where a destination stands, without its angle brackets."""
+    start, end = found.span(group)
+    return (start + 1, end - 1) if found[group].startswith("<") and found[group].endswith(">") else (start, end)
 
 
 def wiki_link(inside: str) -> tuple[str, str]:
@@ -158,7 +199,7 @@ def _strip(text: str) -> str:
     return unescape(text) if "&" in text else text
 
 
-def _destination(written: str) -> str:
+def destination(written: str) -> str:
     target = written[1:-1] if written.startswith("<") and written.endswith(">") else written
     return unescape(_ESCAPE.sub(r"\1", target)) if "\\" in target or "&" in target else target
 

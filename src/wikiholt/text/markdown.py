@@ -18,6 +18,7 @@ from wikiholt.model import Block, Heading, Link
 from wikiholt.text.anchors import Anchors, AnchorStyle
 from wikiholt.text.decoding import one_line
 from wikiholt.text.inline import WIKI_LINK, links, plain_inline, wiki_link
+from wikiholt.text.links import paths_of
 
 _KINDS = {
     "paragraph_open": "paragraph",
@@ -70,7 +71,7 @@ class _Lines:
         return Block(kind, self.starts[begin], self.starts[end] - 1, self.first + begin, self.first + end - 1)
 
 
-def outline(body: str, first_line: int = 1, style: AnchorStyle = "github") -> Outline:
+def outline(body: str, first_line: int = 1, style: AnchorStyle = "github", file: str = "") -> Outline:
     """Read the outline of a body whose first line is this line of the file; any text has one."""
     lines = _Lines.of(body, first_line)
     env: dict[str, Any] = {}
@@ -91,10 +92,11 @@ def outline(body: str, first_line: int = 1, style: AnchorStyle = "github") -> Ou
             headings.append(Heading(int(tokens[at - 1].tag[1]), text, anchors.add(text), line))
         content = token.content
         at_char = 0
-        for target, text, offset in links(content, references):
-            line += content.count("\n", at_char, offset)
-            at_char = max(at_char, offset)
-            found.append(Link(one_line(target), one_line(text), line))
+        for place in links(content, references):
+            line += content.count("\n", at_char, place.offset)
+            at_char = max(at_char, place.offset)
+            paths = paths_of(place.targets, place.wiki, file)
+            found.append(Link(one_line(place.targets[0]), one_line(place.text), line, place.wiki, paths))
     return Outline(tuple(headings), tuple(found), tuple(_blocks(tokens, lines)))
 
 

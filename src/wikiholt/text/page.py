@@ -30,7 +30,7 @@ def parse_page(
     if decoded is None:
         return Problem(file, blob, "binary", "the file holds binary data, not text")
     front = split(decoded.text)
-    plan = outline(front.body, front.body_line, anchors)
+    plan = outline(front.body, front.body_line, anchors, file)
     name = _content_name(front, plan.headings)
     metadata = front.metadata
     if metadata.last_updated is None and committed is not None:
@@ -47,6 +47,8 @@ def parse_page(
         warnings=decoded.warnings + front.warnings,
         blocks=plan.blocks,
         name_in_content=bool(name),
+        words=len(front.body.split()),
+        length=len(decoded.text),
     )
 
 

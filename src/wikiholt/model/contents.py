@@ -1,0 +1,138 @@
+"""Pages as their readers and writers see them: content, links between pages, commits made."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from wikiholt.model.answers import StoredPage
+from wikiholt.model.content import Metadata
+from wikiholt.model.source import Commit
+
+Plain: TypeAlias = "str | list[Plain] | dict[str, Plain] | None"
+"""A value of a frontmatter: every scalar is the text that was written."""
+
+
+@dataclass(frozen=True, slots=True)
+class PageRef:
+    """A page by its two names."""
+
+    path: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class PageLink:
+    """A link, seen from one of its pages: the page at the other end, and how and where the link is written."""
+
+    path: str
+    name: str
+    text: str
+    anchor: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class PageLinks:
+    """The links of one page, in both directions; `missing` are the paths it links to that are no page."""
+
+    path: str
+    links_to: tuple[PageLink, ...] = ()
+    linked_from: tuple[PageLink, ...] = ()
+    missing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PageGraph:
+    """All pages and who links to whom, as (from path, to path), each pair once."""
+
+    pages: tuple[PageRef, ...]
+    edges: tuple[tuple[str, str], ...]
+    missing: tuple[tuple[str, str], ...]
+    """Links to what is no page: (from path, path linked to)."""
+    indexed_revision: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class PageList:
+    """Some of the pages that pass a filter, by path; `total` is how many do."""
+
+    pages: tuple[StoredPage, ...]
+    total: int
+    indexed_revision: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Facet:
+    """A value that filters may name, as it is mostly written, and how many pages have it."""
+
+    value: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Facets:
+    """What there is to filter by, the most frequent first; folders are those at the top."""
+
+    pages: int
+    categories: tuple[Facet, ...]
+    tags: tuple[Facet, ...]
+    folders: tuple[Facet, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PageContent:
+    """One page as git has it. `revision` is the commit that last changed it, `read_at` the commit it was read at."""
+
+    name: str
+    path: str
+    file: str
+    content: str
+    metadata: Metadata
+    frontmatter: Mapping[str, Plain]
+    words: int
+    length: int
+    blob: str
+    revision: str
+    last_commit: Commit | None
+    read_at: str
+    links_to: tuple[PageLink, ...] = ()
+    linked_from: tuple[PageLink, ...] = ()
+    missing: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    """What is odd about the page itself."""
+    notes: tuple[str, ...] = ()
+    """What could not be said of it, such as its links while there is no index."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A page as it stands after a write; `changed` is False where it held that content already."""
+
+    name: str
+    path: str
+    file: str
+    revision: str
+    created: bool
+    changed: bool
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """A page that was deleted by this commit."""
+
+    path: str
+    file: str
+    revision: str
+
+
+@dataclass(frozen=True, slots=True)
+class Renamed:
+    """A page that has another path since this commit, and the pages whose links the commit rewrote."""
+
+    name: str
+    path: str
+    file: str
+    old_path: str
+    revision: str
+    updated: tuple[str, ...]

@@ -1,0 +1,98 @@
+"""What links mean: from what an author wrote to the path of a page, and from a path to the page there is.
+
+A Markdown link is relative to its page's directory, or absolute from the top of the wiki if it begins with a slash. A
+`[[wiki link]]` is a path from the top, or the last part of a path that no other page has. Case does not matter unless
+it has to, nor whether words are joined by spaces, hyphens or underscores, nor whether `.md` is written.
+"""
+
+import re
+import unicodedata
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from urllib.parse import unquote
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
+_FAR = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|mailto:", re.IGNORECASE)
+_ENDING = re.compile(r"(?<=[^/])\.(?:md|markdown|mdown|mkdn?)\Z", re.IGNORECASE)
+_JOINTS = re.compile(r"[\s_-]+")
+
+
+def folded(path: str) -> str:
+    """A path as links compare it, where no page has exactly the path they name."""
+    stem = _ENDING.sub("", path)
+    return _JOINTS.sub("-", unicodedata.normalize("NFC", unicodedata.normalize("NFC", stem).casefold()))
+
+
+def last_part(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def paths_of(targets: Sequence[str], wiki: bool, file: str) -> tuple[str, ...]:
+    """The page paths that a link on this page may mean, in order; none if it leads elsewhere or nowhere."""
+    read = (_wiki_path(target, file) if wiki else _markdown_path(target, file) for target in targets)
+    return tuple(dict.fromkeys(path for path in read if path))
+
+
+def fragment(target: str) -> str:
+    """The heading a link leads to, without the sign before it."""
+    return unquote(target.partition("#")[2])
+
+
+def without_ending(path: str) -> str:
+    """The path as pages bear it: without `.md`, but with any other ending of a page's file."""
+    # The same rule as `page_path`: where the rest ends like a page's file again, the whole is the path.
+    return path[:-3] if path.endswith(".md") and not _ENDING.search(path[:-3]) and last_part(path) != ".md" else path
+
+
+def _markdown_path(target: str, file: str) -> str:
+    if _SCHEME.match(target) or target.startswith(("//", "\\")):
+        return ""
+    written = unquote(re.split(r"[#?]", target, maxsplit=1)[0])
+    return _from_top(written, "" if written.startswith("/") else file)
+
+
+def _wiki_path(target: str, file: str) -> str:
+    if _FAR.match(target):
+        return ""
+    written = target.partition("#")[0].strip()
+    return _from_top(written, file if written.startswith(("./", "../")) else "")
+
+
+def _from_top(written: str, file: str) -> str:
+    """The path from the top of what was written on a page's file; empty where it leads out of the wiki."""
+    if not written.strip("/") or "\0" in written:
+        return ""
+    parts = file.split("/")[:-1]
+    for part in written.split("/"):
+        if part == "..":
+            if not parts:
+                return ""
+            parts.pop()
+        elif part not in ("", "."):
+            parts.append(part)
+    return without_ending("/".join(parts))
+
+
+class Names:
+    """The pages of a wiki, or those that some links may mean, by the ways links name them."""
+
+    def __init__(self, paths: Iterable[str]) -> None:
+        self._paths = frozenset(paths)
+        self._whole: defaultdict[str, list[str]] = defaultdict(list)
+        self._last: defaultdict[str, list[str]] = defaultdict(list)
+        for path in self._paths:
+            self._whole[folded(path)].append(path)
+            self._last[folded(last_part(path))].append(path)
+
+    def page(self, paths: Sequence[str], wiki: bool) -> str | None:
+        """The page that a link means: the first of its paths that is one, by itself or by being the only one alike."""
+        for path in paths:
+            found = path if path in self._paths else self._alike(path, wiki)
+            if found is not None:
+                return found
+        return None
+
+    def _alike(self, path: str, wiki: bool) -> str | None:
+        key = folded(path)
+        alike = self._whole.get(key) or (self._last.get(key) if wiki and "/" not in path else None) or ()
+        return alike[0] if len(alike) == 1 else None
