@@ -67,7 +67,7 @@ def test_a_slug_is_given_once(registry: Registry) -> None:
 
 def test_a_removed_wiki_is_gone(registry: Registry) -> None:
     wiki = registry.add("garden", "/srv/garden")
-    assert registry.remove("garden") == wiki
+    assert registry.remove("garden").wiki == wiki
     assert registry.list() == []
     with pytest.raises(WikiNotFound):
         registry.get("garden")

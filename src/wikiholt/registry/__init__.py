@@ -1,6 +1,8 @@
-"""Which wikis there are: the slug people type, the opaque id that names things on disk, and where the pages lie."""
+"""Which wikis there are: the slug people type, the opaque id that names things on disk, hosts, keys, and the source."""
 
+from wikiholt.registry.hosts import LOOPBACK, host_named
+from wikiholt.registry.keys import Keys
 from wikiholt.registry.slugs import validate_slug
-from wikiholt.registry.wikis import Registry
+from wikiholt.registry.wikis import Registry, Struck
 
-__all__ = ["Registry", "validate_slug"]
+__all__ = ["LOOPBACK", "Keys", "Registry", "Struck", "host_named", "validate_slug"]

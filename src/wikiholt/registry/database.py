@@ -4,7 +4,6 @@ One connection serves all threads of a process, one at a time; a file that was r
 forked, gets a new one. Other processes are kept apart by SQLite's own locks.
 """
 
-import hashlib
 import os
 import secrets
 import sqlite3
@@ -15,19 +14,8 @@ from pathlib import Path
 from urllib.parse import quote
 
 from wikiholt.errors import Busy, IndexCorrupt, IndexFault, IndexTooNew, StorageRefused, WikiholtError
+from wikiholt.registry import schema
 
-APPLICATION_ID = 0x57484C52
-SCHEMA_VERSION = 1
-_SCHEMA = """
-CREATE TABLE wikis (
-    id TEXT PRIMARY KEY NOT NULL,
-    slug TEXT NOT NULL UNIQUE,
-    source TEXT NOT NULL,
-    settings TEXT NOT NULL,
-    created_at TEXT NOT NULL
-) WITHOUT ROWID;
-CREATE TABLE seal (one INTEGER PRIMARY KEY CHECK (one = 1), digest TEXT NOT NULL);
-"""
 _REFUSED = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN}
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
@@ -51,14 +39,15 @@ class Database:
             yield self._connection()
 
     @contextmanager
-    def writing(self) -> Iterator[sqlite3.Connection]:
-        """The connection inside one write transaction, which is committed unless the block raises."""
+    def writing(self) -> Iterator[schema.Ledger]:
+        """One write transaction, which is sealed and committed unless the block raises."""
         with self._lock, self._faults():
             connection = self._connection() or self._create()
             connection.execute("BEGIN IMMEDIATE")
             try:
-                yield connection
-                _seal(connection)
+                ledger = schema.Ledger(connection)
+                yield ledger
+                ledger.seal()
                 connection.execute("COMMIT")
             except BaseException:
                 if connection.in_transaction:
@@ -97,19 +86,19 @@ class Database:
         connection = _open_file(self.path, self._timeout)
         try:
             self._verify(connection)
+            return self._of_today(connection)
         except BaseException:
             connection.close()
             raise
-        return connection
 
     def _verify(self, connection: sqlite3.Connection) -> None:
         (application,) = connection.execute("PRAGMA application_id").fetchone()
         (version,) = connection.execute("PRAGMA user_version").fetchone()
-        if application != APPLICATION_ID:
+        if application != schema.APPLICATION_ID:
             raise self._corrupt("it is not a registry of Wikiholt")
-        if version > SCHEMA_VERSION:
+        if version > schema.VERSION:
             raise IndexTooNew(
-                f"The registry {self.path} was written by a newer Wikiholt: version {version}, not {SCHEMA_VERSION}.",
+                f"The registry {self.path} was written by a newer Wikiholt: version {version}, not {schema.VERSION}.",
                 hint="Use that Wikiholt, or a newer one.",
             )
         (verdict,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
@@ -117,10 +106,25 @@ class Database:
             raise self._corrupt(verdict)
         connection.execute("BEGIN")
         try:
-            if connection.execute("SELECT digest FROM seal").fetchone() != (_digest(connection),):
+            if not schema.intact(connection):
                 raise self._corrupt("its rows are not those that were written")
         finally:
             connection.execute("ROLLBACK")
+
+    def _of_today(self, connection: sqlite3.Connection) -> sqlite3.Connection:
+        """The same registry in today's form; one that cannot be written is brought there in memory, for reading."""
+        try:
+            schema.migrate(connection)
+            return connection
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_READONLY:
+                raise
+        with closing(connection):
+            copy = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+            connection.backup(copy)
+        schema.migrate(copy)
+        copy.execute("PRAGMA query_only = ON")
+        return copy
 
     def _create(self) -> sqlite3.Connection:
         """Make the file beside its place and move it there in one step; a file another process made first is kept."""
@@ -129,10 +133,7 @@ class Database:
         try:
             with closing(sqlite3.connect(draft, isolation_level=None)) as connection:
                 connection.execute("PRAGMA journal_mode = WAL")
-                connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-                connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-                connection.executescript(_SCHEMA)
-                _seal(connection)
+                schema.create(connection)
             _move_if_free(draft, self.path)
         finally:
             draft.unlink(missing_ok=True)
@@ -169,18 +170,6 @@ class Database:
             f"The registry {self.path} is damaged: {reason}.",
             hint="Put it back from a backup. Without one, move it away and add each wiki again.",
         )
-
-
-def _seal(connection: sqlite3.Connection) -> None:
-    """Note the checksum of every row: a bit that falls over inside one must never lead to another wiki."""
-    connection.execute("INSERT OR REPLACE INTO seal VALUES (1, ?)", (_digest(connection),))
-
-
-def _digest(connection: sqlite3.Connection) -> str:
-    digest = hashlib.blake2b(digest_size=16)
-    for row in connection.execute("SELECT id, slug, source, settings, created_at FROM wikis ORDER BY id"):
-        digest.update(repr(row).encode("utf-8", "surrogatepass"))
-    return digest.hexdigest()
 
 
 def _refused(path: Path, reason: str) -> StorageRefused:

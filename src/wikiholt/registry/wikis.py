@@ -5,17 +5,30 @@ import difflib
 import json
 import secrets
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from wikiholt.errors import IndexCorrupt, WikiExists, WikiNotFound
-from wikiholt.model import Wiki
+from wikiholt.model import Key, Wiki
 from wikiholt.registry.database import Database
+from wikiholt.registry.hosts import host_named, hosts_of
+from wikiholt.registry.keys import Keys, key_of
+from wikiholt.registry.schema import COLUMNS, Ledger
 from wikiholt.registry.slugs import validate_slug
 
-_COLUMNS = "id, slug, source, settings, created_at"
+_COLUMNS = ", ".join(COLUMNS["wikis"])
 _SHOWN = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Struck:
+    """What was struck from the registry with a wiki."""
+
+    wiki: Wiki
+    keys: tuple[Key, ...]
+    hosts: tuple[str, ...]
 
 
 class Registry:
@@ -23,24 +36,62 @@ class Registry:
 
     def __init__(self, path: Path, *, timeout: float = 10.0) -> None:
         self._database = Database(path, timeout)
+        self.keys = Keys(self._database)
 
     def add(self, slug: str, source: str, settings: Mapping[str, str] | None = None) -> Wiki:
-        """Register a wiki under a new, random id; raises InvalidSlug or WikiExists."""
-        wiki = Wiki(_new_id(), validate_slug(slug), source, datetime.now(UTC), dict(settings or {}))
-        values = (wiki.id, wiki.slug, wiki.source, _dump(wiki.settings), wiki.created_at.isoformat())
-        with self._database.writing() as connection:
-            if _find(connection, slug) is not None:
+        """Register a wiki under a new, random id; raises InvalidSlug, WikiExists or, for its hosts, InvalidSetting."""
+        wiki = _new(slug, source, settings or {})
+        with self._database.writing() as ledger:
+            if _find(ledger.connection, "slug", slug) is not None:
                 raise WikiExists(f"There is already a wiki {slug!r}.", hint="Choose another slug, or remove it first.")
-            connection.execute(f"INSERT INTO wikis ({_COLUMNS}) VALUES (?, ?, ?, ?, ?)", values)  # noqa: S608
+            _insert(ledger, wiki)
         return wiki
+
+    def add_many(self, wikis: Iterable[tuple[str, str, Mapping[str, str]]]) -> list[Wiki]:
+        """Register (slug, source, settings) in one transaction; slugs that are taken are left as they are.
+
+        Returns those that were added. Anything that makes no sense is raised, and then none is.
+        """
+        added = []
+        with self._database.writing() as ledger:
+            for slug, source, settings in wikis:
+                wiki = _new(slug, source, settings)
+                if _find(ledger.connection, "slug", slug) is None:
+                    _insert(ledger, wiki)
+                    added.append(wiki)
+        return added
 
     def get(self, slug: str) -> Wiki:
         """The wiki of that slug; raises WikiNotFound."""
-        with self._database.reading() as connection:
-            wiki = _find(connection, slug) if connection else None
+        wiki = self._one("slug", slug)
         if wiki is None:
             raise _not_found(slug)
         return wiki
+
+    def by_id(self, wiki_id: str) -> Wiki:
+        """The wiki of that id; raises WikiNotFound."""
+        wiki = self._one("id", wiki_id)
+        if wiki is None:
+            raise WikiNotFound("The wiki is not there any more.", hint="`wikiholt list` shows the wikis there are.")
+        return wiki
+
+    def by_host(self, host: str) -> Wiki | None:
+        """The wiki that has this host name among its own; None if none has."""
+        name = host_named(host)
+        if name is None or not name.isascii() or "\0" in name:
+            return None
+        query = f"SELECT {_COLUMNS} FROM wikis WHERE id = (SELECT wiki_id FROM hosts WHERE host = ?)"  # noqa: S608
+        with self._database.reading() as connection:
+            row = connection.execute(query, (name,)).fetchone() if connection else None
+        return _wiki(row) if row else None
+
+    def only(self) -> Wiki | None:
+        """The wiki, where there is exactly one."""
+        with self._database.reading() as connection:
+            if connection is None:
+                return None
+            rows = connection.execute(f"SELECT {_COLUMNS} FROM wikis LIMIT 2").fetchall()  # noqa: S608
+        return _wiki(rows[0]) if len(rows) == 1 else None
 
     def list(self) -> list[Wiki]:
         """Every wiki, by slug."""
@@ -50,25 +101,28 @@ class Registry:
             rows = connection.execute(f"SELECT {_COLUMNS} FROM wikis ORDER BY slug").fetchall()  # noqa: S608
         return [_wiki(row) for row in rows]
 
-    def remove(self, slug: str) -> Wiki:
-        """Strike a wiki from the registry and return what it was; its index is not touched."""
-        with self._database.writing() as connection:
-            wiki = _find(connection, slug)
+    def remove(self, slug: str) -> Struck:
+        """Strike a wiki with its keys and hosts from the registry, all at once; its index is not touched."""
+        with self._database.writing() as ledger:
+            wiki = _find(ledger.connection, "slug", slug)
             if wiki is None:
                 raise _not_found(slug)
-            connection.execute("DELETE FROM wikis WHERE slug = ?", (slug,))
-        return wiki
+            ledger.delete("wikis", "id", wiki.id)
+            keys = ledger.delete("keys", "wiki_id", wiki.id)
+            hosts = ledger.delete("hosts", "wiki_id", wiki.id)
+        return Struck(wiki, tuple(map(key_of, keys)), tuple(host for host, _ in hosts))
 
     def update(self, slug: str, settings: Mapping[str, str]) -> Wiki:
         """Put these settings in the place of a wiki's old ones."""
-        with self._database.writing() as connection:
-            if _find(connection, slug) is None:
-                raise _not_found(slug)
-            connection.execute("UPDATE wikis SET settings = ? WHERE slug = ?", (_dump(settings), slug))
-            wiki = _find(connection, slug)
-        if wiki is None:
-            raise _not_found(slug)
-        return wiki
+        return self._rewrite(slug, lambda _: settings)
+
+    def change(self, slug: str, changes: Mapping[str, str]) -> Wiki:
+        """Set some settings of a wiki and leave the others; an empty text unsets one."""
+
+        def changed(old: Mapping[str, str]) -> Mapping[str, str]:
+            return {name: text for name, text in {**old, **changes}.items() if text}
+
+        return self._rewrite(slug, changed)
 
     def suggest(self, slug: str) -> tuple[str, ...]:
         """Slugs near this one, nearest first: for the operator's own terminal, never for an answer to a visitor."""
@@ -78,16 +132,43 @@ class Registry:
         """Let go of the file."""
         self._database.close()
 
+    def _one(self, column: str, value: str) -> Wiki | None:
+        with self._database.reading() as connection:
+            return _find(connection, column, value) if connection else None
+
+    def _rewrite(self, slug: str, settings_from: Callable[[Mapping[str, str]], Mapping[str, str]]) -> Wiki:
+        with self._database.writing() as ledger:
+            old = _find(ledger.connection, "slug", slug)
+            if old is None:
+                raise _not_found(slug)
+            wiki = replace(old, settings=dict(settings_from(old.settings)))
+            ledger.delete("wikis", "id", old.id)
+            ledger.delete("hosts", "wiki_id", old.id)
+            _insert(ledger, wiki)
+        return wiki
+
+
+def _new(slug: str, source: str, settings: Mapping[str, str]) -> Wiki:
+    return Wiki(_new_id(), validate_slug(slug), source, datetime.now(UTC), dict(settings))
+
+
+def _insert(ledger: Ledger, wiki: Wiki) -> None:
+    for host in hosts_of(wiki.settings):
+        if ledger.connection.execute("SELECT 1 FROM hosts WHERE host = ?", (host,)).fetchone():
+            raise WikiExists(f"The host {host!r} is a wiki already.", hint="Take it from that wiki first.")
+        ledger.insert("hosts", (host, wiki.id))
+    ledger.insert("wikis", (wiki.id, wiki.slug, wiki.source, _dump(wiki.settings), wiki.created_at.isoformat()))
+
 
 def _new_id() -> str:
     # 100 random bits: never derived from the slug, never the same twice.
     return base64.b32encode(secrets.token_bytes(13)).decode().lower()[:20]
 
 
-def _find(connection: sqlite3.Connection, slug: str) -> Wiki | None:
-    if "\0" in slug or not slug.isascii():  # no slug looks like that, and SQLite need not see it
+def _find(connection: sqlite3.Connection, column: str, name: str) -> Wiki | None:
+    if "\0" in name or not name.isascii():  # no slug or id looks like that, and SQLite need not see it
         return None
-    row = connection.execute(f"SELECT {_COLUMNS} FROM wikis WHERE slug = ?", (slug,)).fetchone()  # noqa: S608
+    row = connection.execute(f"SELECT {_COLUMNS} FROM wikis WHERE {column} = ?", (name,)).fetchone()  # noqa: S608
     return _wiki(row) if row else None
 
 

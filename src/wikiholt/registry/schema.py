@@ -1,0 +1,135 @@
+"""The registry's tables, the seal over them, and how an older file becomes one of today.
+
+The seal is the sum of a checksum of every row, so that a change costs what changes: what is written is added to it,
+what is deleted is taken from it. A bit that falls over in a row, or a row that is lost, leaves a sum that is wrong.
+"""
+
+import hashlib
+import sqlite3
+from collections.abc import Sequence
+
+APPLICATION_ID = 0x57484C52
+VERSION = 2
+
+Row = Sequence[str | None]
+
+COLUMNS = {
+    "wikis": ("id", "slug", "source", "settings", "created_at"),
+    "hosts": ("host", "wiki_id"),
+    "keys": ("id", "wiki_id", "scope", "label", "created_at", "expires_at", "digest"),
+    "marks": ("name", "value"),
+}
+_WIKIS = """
+CREATE TABLE wikis (
+    id TEXT PRIMARY KEY NOT NULL,
+    slug TEXT NOT NULL UNIQUE,
+    source TEXT NOT NULL,
+    settings TEXT NOT NULL,
+    created_at TEXT NOT NULL
+) WITHOUT ROWID;
+"""
+_SINCE_2 = """
+CREATE TABLE hosts (host TEXT PRIMARY KEY NOT NULL, wiki_id TEXT NOT NULL) WITHOUT ROWID;
+CREATE INDEX hosts_of_a_wiki ON hosts (wiki_id);
+CREATE TABLE keys (
+    id TEXT PRIMARY KEY NOT NULL,
+    wiki_id TEXT,
+    scope TEXT NOT NULL,
+    label TEXT NOT NULL,
+    created_at TEXT NOT NULL,
+    expires_at TEXT,
+    digest TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX keys_of_a_wiki ON keys (wiki_id);
+CREATE TABLE marks (name TEXT PRIMARY KEY NOT NULL, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE sealed (one INTEGER PRIMARY KEY CHECK (one = 1), digest TEXT NOT NULL);
+"""
+_MODULUS = 1 << 128
+
+
+class Ledger:
+    """One write transaction: rows go in and out through it, and the seal follows."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.connection = connection
+        self._change = 0
+
+    def insert(self, table: str, row: Row) -> None:
+        marks = ", ".join("?" * len(row))
+        self.connection.execute(f"INSERT INTO {table} ({', '.join(COLUMNS[table])}) VALUES ({marks})", row)  # noqa: S608
+        self._change += _checksum(table, row)
+
+    def delete(self, table: str, column: str, value: str) -> list[tuple[str, ...]]:
+        """Delete the rows with that value in a column; returns what they were."""
+        columns = ", ".join(COLUMNS[table])
+        rows = self.connection.execute(f"SELECT {columns} FROM {table} WHERE {column} = ?", (value,)).fetchall()  # noqa: S608
+        self.connection.execute(f"DELETE FROM {table} WHERE {column} = ?", (value,))  # noqa: S608
+        self._change -= sum(_checksum(table, row) for row in rows)
+        return rows
+
+    def seal(self) -> None:
+        """Note the new sum; to be called once, before the transaction is committed."""
+        (old,) = self.connection.execute("SELECT digest FROM sealed").fetchone()
+        self.connection.execute("UPDATE sealed SET digest = ?", (_written(int(old, 16) + self._change),))
+
+
+def create(connection: sqlite3.Connection) -> None:
+    """Make an empty registry of today's form."""
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version = {VERSION}")
+    connection.executescript(_WIKIS + _SINCE_2)
+    connection.execute("INSERT INTO sealed VALUES (1, ?)", (_written(0),))
+
+
+def intact(connection: sqlite3.Connection) -> bool:
+    """Whether every row is as it was written, and none is missing."""
+    if _version(connection) == 1:
+        return bool(connection.execute("SELECT digest FROM seal").fetchone() == (_digest_of_version_1(connection),))
+    total = sum(_checksum(table, row) for table in COLUMNS for row in _rows(connection, table))
+    return bool(connection.execute("SELECT digest FROM sealed").fetchone() == (_written(total),))
+
+
+def migrate(connection: sqlite3.Connection) -> None:
+    """Bring an intact registry of version 1 to today's form in one transaction; does nothing to one that is there."""
+    if _version(connection) == VERSION:
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        if _version(connection) == 1:  # another process may have come first
+            for statement in filter(str.strip, _SINCE_2.split(";")):
+                connection.execute(statement)
+            # A process of the older Wikiholt that has the file open must fail to write, not write the old seal.
+            connection.execute("DROP TABLE seal")
+            total = sum(_checksum("wikis", row) for row in _rows(connection, "wikis"))
+            connection.execute("INSERT INTO sealed VALUES (1, ?)", (_written(total),))
+            connection.execute(f"PRAGMA user_version = {VERSION}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    return int(version)
+
+
+def _rows(connection: sqlite3.Connection, table: str) -> list[tuple[str, ...]]:
+    return connection.execute(f"SELECT {', '.join(COLUMNS[table])} FROM {table}").fetchall()  # noqa: S608
+
+
+def _checksum(table: str, row: Row) -> int:
+    text = repr((table, *row)).encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.blake2b(text, digest_size=16).digest())
+
+
+def _written(total: int) -> str:
+    return f"{total % _MODULUS:032x}"
+
+
+def _digest_of_version_1(connection: sqlite3.Connection) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for row in connection.execute("SELECT id, slug, source, settings, created_at FROM wikis ORDER BY id"):
+        digest.update(repr(row).encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()
