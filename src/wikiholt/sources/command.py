@@ -7,7 +7,7 @@ in a partial clone an object that was not fetched is a missing object.
 
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -29,7 +29,12 @@ _ENVIRONMENT = {
 }
 _SETTINGS = (
     "core.fsmonitor=false",
+    # Who can write into a repository could otherwise have programs run by whoever reads or writes it.
+    f"core.hooksPath={os.devnull}",
     "core.quotePath=false",
+    # What is committed must outlive a power cut, and the branch must never name what did not.
+    "core.fsync=objects,reference",
+    "i18n.commitEncoding=UTF-8",
     "i18n.logOutputEncoding=UTF-8",
     "log.showRoot=true",
     "log.showSignature=false",
@@ -64,16 +69,16 @@ class Git:
             self._prefix += ["-c", setting]
         self._timeout = timeout
 
-    def run(self, *arguments: str) -> Outcome:
-        """Run one command to its end; a git that hangs is an error."""
+    def run(self, *arguments: str, given: bytes = b"", environment: Mapping[str, str] | None = None) -> Outcome:
+        """Run one command to its end, with `given` on its standard input; a git that hangs is an error."""
         command = [*self._prefix, *arguments]
         try:
             done = subprocess.run(
                 command,
-                stdin=subprocess.DEVNULL,
+                input=given,
                 capture_output=True,
                 cwd=self._location.git_dir,
-                env=clean_environment(),
+                env=clean_environment() | dict(environment or {}),
                 timeout=self._timeout,
                 check=False,
             )

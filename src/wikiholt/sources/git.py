@@ -1,22 +1,28 @@
-"""A git repository as a source of pages. Objects are read directly: no checkout, no lock, no write."""
+"""A git repository as a source of pages. Reading takes no checkout, no lock and no write; writing makes a commit."""
 
 import re
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
-from wikiholt.errors import InvalidSource
-from wikiholt.model import Blob, Commit, TreeChange, TreeEntry
+from wikiholt.errors import InvalidPage, InvalidSource, NoCommits, PageNotFound
+from wikiholt.model import Author, Blob, Commit, FileEdit, LogEntry, TreeChange, TreeEntry
+from wikiholt.sources.claims import holding
 from wikiholt.sources.command import Git
-from wikiholt.sources.history import file_history, last_changed
+from wikiholt.sources.history import file_history, last_changed, page_log, resolve_commit
 from wikiholt.sources.ignore import ignore_rule
 from wikiholt.sources.location import Location, locate
 from wikiholt.sources.objects import read_blobs
 from wikiholt.sources.refs import Refs, ask_head
-from wikiholt.sources.trees import PageFiles, read_changes, read_tree
+from wikiholt.sources.trees import PageFiles, find_entry, read_changes, read_tree
+from wikiholt.sources.worktree import PENDING, work_tree
+from wikiholt.sources.writing import Writer
 
 PAGE_EXTENSIONS = (".md", ".markdown")
 _COMMIT_ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_ABBREVIATED = re.compile(r"[0-9a-f]{7,64}")
+_LOCK = "wikiholt.lock"
 
 
 class GitSource:
@@ -65,7 +71,7 @@ class GitSource:
 
     def last_changed(self, files: Sequence[str], revision: str, since: str | None) -> Mapping[str, datetime]:
         """When each file was last changed by a commit; see `wikiholt.sources.history` for what that means."""
-        names = {self._full_name(file): file for file in files}
+        names = {self._pages.full_name(file): file for file in files}
         before = _commit_id(since) if since else None
         found = last_changed(self._git(), list(names), _commit_id(revision), before)
         return {names[name]: moment for name, moment in found.items()}
@@ -73,13 +79,52 @@ class GitSource:
     def history(self, file: str, limit: int = 50, revision: str | None = None) -> list[Commit]:
         """The commits that changed a file, newest first, its earlier names followed; none for an unknown file."""
         at = _commit_id(revision) if revision else self.head()
-        return file_history(self._git(), self._full_name(file), at, limit)
+        return file_history(self._git(), self._pages.full_name(file), at, limit)
+
+    def resolve(self, revision: str) -> str:
+        """The full id of a commit in the history of HEAD, named by at least 7 digits; raises PageNotFound."""
+        digits = revision.lower()
+        if not _ABBREVIATED.fullmatch(digits):
+            raise InvalidPage("That is not a revision.", hint="Give at least 7 of its hexadecimal digits.")
+        found = resolve_commit(self._git(), digits, self.head())
+        if found is None:
+            raise PageNotFound(
+                f"There is no one revision {digits[:12]} in this wiki's history.", hint="Give more of its digits."
+            )
+        return found
+
+    def find(self, file: str, revision: str) -> TreeEntry | None:
+        """The page file's entry at the revision, or None when there is no such page."""
+        return find_entry(self._git(), file, _commit_id(revision), self._pages)
+
+    def log(self, limit: int, skip: int = 0) -> list[LogEntry]:
+        """The commits that touched a page, newest first; none in a repository without commits."""
+        try:
+            head = self.head()
+        except NoCommits:
+            return []
+        return page_log(self._git(), head, self._pages, max(limit, 0), max(skip, 0)) if limit > 0 else []
+
+    def write(self, edits: Sequence[FileEdit], author: Author, message: str) -> str:
+        """Make one commit of these edits on HEAD and return its id, or HEAD's own when they change nothing."""
+        location = locate(self._path)
+        git = Git(location, self._timeout)
+        followed = work_tree(git, self._path, location)
+        return Writer(git, location.git_dir / _LOCK, self._pages, followed, self._timeout).write(edits, author, message)
+
+    def fetch(self) -> bool:
+        """Nothing comes from elsewhere; but what a killed writer left undone in the work tree is done."""
+        location = locate(self._path)
+        if (location.git_dir / PENDING).exists():
+            deadline = time.monotonic() + self._timeout
+            followed = work_tree(Git(location, self._timeout), self._path, location)
+            with holding(location.git_dir / _LOCK, deadline):
+                if followed is not None:
+                    followed.heal(deadline)
+        return False
 
     def _git(self) -> Git:
         return Git(locate(self._path), self._timeout)
-
-    def _full_name(self, file: str) -> str:
-        return f"{self._pages.subdirectory}/{file}" if self._pages.subdirectory else file
 
 
 def _commit_id(revision: str) -> str:

@@ -8,12 +8,13 @@ was edited in the course of a merge counts. Moving a file to another name is a c
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from itertools import chain
 
 from wikiholt.errors import SourceBroken
-from wikiholt.model import Commit
+from wikiholt.model import Commit, LogEntry
 from wikiholt.sources.command import Git
 from wikiholt.sources.conversation import Conversation
-from wikiholt.sources.trees import file_name
+from wikiholt.sources.trees import PageFiles, file_name
 
 log = logging.getLogger(__name__)
 
@@ -21,6 +22,7 @@ log = logging.getLogger(__name__)
 _MOST_NAMED_FILES = 50
 # Walking a long history may yield nothing for a while.
 _PATIENCE = 10
+_HEADER = "--format=%H%n%an%n%ae%n%at%n%B"
 _WALK = ("log", "-z", "--raw", "--no-abbrev", "-c", "--root", "--no-renames", "--full-history", "--no-notes")
 
 
@@ -52,8 +54,7 @@ def file_history(git: Git, file: str, revision: str, limit: int) -> list[Commit]
     """The commits that changed a file, newest first, its earlier names followed."""
     commits: list[Commit] = []
     header = b""
-    fields = "--format=%H%n%an%n%ae%n%at%n%B"
-    with git.start("log", "-z", "--raw", "-c", "--follow", "--no-notes", fields, revision, "--", file) as conversation:
+    with git.start("log", "-z", "--raw", "-c", "--follow", "--no-notes", _HEADER, revision, "--", file) as conversation:
         for token, is_file in _tokens(_fields(conversation)):
             if is_file and header:  # a merge that only brought the file along has no change to show
                 commits.append(_commit(header))
@@ -63,6 +64,39 @@ def file_history(git: Git, file: str, revision: str, limit: int) -> list[Commit]
         if conversation.end() != 0:
             raise SourceBroken(f"Git could not read the history of {file}.", hint="Look at it with `git fsck`.")
     return commits
+
+
+def page_log(git: Git, revision: str, pages: PageFiles, limit: int, skip: int) -> list[LogEntry]:
+    """The commits that touched a page, newest first, each with its pages; the first `skip` are passed over."""
+    entries: list[LogEntry] = []
+    header, files = b"", []
+    named = (pages.subdirectory,) if pages.subdirectory else ()
+
+    with git.start(*_WALK, _HEADER, revision, "--", *named, patience=_PATIENCE) as conversation:
+        for token, is_file in chain(_tokens(_fields(conversation)), [(b"", False)]):
+            if is_file:
+                own = pages.own_name(file_name(token))
+                files += [own] if own is not None else []
+                continue
+            if files:
+                entries.append(LogEntry(_commit(header), tuple(dict.fromkeys(files))))
+            if len(entries) >= skip + limit:
+                return entries[skip : skip + limit]
+            header, files = token, []
+        if conversation.end() != 0:
+            raise SourceBroken("Git could not read the wiki's history.", hint="Look at it with `git fsck`.")
+    return entries[skip:]
+
+
+def resolve_commit(git: Git, digits: str, head: str) -> str | None:
+    """The one commit in the history of `head` whose id begins with these digits."""
+    listed = git.run("rev-parse", f"--disambiguate={digits}")
+    found = []
+    for candidate in listed.out.decode().split():
+        is_commit = git.run("cat-file", "-t", candidate).out.strip() == b"commit"
+        if is_commit and _is_ancestor(git, candidate, head):
+            found.append(candidate)
+    return found[0] if len(found) == 1 else None
 
 
 def _commit(header: bytes) -> Commit:

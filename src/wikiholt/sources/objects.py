@@ -71,7 +71,8 @@ def _answer(conversation: Conversation, blob: str, limit: int) -> Blob | None:
     if len(data) != size + 1:
         return None
     content = data[:-1]
-    return Blob(blob, size, content) if _hash(content, blob) == blob else Blob(blob, -1, None)
+    # Git does not check what it streams; the index must never hold text that its blob id does not stand for.
+    return Blob(blob, size, content) if hash_of(content, blob) == blob else Blob(blob, -1, None)
 
 
 def _skip(conversation: Conversation, size: int) -> bool:
@@ -83,10 +84,10 @@ def _skip(conversation: Conversation, size: int) -> bool:
     return True
 
 
-def _hash(content: bytes, blob: str) -> str:
-    # Git does not check what it streams; the index must never hold text that its blob id does not stand for.
-    algorithm = "sha1" if len(blob) == 40 else "sha256"
-    digest = hashlib.new(algorithm, b"blob %d\0" % len(content), usedforsecurity=False)
+def hash_of(content: bytes, like: str, kind: str = "blob") -> str:
+    """The id git gives to this content, in the repository that gave the id `like`."""
+    algorithm = "sha1" if len(like) == 40 else "sha256"
+    digest = hashlib.new(algorithm, f"{kind} {len(content)}\0".encode(), usedforsecurity=False)
     digest.update(content)
     return digest.hexdigest()
 

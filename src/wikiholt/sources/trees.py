@@ -25,6 +25,16 @@ class PageFiles:
         named = any(name.endswith(extension) and name != extension for extension in self.extensions)
         return named and not self.ignored(file)
 
+    def full_name(self, file: str) -> str:
+        """The file's path from the top of the repository."""
+        return f"{self.subdirectory}/{file}" if self.subdirectory else file
+
+    def own_name(self, path: str) -> str | None:
+        """The page file that lies at this path from the top of the repository, if one may."""
+        prefix = f"{self.subdirectory}/" if self.subdirectory else ""
+        file = path.removeprefix(prefix)
+        return file if path.startswith(prefix) and self.accepts(file) else None
+
 
 def read_tree(git: Git, revision: str, pages: PageFiles) -> dict[str, TreeEntry]:
     """Every page file at the revision; links and submodules that bear a page's name come with their kind."""
@@ -40,6 +50,24 @@ def read_tree(git: Git, revision: str, pages: PageFiles) -> dict[str, TreeEntry]
             mode, _, blob = described.split(b" ")
             entries[_free(file, entries)] = TreeEntry(blob.decode(), _KINDS.get(mode, EntryKind.FILE))
     return entries
+
+
+def find_entry(git: Git, file: str, revision: str, pages: PageFiles) -> TreeEntry | None:
+    """The page file's entry at the revision, or None; only the directories on the way to it are read."""
+    if "\\" in file:  # it may stand for a byte that is not UTF-8, and only the whole tree tells
+        return read_tree(git, revision, pages).get(file)
+    sane = file.isprintable() or not any(char == "\0" or "\ud800" <= char <= "\udfff" for char in file)
+    if not sane or not pages.accepts(file) or not {"", ".", ".."}.isdisjoint(file.split("/")):
+        return None
+    path = pages.full_name(file)
+    listed = git.run("ls-tree", "-z", "--full-tree", revision, "--", path)
+    if listed.status != 0:
+        raise _why(git, revision, "", listed.failure(f"look into commit {revision}"))
+    described, _, raw = listed.out.partition(b"\0")[0].partition(b"\t")
+    if raw != path.encode():
+        return None
+    mode, kind, blob = described.split(b" ")
+    return None if kind == b"tree" else TreeEntry(blob.decode(), _KINDS.get(mode, EntryKind.FILE))
 
 
 def read_changes(git: Git, old: str, new: str, pages: PageFiles) -> list[TreeChange] | None:

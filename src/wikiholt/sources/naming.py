@@ -1,0 +1,51 @@
+"""Which names a page may be written under: ones that mean the same file on every disk and to every reader."""
+
+import unicodedata
+
+from wikiholt.errors import InvalidPage
+from wikiholt.sources.trees import PageFiles
+
+_MAX_COMPONENT = 255
+_MAX_PATH = 1024
+
+
+def require_name(file: str, pages: PageFiles) -> None:
+    """Raise InvalidPage unless a page may be written to this file (relative to the wiki's sub-directory)."""
+    fault = _fault(file)
+    if fault:
+        raise InvalidPage(f"A page cannot be named so: {fault}.", hint="A name such as guides/Setup.md is fine.")
+    if not pages.accepts(file):
+        endings = " or ".join(pages.extensions)
+        raise InvalidPage(
+            f"{file} would not be a page of this wiki.",
+            hint=f"Pages end in {endings}, and the wiki's ignore setting must not leave them out.",
+        )
+
+
+def look(name: str) -> str:
+    """What a name looks like: two names with the same look are one file on some disk, or to some reader."""
+    visible = "".join(char for char in name if unicodedata.category(char) != "Cf")
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", visible).casefold())
+
+
+def _fault(file: str) -> str:
+    if any(unicodedata.category(char) in ("Cc", "Cs", "Zl", "Zp") for char in file):
+        return "it holds a control character or something that is not text"
+    if "\\" in file:
+        return "it holds a backslash"
+    if len(file.encode()) > _MAX_PATH:
+        return f"it is longer than {_MAX_PATH} bytes"
+    return next((fault for part in file.split("/") if (fault := _component_fault(part))), "")
+
+
+def _component_fault(part: str) -> str:
+    if part in ("", ".", ".."):
+        return "it does not name a place inside the wiki"
+    if len(part.encode()) > _MAX_COMPONENT:
+        return f"a part of it is longer than {_MAX_COMPONENT} bytes"
+    if part != part.strip() or part.endswith("."):
+        return "a part of it begins or ends with a space, or ends with a dot"
+    # Disks that ignore case, invisible characters or what follows a colon would take these for git's own directory.
+    if look(part).partition(":")[0].rstrip(" .") in (".git", "git~1"):
+        return "it leads into git's own directory"
+    return ""

@@ -1,0 +1,196 @@
+"""A commit, made by git's plumbing: nothing is checked out, no hook is run, nobody's index is borrowed.
+
+Objects come first and the branch last, moved only if it is still where the commit was made from: whoever is killed in
+between leaves objects that nobody names. When others moved the branch meanwhile, the edits are tried again on top of
+theirs, as long as the edited files are still the expected ones.
+"""
+
+import logging
+import re
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from wikiholt.errors import Busy, InvalidPage, NotWritable, RevisionMismatch, TooLarge
+from wikiholt.model import Author, FileEdit
+from wikiholt.sources.claims import holding
+from wikiholt.sources.command import Git
+from wikiholt.sources.folders import FILE, Entry, Folders
+from wikiholt.sources.history import file_history
+from wikiholt.sources.naming import require_name
+from wikiholt.sources.trees import PageFiles
+from wikiholt.sources.worktree import Planned, WorkTree
+
+_LOG = logging.getLogger(__name__)
+
+COMMITTER = {"GIT_COMMITTER_NAME": "Wikiholt", "GIT_COMMITTER_EMAIL": "wikiholt@localhost"}
+_MAX_MESSAGE = 64 * 1024
+_MAX_NAME = 1024
+_PAUSE = 0.01
+# What git itself takes away from the ends of a name; a name of nothing else would be no name.
+_CRUD = ".,:;<>\"\\' \t"
+
+
+class Writer:
+    """Makes commits on the branch of one repository."""
+
+    def __init__(self, git: Git, lock: Path, pages: PageFiles, work_tree: WorkTree | None, patience: float) -> None:
+        self._git = git
+        self._lock = lock
+        self._pages = pages
+        self._work_tree = work_tree
+        self._patience = patience
+
+    def write(self, edits: Sequence[FileEdit], author: Author, message: str) -> str:
+        """Make one commit of these edits and return its id; that of HEAD when they change nothing."""
+        _require_sense(edits, author, message, self._pages)
+        blobs = _write_blobs(self._git, edits)
+        deadline = time.monotonic() + self._patience
+        with holding(self._lock, deadline):
+            if self._work_tree is not None:
+                self._work_tree.heal(deadline)
+            branch = self._branch()
+            while True:
+                done = self._attempt(branch, edits, blobs, author, message, deadline)
+                if done is not None:
+                    return done
+                if time.monotonic() > deadline:
+                    raise Busy("Others keep changing the repository.", hint="Try again in a moment.")
+                time.sleep(_PAUSE)
+
+    def _attempt(
+        self,
+        branch: str,
+        edits: Sequence[FileEdit],
+        blobs: Mapping[str, str],
+        author: Author,
+        message: str,
+        deadline: float,
+    ) -> str | None:
+        """Commit on top of where the branch is now; None when it was moved meanwhile."""
+        head = self._tip(branch)
+        with self._git.start("cat-file", "--batch") as conversation:
+            folders = Folders(conversation, head)
+            planned = self._plan(folders, head, edits, blobs)
+            if head is not None and all(change.old == change.new for change in planned):
+                return head
+            tree = folders.write(self._git)
+        commit = self._commit(tree, head, author, message)
+
+        def move() -> bool:
+            return self._move(branch, commit, head)
+
+        if self._work_tree is None:
+            return commit if move() else None
+        return commit if self._work_tree.advance(planned, commit, move, deadline) else None
+
+    def _plan(
+        self, folders: Folders, head: str | None, edits: Sequence[FileEdit], blobs: Mapping[str, str]
+    ) -> list[Planned]:
+        planned = []
+        for edit in edits:
+            path = self._pages.full_name(edit.file)
+            old = folders.find(path)
+            if (old and old.object_id) != edit.expected:
+                raise self._mismatch(edit, path, head if old else None)
+            new = Entry(old.mode if old else FILE, blobs[edit.file]) if edit.data is not None else None
+            planned.append(Planned(path, old, new, edit.data))
+        # Files that go make room first, so that a page can be renamed from Home.md to home.md.
+        for change in sorted(planned, key=lambda change: change.new is not None):
+            folders.put(change.path, change.new)
+        for change in planned:
+            if change.old is None and change.new is not None:
+                folders.require_distinct(change.path)
+        return planned
+
+    def _mismatch(self, edit: FileEdit, path: str, head: str | None) -> RevisionMismatch:
+        commits = file_history(self._git, path, head, 1) if head else []
+        what = "was changed since" if commits and edit.expected else "is there already" if commits else "is not there"
+        return RevisionMismatch(
+            f"{edit.file} {what}.",
+            current=commits[0].revision if commits else None,
+            hint="Read the page again, and repeat the change on what it holds now.",
+        )
+
+    def _branch(self) -> str:
+        """The full name of the branch at HEAD."""
+        symbolic = self._git.run("symbolic-ref", "--quiet", "HEAD")
+        if symbolic.status == 0:
+            return symbolic.out.decode("utf-8", "surrogateescape").strip()
+        raise NotWritable(
+            "The repository is not on a branch, so a commit could be lost.", hint="Check out a branch in it."
+        )
+
+    def _tip(self, branch: str) -> str | None:
+        found = self._git.run("rev-parse", "--verify", "--quiet", "--end-of-options", f"{branch}^{{commit}}")
+        if found.status == 0:
+            return found.out.decode().strip()
+        if self._git.run("for-each-ref", "--count=1", "refs/heads").out:
+            raise NotWritable(
+                "The repository's branch has no commits, but others have.",
+                hint="Point HEAD at one of them with `git symbolic-ref HEAD refs/heads/NAME`.",
+            )
+        return None
+
+    def _commit(self, tree: str, parent: str | None, author: Author, message: str) -> str:
+        identity = COMMITTER | {"GIT_AUTHOR_NAME": author.name, "GIT_AUTHOR_EMAIL": author.email}
+        parents = ("-p", parent) if parent else ()
+        text = message.replace("\r\n", "\n").strip() + "\n"
+        made = self._git.run("commit-tree", *parents, tree, given=text.encode(), environment=identity)
+        if made.status != 0:
+            raise made.failure("make a commit")
+        return made.out.decode().strip()
+
+    def _move(self, branch: str, commit: str, old: str | None) -> bool:
+        """Move the branch if it is still where it was; False when it is not, or somebody else is moving it."""
+        moved = self._git.run("update-ref", "-m", "wikiholt", branch, commit, old or "", environment=COMMITTER)
+        if moved.status == 0:
+            return True
+        if self._tip(branch) != old or "File exists" in moved.err:
+            return False
+        _LOG.warning("git could not move %s: %s", branch, moved.err)
+        raise unwritable()
+
+
+def unwritable() -> NotWritable:
+    """The error for a repository that the operating system will not let us write to."""
+    return NotWritable(
+        "The repository cannot be written.",
+        hint="Check that the user who runs wikiholt may write to it; the log says what git said.",
+    )
+
+
+def _write_blobs(git: Git, edits: Sequence[FileEdit]) -> dict[str, str]:
+    """Put what the files shall hold into git's object store, as it is."""
+    contents = {edit.file: edit.data for edit in edits if edit.data is not None}
+    if not contents:
+        return {}
+    with tempfile.TemporaryDirectory(prefix="wikiholt-") as name:
+        files = [Path(name) / str(number) for number in range(len(contents))]
+        for file, data in zip(files, contents.values(), strict=True):
+            file.write_bytes(data)
+        listed = "".join(f"{file}\n" for file in files).encode()
+        written = git.run("hash-object", "-w", "--no-filters", "--stdin-paths", given=listed)
+    if written.status != 0:
+        _LOG.warning("git could not write objects: %s", written.err)
+        raise unwritable()
+    return dict(zip(contents, written.out.decode().split(), strict=True))
+
+
+def _require_sense(edits: Sequence[FileEdit], author: Author, message: str, pages: PageFiles) -> None:
+    if not edits or len({edit.file for edit in edits}) != len(edits):
+        raise InvalidPage("A commit needs files to change, each of them once.")
+    for edit in edits:
+        require_name(edit.file, pages)
+    for text in (author.name, author.email):
+        if re.search(r"[\x00-\x1f\x7f<>\ud800-\udfff]", text) or len(text) > _MAX_NAME:
+            raise InvalidPage(
+                "The author's name or address holds what a commit cannot.", hint="Leave out < and > and line breaks."
+            )
+    if not author.name.strip(_CRUD):
+        raise InvalidPage("A commit needs an author's name.", hint="Give one.")
+    if re.search(r"[\x00\ud800-\udfff]", message) or not message.strip():
+        raise InvalidPage("The commit message is empty or not text.", hint="Say in a few words what was changed.")
+    if len(message.encode()) > _MAX_MESSAGE:
+        raise TooLarge(f"The commit message is longer than {_MAX_MESSAGE} bytes.", hint="Shorten it.")
