@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock, Thread
+from typing import Final
 
 from wikiholt.errors import IndexMissing, WikiholtError
 from wikiholt.hits import HitMaker
@@ -77,7 +78,7 @@ class WikiHandle:
         wanted: Callable[[], bool] = lambda: True,
         leaving: Callable[[], bool] = _never,
     ) -> None:
-        self.wiki = wiki
+        self.wiki: Final = wiki
         self._parts = parts
         self._workshop = workshop
         self._wanted = wanted
