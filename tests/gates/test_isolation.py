@@ -1,13 +1,11 @@
 """The isolation gate: whatever is asked of one wiki, nothing of another comes back; whatever is done to one, no other
 changes by a byte."""
 
-import inspect
 import json
 import logging
-import re
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
@@ -18,20 +16,15 @@ from farm import contents, open_farm
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from wikiholt import ports
 from wikiholt.errors import IndexMissing, ModelMismatch, WikiholtError, WikiNotFound
 from wikiholt.handle import WikiHandle
-from wikiholt.hits import HitMaker
 from wikiholt.model import Filter, Mode
-from wikiholt.search import Request, Searcher
+from wikiholt.search import Request
 from wikiholt.service import Service
-from wikiholt.stores.sqlite.index import SqliteIndex
 from wikiholt.stores.sqlite.schema import connect
 from wikiholt.stores.sqlite.store import SqliteStore
 from wikiholt.surfaces import documents
 from wikiholt.surfaces.cli.main import main
-from wikiholt.vectors.derived import DerivedCache
-from wikiholt.words.cache import PostingsCache
 
 WIKIS, THREADS, HUGE = 20, 16, 2500
 
@@ -358,26 +351,6 @@ def open_files(count: int) -> bytes:
         except OSError:
             continue
     return b"\n".join(name for name in names if names.count(name) >= count)
-
-
-BOUND: tuple[type, ...] = (
-    *(ports.WikiIndex, ports.VectorCache, ports.WordCache, ports.Source, ports.Snapshot),
-    *(SqliteIndex, DerivedCache, PostingsCache, Searcher, HitMaker, WikiHandle),
-)
-NAMES_A_WIKI = re.compile(r"wiki|slug|tenant|index_id|collection|schema")
-
-
-@pytest.mark.parametrize("kind", BOUND, ids=lambda kind: kind.__name__)
-def test_what_searches_is_bound_to_a_wiki_and_takes_none_beside_a_query(kind: type) -> None:
-    methods: list[tuple[str, Callable[..., object]]] = [
-        (name, method) for name, method in inspect.getmembers(kind, inspect.isfunction) if not name.startswith("_")
-    ]
-    assert methods
-    for name, method in methods:
-        for parameter in inspect.signature(method).parameters.values():
-            assert not NAMES_A_WIKI.search(parameter.name), f"{kind.__name__}.{name} takes {parameter.name}"
-            assert "Wiki" not in str(parameter.annotation).replace("WikiIndex", "")
-    assert not NAMES_A_WIKI.search(" ".join(inspect.signature(Request).parameters))
 
 
 def test_an_index_reaches_one_file_and_can_attach_no_other(farm: Farm) -> None:

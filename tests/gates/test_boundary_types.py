@@ -1,0 +1,121 @@
+"""The incident of 2026-04-21, a keyword search that forgot its tenant, cannot be written here: nothing that searches
+takes a wiki, so there is none to forget. A type checker and a look at every function of the package say so."""
+
+import importlib
+import inspect
+import pkgutil
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from mypy import api
+
+
+import wikiholt
+from wikiholt import ports
+from wikiholt.handle import WikiHandle
+from wikiholt.hits import HitMaker
+from wikiholt.search import Request, Searcher
+from wikiholt.stores.sqlite.index import SqliteIndex
+from wikiholt.vectors.derived import DerivedCache
+from wikiholt.words.cache import PostingsCache
+
+ROOT = Path(__file__).parents[2]
+SNIPPETS = Path(__file__).with_name("boundary_snippets.py")
+BOUND: tuple[type, ...] = (
+    *(ports.WikiIndex, ports.VectorCache, ports.WordCache, ports.Source, ports.Snapshot),
+    *(SqliteIndex, DerivedCache, PostingsCache, Searcher, HitMaker, WikiHandle),
+)
+NAMES_A_WIKI = re.compile(r"wiki|slug|tenant|index_id|collection|schema")
+ASKS = re.compile(r"^(query|request|vector|where|terms|words)$|WordQuery|Request|Filter")
+KNOWS_MANY = {"registry", "service", "access", "limits", "keeper", "wiring", "doctor", "stores", "ports", "surfaces"}
+"""Parts that may be told a wiki: they say which, and open it. None of them searches."""
+
+
+def marked() -> set[tuple[int, str]]:
+    """The lines that must be refused, with the kind of complaint."""
+    found = set()
+    for number, line in enumerate(SNIPPETS.read_text().splitlines(), 1):
+        for code in line.partition("# refused: ")[2].split(", "):
+            found |= {(number, code)} if code else set()
+    return found
+
+
+@pytest.fixture(scope="module")
+def complaints(tmp_path_factory: pytest.TempPathFactory) -> set[tuple[int, str]]:
+    cache = tmp_path_factory.mktemp("mypy")
+    options = ["--strict", "--no-error-summary", "--no-incremental", "--cache-dir", str(cache)]
+    options += ["--config-file", str(ROOT / "pyproject.toml"), "--follow-imports", "silent"]
+    told, failure, _ = api.run([*options, str(SNIPPETS)])
+    assert not failure
+    lines = re.findall(rf"{SNIPPETS.name}:(\d+): error: .*\[([a-z-]+)\]", told)
+    return {(int(number), code) for number, code in lines}
+
+
+def test_the_type_checker_refuses_every_way_to_pass_or_forget_a_wiki(complaints: set[tuple[int, str]]) -> None:
+    assert len(marked()) > 20
+    assert complaints == marked()
+
+
+@pytest.mark.parametrize("kind", BOUND, ids=lambda kind: kind.__name__)
+def test_what_searches_is_bound_to_a_wiki_and_takes_none_beside_a_query(kind: type) -> None:
+    methods: list[tuple[str, Callable[..., object]]] = [
+        (name, method) for name, method in inspect.getmembers(kind, inspect.isfunction) if not name.startswith("_")
+    ]
+    assert methods
+    for name, method in methods:
+        assert wiki_parameters(method) == [], f"{kind.__name__}.{name}"
+    assert not NAMES_A_WIKI.search(" ".join(inspect.signature(Request).parameters))
+
+
+def wiki_parameters(function: Callable[..., object]) -> list[str]:
+    """The parameters that name a wiki, by their own name or by their type."""
+    found = inspect.signature(function).parameters.values()
+    return [each.name for each in found if _names_a_wiki(each)]
+
+
+def _names_a_wiki(parameter: inspect.Parameter) -> bool:
+    # A yes or no says something of a link or a page, and leads nowhere.
+    by_name = NAMES_A_WIKI.search(parameter.name) and parameter.annotation is not bool
+    return bool(by_name or re.search(r"\bWiki\b", str(parameter.annotation)))
+
+
+def functions() -> Iterator[tuple[str, Callable[..., object]]]:
+    """Every function and method of the package, private ones too."""
+    for module in pkgutil.walk_packages(wikiholt.__path__, "wikiholt."):
+        if module.name.rpartition(".")[2] != "__main__":
+            loaded = importlib.import_module(module.name)
+            yield from _of(loaded, loaded.__name__)
+
+
+def _of(holder: object, module: str) -> Iterator[tuple[str, Callable[..., object]]]:
+    for member in vars(holder).values():
+        inner = getattr(member, "__func__", member)
+        if getattr(inner, "__module__", None) != module:
+            continue
+        if inspect.isfunction(inner):
+            yield f"{module}.{inner.__qualname__}", inner
+        elif inspect.isclass(inner) and inner is not holder:
+            yield from _of(inner, module)
+
+
+def test_no_function_of_the_whole_package_takes_a_wiki_beside_a_query() -> None:
+    looked, asking = 0, 0
+    for name, function in functions():
+        parameters = inspect.signature(function).parameters.values()
+        asks = [each.name for each in parameters if ASKS.search(each.name) or ASKS.search(str(each.annotation))]
+        looked += 1
+        asking += bool(asks)
+        wikis = [each for each in wiki_parameters(function) if each not in asks]
+        if not name.startswith("wikiholt.surfaces.") and not name.endswith(".__init__"):
+            assert not (asks and wikis), f"{name} takes {wikis} beside {asks}"
+    assert looked > 500
+    assert asking > 30
+
+
+def test_only_the_parts_that_open_wikis_are_ever_told_one() -> None:
+    told = {name for name, function in functions() if wiki_parameters(function)}
+    searching = {name for name in told if name.split(".")[1] not in KNOWS_MANY}
+    # Made for one wiki, once: bound by their constructors.
+    assert {name for name in searching if not name.endswith(".__init__")} == set()
