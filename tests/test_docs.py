@@ -54,8 +54,13 @@ def anchors(file: Path) -> set[str]:
 
 
 def sub_commands(parser: ArgumentParser) -> dict[str, ArgumentParser]:
-    (action,) = (each for each in parser._actions if isinstance(each, _SubParsersAction))
-    return dict(action.choices)
+    """The commands by name; those of a command that has commands of its own as `key create`."""
+    found: dict[str, ArgumentParser] = {}
+    for action in (each for each in parser._actions if isinstance(each, _SubParsersAction)):
+        for name, inner in action.choices.items():
+            below = sub_commands(inner)
+            found |= {f"{name} {each}": command for each, command in below.items()} if below else {name: inner}
+    return found
 
 
 def options(parser: ArgumentParser) -> set[str]:

@@ -66,11 +66,11 @@ def test_a_wiki_is_added_synced_searched_and_removed(farm: Farm) -> None:
     farm.add("one", {"home.md": "the heron stands still"})
     farm.service.wiki("one").sync()
     assert found(farm.service, "one", "heron") == ["home"]
-    wiki, removed = farm.service.remove("one")
-    assert wiki.slug == "one"
-    assert removed
-    assert len(removed) == len(set(removed))
-    assert not farm.store.directory(wiki.id).exists()
+    removed = farm.service.remove("one")
+    assert removed.wiki.slug == "one"
+    assert removed.files
+    assert len(removed.files) == len(set(removed.files))
+    assert not farm.store.directory(removed.wiki.id).exists()
     with pytest.raises(WikiNotFound):
         farm.service.wiki("one")
 

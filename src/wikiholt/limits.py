@@ -25,7 +25,7 @@ class Allowance:
 
     limit: int
     remaining: int
-    reset_seconds: float
+    reset_seconds: int
 
 
 class Limits:
@@ -76,13 +76,13 @@ class _Buckets:
     def take(self, name: str) -> Allowance:
         """One token; raises TooManyRequests when there is none."""
         if not self._per_minute:
-            return Allowance(0, 0, 0.0)
+            return Allowance(0, 0, 0)
         with self._lock:
             left = self._level(name) - 1
             if left < 0:
                 raise self._refusal(left)
             self._keep(name, left)
-        return Allowance(self._per_minute, int(left), round((self._capacity - left) / self._per_second, 3))
+        return Allowance(self._per_minute, int(left), math.ceil((self._capacity - left) / self._per_second))
 
     def look(self, name: str) -> None:
         with self._lock:

@@ -3,14 +3,25 @@
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from threading import Lock
 
 from wikiholt.errors import IndexCorrupt, InvalidSource, NoCommits, WikiNotFound
 from wikiholt.handle import Parts, WikiHandle, Workshop
-from wikiholt.model import Wiki
+from wikiholt.model import Key, Wiki
 from wikiholt.ports import Source
 from wikiholt.registry import Registry, validate_slug
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """What went with a wiki: files of its index by name, keys and hosts."""
+
+    wiki: Wiki
+    files: tuple[str, ...]
+    keys: tuple[Key, ...]
+    hosts: tuple[str, ...]
 
 
 class Service:
@@ -30,20 +41,18 @@ class Service:
 
     def add(self, slug: str, source: str, settings: Mapping[str, str]) -> Wiki:
         """Register a wiki, once its repository and settings have proved usable."""
-        for text in (source, *settings.values()):
-            if not text.isprintable() and any("\ud800" <= char <= "\udfff" for char in text):
-                raise InvalidSource(
-                    "a path or setting is not UTF-8 text", hint="rename it, or link to it by another name"
-                )
-        untried = Wiki("", validate_slug(slug), source, datetime.now(UTC), settings)
-        with suppress(NoCommits):
-            # A repository without a commit yet is welcome: it will have pages one day.
-            pages = self._parts_of(untried).source
-            pages.tree(pages.head())
+        self._try(Wiki("", validate_slug(slug), source, datetime.now(UTC), settings))
         return self.registry.add(slug, source, settings)
 
-    def remove(self, slug: str) -> tuple[Wiki, Sequence[str]]:
-        """Remove a wiki's index and then its registration; the git repository is never touched."""
+    def configure(self, slug: str, changes: Mapping[str, str]) -> Wiki:
+        """Change settings of a wiki, once they have proved usable; an empty text unsets one."""
+        wiki = self.registry.get(slug)
+        settings = {name: text for name, text in {**wiki.settings, **changes}.items() if text}
+        self._try(replace(wiki, settings=settings))
+        return self.registry.change(slug, changes)
+
+    def remove(self, slug: str) -> Removed:
+        """Remove a wiki's index and then its registration, keys and hosts; the git repository is never touched."""
         wiki = self.registry.get(slug)
         handle = self.wiki(slug)
         self._leaving.add(wiki.id)  # a sync at work here stops at its next batch
@@ -51,9 +60,9 @@ class Service:
             removed = handle.remove()
             with self._lock:
                 self._open.pop(wiki.id, None)
-            self.registry.remove(slug)
+            struck = self.registry.remove(slug)
             # A sync that came between the two has made the index once more; from now on none can.
-            return wiki, [*removed, *handle.remove()]
+            return Removed(wiki, (*removed, *handle.remove()), struck.keys, struck.hosts)
         finally:
             self._leaving.discard(wiki.id)
 
@@ -104,6 +113,18 @@ class Service:
         for old in spare:
             old.close()
         return handle
+
+    def _try(self, wiki: Wiki) -> None:
+        """Read the wiki's tree as its settings would have it; whatever cannot be is raised."""
+        for text in (wiki.source, *wiki.settings.values()):
+            if not text.isprintable() and any("\ud800" <= char <= "\udfff" for char in text):
+                raise InvalidSource(
+                    "a path or setting is not UTF-8 text", hint="rename it, or link to it by another name"
+                )
+        with suppress(NoCommits):
+            # A repository without a commit yet is welcome: it will have pages one day.
+            pages = self._parts_of(wiki).source
+            pages.tree(pages.head())
 
     def _has(self, wiki: Wiki) -> bool:
         try:

@@ -272,9 +272,9 @@ class Storm:
 
     def _remove(self, service: Service) -> None:
         for wiki in self.doomed:
-            removed, names = service.remove(wiki.slug)
-            assert removed.slug == wiki.slug
-            assert codes(repr(names)) <= {wiki.code}
+            removed = service.remove(wiki.slug)
+            assert removed.wiki.slug == wiki.slug
+            assert codes(repr(removed)) <= {wiki.code}
 
 
 def test_under_threads_and_during_syncs_rebuilds_and_removals_nothing_leaks(

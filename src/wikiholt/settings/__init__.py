@@ -2,7 +2,7 @@
 
 from wikiholt.settings.loading import Settings, load
 from wikiholt.settings.reference import describe
-from wikiholt.settings.table import SETTINGS
+from wikiholt.settings.table import SETTINGS, WIKI_SETTINGS
 from wikiholt.settings.wiki import WikiSettings
 
-__all__ = ["SETTINGS", "Settings", "WikiSettings", "describe", "load"]
+__all__ = ["SETTINGS", "WIKI_SETTINGS", "Settings", "WikiSettings", "describe", "load"]

@@ -28,13 +28,17 @@ _PATIENCE = 600.0
 
 
 def add(service: Service, arguments: Namespace) -> int:
-    names = ("subdirectory", "language", "anchors", "url")
+    names = ("subdirectory", "language", "anchors", "url", "interval")
     settings = {name: value for name in names if (value := getattr(arguments, name)) is not None}
     if arguments.ignore:
         settings["ignore"] = "\n".join(arguments.ignore)
+    if arguments.host:
+        settings["hosts"] = ", ".join(arguments.host)
+    if arguments.public:
+        settings["public"] = "true"
     wiki = service.add(arguments.slug, str(arguments.path.resolve()), settings)
     lines = [f"Added {wiki.slug}.", f"Next: wikiholt sync {wiki.slug}"]
-    return _print(arguments, documents.wiki_document(wiki), lines)
+    return show(arguments, documents.wiki_document(wiki), lines)
 
 
 def sync(service: Service, arguments: Namespace) -> int:
@@ -75,7 +79,7 @@ def search(service: Service, arguments: Namespace) -> int:
     lines = output.answer_lines(answer, output.Style.of(sys.stdout))
     if answer.stale and answer.head_revision:
         lines.append(f"hint: run `wikiholt sync {arguments.slug}` to take up what has changed")
-    _print(arguments, documents.answer_document(answer), lines)
+    show(arguments, documents.answer_document(answer), lines)
     return 0 if answer.hits else NOTHING_FOUND
 
 
@@ -84,7 +88,7 @@ def status(service: Service, arguments: Namespace) -> int:
     style = output.Style.of(sys.stdout)
     lines = [line for each in found for line in output.status_lines(each, style)]
     shown = [documents.status_document(each) for each in found]
-    return _print(arguments, shown[0] if arguments.slug else {"wikis": shown}, lines)
+    return show(arguments, shown[0] if arguments.slug else {"wikis": shown}, lines)
 
 
 def list_wikis(service: Service, arguments: Namespace) -> int:
@@ -93,17 +97,21 @@ def list_wikis(service: Service, arguments: Namespace) -> int:
     lines = [f"{wiki.slug:{width}}  {output.line(wiki.source)}" for wiki in wikis]
     if not wikis:
         lines = ["No wikis yet. Next: wikiholt add SLUG PATH"]
-    return _print(arguments, {"wikis": [documents.wiki_document(wiki) for wiki in wikis]}, lines)
+    return show(arguments, {"wikis": [documents.wiki_document(wiki) for wiki in wikis]}, lines)
 
 
 def remove(service: Service, arguments: Namespace) -> int:
-    wiki, removed = service.remove(arguments.slug)
+    removed = service.remove(arguments.slug)
+    wiki, keys = removed.wiki, [key.id for key in removed.keys]
+    beside = f" and {output.counted(len(keys), 'key')}" if keys else ""
     lines = [
-        f"Removed {wiki.slug}: {output.counted(len(removed), 'file')} of its index.",
-        *(f"  {output.line(name)}" for name in removed),
+        f"Removed {wiki.slug}: {output.counted(len(removed.files), 'file')} of its index{beside}.",
+        *(f"  {output.line(name)}" for name in removed.files),
+        *(f"  key {key_id}" for key_id in keys),
     ]
     lines.append(f"The repository {output.line(wiki.source)} was left alone.")
-    return _print(arguments, {"wiki": wiki.slug, "removed": list(removed)}, lines)
+    document = {"wiki": wiki.slug, "removed": list(removed.files), "keys": keys, "hosts": list(removed.hosts)}
+    return show(arguments, document, lines)
 
 
 def doctor(service: Service, arguments: Namespace, settings: Settings) -> int:
@@ -118,7 +126,7 @@ def doctor(service: Service, arguments: Namespace, settings: Settings) -> int:
     well = all(finding.well for finding in found)
     names = ("subject", "well", "detail", "advice")
     shown = [{name: getattr(finding, name) for name in names} for finding in found]
-    _print(arguments, {"well": well, "findings": shown}, lines)
+    show(arguments, {"well": well, "findings": shown}, lines)
     return 0 if well else NEEDS_MENDING
 
 
@@ -129,7 +137,7 @@ def show_settings(arguments: Namespace, settings: Settings) -> int:
     lines = [
         f"{name:{width}}  {json.dumps(value) if isinstance(value, bool) else value}" for name, value in shown.items()
     ]
-    return _print(arguments, shown, lines)
+    return show(arguments, shown, lines)
 
 
 def demo(arguments: Namespace, build: Callable[[Path], Service]) -> int:
@@ -173,7 +181,8 @@ def _since(text: str | None) -> datetime | None:
     return when if when.tzinfo else when.replace(tzinfo=UTC)
 
 
-def _print(arguments: Namespace, document: Mapping[str, Any], lines: list[str]) -> int:
+def show(arguments: Namespace, document: Mapping[str, Any], lines: list[str]) -> int:
+    """Print what a command found, for people or as JSON."""
     if arguments.json:
         _json(document)
     else:

@@ -12,13 +12,15 @@ from pathlib import Path
 from wikiholt.errors import InvalidSetting, WikiholtError
 from wikiholt.service import Service
 from wikiholt.settings import Settings, load
-from wikiholt.surfaces.cli import commands, output, parser
+from wikiholt.surfaces.cli import commands, keys, output, parser
 from wikiholt.wiring import build
 
 UNEXPECTED = 70
 INTERRUPTED = 130
 _ON_SERVICE = {
     "add": commands.add,
+    "set": keys.configure,
+    "key": keys.key,
     "sync": commands.sync,
     "search": commands.search,
     "status": commands.status,

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from wikiholt import __version__
-from wikiholt.model import Mode
+from wikiholt.model import Mode, Scope
 
 EXIT_CODES = """\
 exit codes:
@@ -38,6 +38,8 @@ def build() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     _demo(commands)
     _add(commands)
+    _set(commands)
+    _key(commands)
     _sync(commands)
     _search(commands)
     _slug(_command(commands, "status", "say how wikis stand: pages, problems, freshness"), optional=True)
@@ -82,6 +84,38 @@ def _add(commands: _Commands) -> None:
     parser.add_argument("--language", metavar="NAME", help="language of its words, for stemming")
     parser.add_argument("--anchors", metavar="STYLE", help="how headings are named in links: github or otterwiki")
     parser.add_argument("--url", metavar="TEMPLATE", help="link of a hit, {path} standing for the page's path")
+    parser.add_argument("--public", action="store_true", help="may be read without a key")
+    parser.add_argument("--host", action="append", default=[], metavar="NAME", help="a host name of it; repeatable")
+    parser.add_argument("--interval", metavar="SECONDS", help="how often the service looks at its repository")
+
+
+def _set(commands: _Commands) -> None:
+    parser = _command(commands, "set", "show or change the settings of a wiki")
+    _slug(parser)
+    parser.add_argument(
+        "pairs",
+        nargs="*",
+        metavar="NAME=VALUE",
+        help="a setting and its value; an empty value unsets it, - takes it from standard input",
+    )
+
+
+def _key(commands: _Commands) -> None:
+    text = "make, list and revoke keys"
+    parser = commands.add_parser("key", help=text, description=text[0].upper() + text[1:] + ".")
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    create = _command(actions, "create", "make a key of one wiki, or of the operator, and show it once")
+    create.add_argument("slug", nargs="?", metavar="SLUG", help="the wiki it opens")
+    create.add_argument("--operator", action="store_true", help="a key that opens every wiki, for everything")
+    scopes = [str(scope) for scope in Scope]
+    create.add_argument("--scope", choices=scopes, help="what it allows (default: read; an operator's: admin)")
+    create.add_argument("--label", default="", metavar="TEXT", help="who or what it is for")
+    create.add_argument("--expires", metavar="WHEN", help="a date (2027-01-31), or in so long: 12h, 30d, 8w")
+    _slug(_command(actions, "list", "list keys, without their secrets"), optional=True)
+    revoke = _command(actions, "revoke", "make a key worthless, at once and for ever")
+    revoke.add_argument(
+        "id", metavar="ID", help="the key's id, as `key list` shows it; the whole key is understood too"
+    )
 
 
 def _sync(commands: _Commands) -> None:

@@ -1,6 +1,7 @@
 """Values as JSON documents: the same names and forms on every surface."""
 
 from wikiholt.surfaces.documents.answers import AnswerDocument, HitDocument, answer_document, hit_document
+from wikiholt.surfaces.documents.keys import KeyDocument, NewKeyDocument, key_document, new_key_document
 from wikiholt.surfaces.documents.wikis import (
     ErrorDocument,
     ProblemDocument,
@@ -9,6 +10,7 @@ from wikiholt.surfaces.documents.wikis import (
     WikiDocument,
     error_document,
     problem_document,
+    shown_settings,
     status_document,
     sync_document,
     wiki_document,
@@ -18,6 +20,8 @@ __all__ = [
     "AnswerDocument",
     "ErrorDocument",
     "HitDocument",
+    "KeyDocument",
+    "NewKeyDocument",
     "ProblemDocument",
     "StatusDocument",
     "SyncDocument",
@@ -25,7 +29,10 @@ __all__ = [
     "answer_document",
     "error_document",
     "hit_document",
+    "key_document",
+    "new_key_document",
     "problem_document",
+    "shown_settings",
     "status_document",
     "sync_document",
     "wiki_document",

@@ -5,7 +5,11 @@ from typing_extensions import TypedDict
 from wikiholt.errors import WikiholtError
 from wikiholt.handle import Status
 from wikiholt.model import Problem, SyncReport, Wiki
+from wikiholt.settings import WIKI_SETTINGS
 from wikiholt.surfaces.documents.moments import moment
+
+HIDDEN = "(hidden)"
+_SECRETS = frozenset(setting.name for setting in WIKI_SETTINGS if setting.secret)
 
 
 class ErrorDocument(TypedDict):
@@ -92,9 +96,14 @@ def wiki_document(wiki: Wiki) -> WikiDocument:
     return {
         "slug": wiki.slug,
         "source": wiki.source,
-        "settings": dict(wiki.settings),
+        "settings": shown_settings(wiki),
         "created_at": moment(wiki.created_at),
     }
+
+
+def shown_settings(wiki: Wiki) -> dict[str, str]:
+    """A wiki's settings as anybody may see them: of a secret only that there is one."""
+    return {name: HIDDEN if name in _SECRETS else text for name, text in wiki.settings.items()}
 
 
 def status_document(status: Status) -> StatusDocument:
