@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from mypy import api
 
-
 import wikiholt
 from wikiholt import ports
 from wikiholt.handle import WikiHandle
