@@ -1,7 +1,6 @@
 """Files of a work tree, reached without ever following a link: each directory is opened from the one above it."""
 
 import os
-import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -47,7 +46,10 @@ def follow(root: Path, path: str, entry: Entry | None, data: bytes | None) -> No
         _remove_empty(root, path)
         return
     with _parent(root, path, make=True) as (folder, name):
-        fresh = f".wikiholt-{secrets.token_hex(8)}"
+        # The same name for the same content: what a killed writer left is taken up by the one that comes after it.
+        fresh = f".wikiholt-{entry.object_id[:16]}"
+        with suppress(FileNotFoundError):
+            os.unlink(fresh, dir_fd=folder)
         mode = 0o777 if entry.mode == "100755" else 0o666
         descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode, dir_fd=folder)
         try:

@@ -7,7 +7,6 @@ theirs, as long as the edited files are still the expected ones.
 
 import logging
 import re
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -83,7 +82,12 @@ class Writer:
 
         if self._work_tree is None:
             return commit if move() else None
-        return commit if self._work_tree.advance(planned, commit, move, deadline) else None
+        try:
+            return commit if self._work_tree.advance(planned, commit, move, deadline) else None
+        except NotWritable:
+            if self._tip(branch) == head:
+                raise
+            return None  # somebody committed meanwhile, and the work tree holds what they made of it
 
     def _plan(
         self, folders: Folders, head: str | None, edits: Sequence[FileEdit], blobs: Mapping[str, str]
@@ -163,19 +167,15 @@ def unwritable() -> NotWritable:
 
 def _write_blobs(git: Git, edits: Sequence[FileEdit]) -> dict[str, str]:
     """Put what the files shall hold into git's object store, as it is."""
-    contents = {edit.file: edit.data for edit in edits if edit.data is not None}
-    if not contents:
-        return {}
-    with tempfile.TemporaryDirectory(prefix="wikiholt-") as name:
-        files = [Path(name) / str(number) for number in range(len(contents))]
-        for file, data in zip(files, contents.values(), strict=True):
-            file.write_bytes(data)
-        listed = "".join(f"{file}\n" for file in files).encode()
-        written = git.run("hash-object", "-w", "--no-filters", "--stdin-paths", given=listed)
-    if written.status != 0:
-        _LOG.warning("git could not write objects: %s", written.err)
-        raise unwritable()
-    return dict(zip(contents, written.out.decode().split(), strict=True))
+    blobs = {}
+    for edit in edits:
+        if edit.data is not None:
+            written = git.run("hash-object", "-w", "--no-filters", "--stdin", given=edit.data)
+            if written.status != 0:
+                _LOG.warning("git could not write an object: %s", written.err)
+                raise unwritable()
+            blobs[edit.file] = written.out.decode().strip()
+    return blobs
 
 
 def _require_sense(edits: Sequence[FileEdit], author: Author, message: str, pages: PageFiles) -> None:
