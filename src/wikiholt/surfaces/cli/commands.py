@@ -1,17 +1,15 @@
 """What each command does: ask the service, then print for people or as JSON."""
 
 import json
-import re
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from wikiholt import doctor as checks
-from wikiholt.errors import InvalidQuery, ModelError, WikiholtError, WikiNotFound
+from wikiholt.errors import ModelError, WikiholtError, WikiNotFound
 from wikiholt.model import Filter, Mode
 from wikiholt.search import Request
 from wikiholt.service import Service
@@ -19,6 +17,7 @@ from wikiholt.settings import SETTINGS, Settings
 from wikiholt.surfaces import documents
 from wikiholt.surfaces.cli import output
 from wikiholt.surfaces.cli.progress import watched
+from wikiholt.surfaces.documents.moments import since
 
 NOTHING_FOUND = 1
 NEEDS_MENDING = 10
@@ -68,7 +67,12 @@ def sync(service: Service, arguments: Namespace) -> int:
 
 
 def search(service: Service, arguments: Namespace) -> int:
-    where = Filter(tuple(arguments.category), tuple(arguments.tag), arguments.path, _since(arguments.since))
+    where = Filter(
+        tuple(arguments.category),
+        tuple(arguments.tag),
+        arguments.path,
+        since(arguments.since) if arguments.since is not None else None,
+    )
     request = Request(arguments.query, arguments.n, Mode(arguments.mode), where)
     handle = service.wiki(arguments.slug)
     if request.mode is not Mode.KEYWORD:
@@ -165,20 +169,6 @@ def _slugs(service: Service, arguments: Namespace) -> list[str]:
 
 def _shows_progress(arguments: Namespace) -> bool:
     return sys.stderr.isatty() and not arguments.json and not arguments.quiet
-
-
-def _since(text: str | None) -> datetime | None:
-    """A date, a date with time, or how long ago: 7d, 12h, 3w."""
-    if text is None:
-        return None
-    if ago := re.fullmatch(r"(\d{1,5})([hdw])", text):
-        unit = {"h": "hours", "d": "days", "w": "weeks"}[ago[2]]
-        return datetime.now(UTC) - timedelta(**{unit: int(ago[1])})
-    try:
-        when = datetime.fromisoformat(text)
-    except ValueError:
-        raise InvalidQuery(f"--since {text!r} is no date", hint="write 2024-05-31, or 7d, 12h, 3w") from None
-    return when if when.tzinfo else when.replace(tzinfo=UTC)
 
 
 def show(arguments: Namespace, document: Mapping[str, Any], lines: list[str]) -> int:

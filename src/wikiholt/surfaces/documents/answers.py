@@ -28,6 +28,11 @@ class HitDocument(TypedDict):
     category: str | None
     tags: list[str]
     last_updated: str | None
+    text: str
+    section: str | None
+    section_path: str | None
+    total_chunks: int
+    page_word_count: int
 
 
 class AnswerDocument(TypedDict):
@@ -82,4 +87,9 @@ def hit_document(hit: Hit) -> HitDocument:
         "category": hit.category,
         "tags": list(hit.tags),
         "last_updated": moment(hit.last_updated),
+        "text": hit.text,
+        "section": hit.heading_path[-1] if hit.heading_path else None,
+        "section_path": " > ".join(hit.heading_path) or None,
+        "total_chunks": hit.total_chunks,
+        "page_word_count": hit.page_words,
     }

@@ -1,7 +1,10 @@
-"""Points in time as every document writes them."""
+"""Points in time as every surface reads and writes them."""
 
-from datetime import datetime
+import re
+from datetime import UTC, datetime, timedelta
 from typing import overload
+
+from wikiholt.errors import InvalidQuery
 
 
 @overload
@@ -11,3 +14,15 @@ def moment(when: datetime | None) -> str | None: ...
 def moment(when: datetime | None) -> str | None:
     """ISO 8601 with the offset from UTC."""
     return when.isoformat() if when else None
+
+
+def since(text: str) -> datetime:
+    """The moment that is meant by a date, a date with time, or how long ago: 7d, 12h, 3w. Raises InvalidQuery."""
+    if ago := re.fullmatch(r"([0-9]{1,5})([hdw])", text):
+        unit = {"h": "hours", "d": "days", "w": "weeks"}[ago[2]]
+        return datetime.now(UTC) - timedelta(**{unit: int(ago[1])})
+    try:
+        when = datetime.fromisoformat(text)
+        return (when if when.tzinfo else when.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise InvalidQuery(f"{text[:80]!r} is no date", hint="write 2024-05-31, or 7d, 12h, 3w") from None
