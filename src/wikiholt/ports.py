@@ -11,6 +11,7 @@ from wikiholt.model import (
     Blob,
     Change,
     Commit,
+    Facets,
     FileEdit,
     Filter,
     Floats,
@@ -21,6 +22,7 @@ from wikiholt.model import (
     Recipe,
     State,
     StoredChunk,
+    StoredLink,
     StoredPage,
     TreeChange,
     TreeEntry,
@@ -91,7 +93,14 @@ class Source(Protocol):
         """The commits that touched a page, newest first."""
 
     def write(self, edits: Sequence[FileEdit], author: Author, message: str) -> str:
-        """Make one commit of these edits on HEAD and return its id; raises RevisionMismatch or NotWritable."""
+        """Make one commit of these edits on HEAD and return its id.
+
+        Raises RevisionMismatch when a file is not the one expected, NotWritable, Busy, and InvalidPage for a path,
+        author or message that makes no sense.
+        """
+
+    def fetch(self) -> bool:
+        """Bring what is new from where the pages really live, if that is elsewhere; whether something came."""
 
 
 class Snapshot(Protocol):
@@ -164,6 +173,24 @@ class WikiIndex(Protocol):
     def page_chunks(self, page_ids: Sequence[int], limit: int | None = None) -> Mapping[int, Sequence[StoredChunk]]:
         """Every chunk of these pages, in order; at most the first `limit` of each page if given."""
 
+    def list_pages(self, where: Filter, limit: int | None, offset: int = 0) -> tuple[int, Sequence[StoredPage]]:
+        """How many pages pass, and those of them from `offset` on, in the order of their paths."""
+
+    def named(self, keys: Sequence[str]) -> Sequence[StoredPage]:
+        """The pages whose path, or the last part of it, is one of these when folded (`text.links.folded`)."""
+
+    def links(self, page_ids: Sequence[int] | None = None) -> Sequence[StoredLink]:
+        """The links that stand on these pages, or on any page, in the order they stand there."""
+
+    def links_naming(self, keys: Sequence[str]) -> Sequence[StoredLink]:
+        """The links one of whose paths is one of these when folded."""
+
+    def page_vectors(self, page_ids: Sequence[int]) -> VectorRows:
+        """The vectors of every chunk of these pages."""
+
+    def facets(self, where: Filter) -> Facets:
+        """What there is to filter by among the pages that pass."""
+
     def check(self) -> Sequence[str]:
         """What is wrong with the index, in words; empty when nothing is."""
 
@@ -196,6 +223,9 @@ class Store(Protocol):
 
     def directory(self, wiki_id: str) -> Path:
         """Where this wiki's caches may be kept; `drop` removes it with all it holds."""
+
+    def stamp(self, wiki_id: str) -> str:
+        """What can be told of the published index without opening it; another after anything was written."""
 
     def prove(self, wiki_id: str) -> None:
         """Check the published index unless it is as its last writer left it; raises IndexCorrupt. For the writer."""

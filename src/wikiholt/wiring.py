@@ -2,13 +2,18 @@
 
 import logging
 import resource
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from threading import Lock
 from typing import cast
 
 from wikiholt import embedding
+from wikiholt.access import Access
 from wikiholt.handle import Parts, Workshop
+from wikiholt.keeper import Finding, Keeper, Pace
+from wikiholt.limits import Limits
 from wikiholt.model import Wiki
 from wikiholt.pages import Pipeline
 from wikiholt.ports import Embedder, VectorCache, WikiIndex, WordCache
@@ -61,14 +66,65 @@ def _open_wikis() -> int:
     return _MOST_OPEN if allowed < 0 else max(8, min(_MOST_OPEN, allowed // 2 // _FILES_OF_ONE))
 
 
+@dataclass(frozen=True, slots=True)
+class Farm:
+    """All there is behind a server of many wikis."""
+
+    service: Service
+    access: Access
+    limits: Limits
+    keeper: Keeper
+    settings: Settings
+
+
+def open_farm(settings: Settings, roots: Sequence[Path] = (), *, service: Service | None = None) -> Farm:
+    """The farm these settings describe, over the repositories below `roots`; the keeper is not started yet."""
+    service = service or build(settings)
+    pace = Pace(
+        workers=settings.sync_workers,
+        slice=settings.sync_slice,
+        discover=settings.discover_interval,
+        interval_of=lambda wiki: WikiSettings.parse(wiki.settings).interval or settings.sync_interval,
+    )
+    return Farm(
+        service=service,
+        access=Access(
+            service.registry,
+            domain=settings.serve_domain,
+            public=settings.serve_public,
+            own_hosts=settings.serve_hosts,
+        ),
+        limits=Limits(settings.limit_key_per_minute, settings.limit_address_per_minute),
+        keeper=Keeper(service, pace, lambda: _found(roots)),
+        settings=settings,
+    )
+
+
+def _found(roots: Sequence[Path]) -> Iterator[Finding]:
+    for root in roots:
+        yield from _below(root)
+
+
+def _below(root: Path) -> Iterator[Finding]:
+    for entry in sorted(root.iterdir()):
+        if (entry / ".git").exists() or (entry / "HEAD").exists():
+            yield Finding(entry.name.removesuffix(".git"), entry)
+
+
 def embedder_of(settings: Settings) -> Callable[[], Embedder]:
     """A function that loads the model the first time it is asked for, and gives the same one ever after."""
+
+    lock = Lock()
 
     @cache
     def load_once() -> Embedder:
         return embedding.load(settings.model, precision=settings.precision, threads=settings.threads or None)
 
-    return load_once
+    def loaded() -> Embedder:
+        with lock:  # threads that ask at the same time would each load one
+            return load_once()
+
+    return loaded
 
 
 def parts_of(wiki: Wiki, settings: Settings) -> Parts:

@@ -105,9 +105,22 @@ class SqliteStore:
                 self._empty_log(wiki_id)
                 self._leave_mark(wiki_id)
 
+    def stamp(self, wiki_id: str) -> str:
+        published = self.published(wiki_id)
+        file = self._file(wiki_id, published or 0)
+        parts = [str(published)]
+        for ending in ("", "-wal"):
+            try:
+                found = file.with_name(file.name + ending).stat()
+            except OSError:
+                continue
+            if found.st_size:  # an empty log comes and goes with every reader
+                parts.append(f"{found.st_size} {found.st_mtime_ns} {found.st_ino}")
+        return ", ".join(parts)
+
     def prove(self, wiki_id: str) -> None:
         generation = self.published(wiki_id)
-        if generation is None or self._mark(wiki_id) == self._stamp(wiki_id):
+        if generation is None or self._mark(wiki_id) == self.stamp(wiki_id):
             return
         # Caches may stand for versions that a lost log took back, and that will be given out once more.
         for file in self.directory(wiki_id).glob(f"*-g{generation:06d}-*"):
@@ -161,19 +174,6 @@ class SqliteStore:
         begun.close()
         return None
 
-    def _stamp(self, wiki_id: str) -> str:
-        """What can be told of the published index without reading it; changes whenever something is written."""
-        parts = [str(self.published(wiki_id))]
-        for ending in ("", "-wal"):
-            file = self._file(wiki_id, self.published(wiki_id) or 0)
-            try:
-                found = file.with_name(file.name + ending).stat()
-            except OSError:
-                continue
-            if found.st_size:  # an empty log comes and goes with every reader
-                parts.append(f"{found.st_size} {found.st_mtime_ns} {found.st_ino}")
-        return ", ".join(parts)
-
     def _empty_log(self, wiki_id: str) -> None:
         """Bring what was written into the index file, so that no reader's leaving changes it after the mark."""
         file = self._file(wiki_id, self.published(wiki_id) or 0)
@@ -195,7 +195,7 @@ class SqliteStore:
 
     def _leave_mark(self, wiki_id: str) -> None:
         with suppress(OSError):  # without it the next sync looks more closely, and that is all
-            (self.directory(wiki_id) / "write.lock").write_text(self._stamp(wiki_id))
+            (self.directory(wiki_id) / "write.lock").write_text(self.stamp(wiki_id))
 
     def _file(self, wiki_id: str, generation: int) -> Path:
         return self.directory(wiki_id) / f"g{generation:06d}.sqlite"

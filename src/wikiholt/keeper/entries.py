@@ -1,0 +1,132 @@
+"""What a keeper knows of each wiki, and what it tells about it."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from wikiholt.errors import NoCommits, WikiholtError
+from wikiholt.keeper.line import Rank
+from wikiholt.model import Wiki
+
+_FIRST_DELAY = 5.0
+_LONGEST_DELAY = 3600.0
+_LONGEST_EMPTY = 300.0
+"""A repository without commits is no broken one, but only git can tell when it has its first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How hard a keeper works."""
+
+    workers: int = 2
+    slice: float = 10.0
+    """Seconds after which a sync lets others go first."""
+    discover: float = 10.0
+    """Seconds between two looks for repositories and newly registered wikis."""
+    interval_of: Callable[[Wiki], float] = lambda _: 60.0
+    """Seconds between two looks at a wiki's HEAD."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A repository found in a directory of wikis; with a `reason`, one that cannot be taken up."""
+
+    slug: str
+    path: Path
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """What is being done for a wiki just now: `fetch`, `sync` or `reindex`, and how far it is."""
+
+    kind: str
+    since: datetime
+    pages_done: int = 0
+    pages_total: int = 0
+    chunks_embedded: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How the keeper sees a wiki."""
+
+    waiting: bool
+    missing: bool
+    """Whether its repository is not there; its index is kept and goes on answering."""
+    failures: int
+    """How often in a row syncing failed."""
+    error: WikiholtError | None
+    next_try_seconds: float
+    synced_revision: str | None
+    """What its index is known to stand for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """What a keeper has done since it started, and what lies before it."""
+
+    wikis: int = 0
+    waiting: int = 0
+    running: int = 0
+    missing: int = 0
+    failing: int = 0
+    looks: int = 0
+    syncs: int = 0
+    pauses: int = 0
+    failures: int = 0
+    fetches: int = 0
+    wakes: int = 0
+    reindexes: int = 0
+
+
+@dataclass(slots=True)
+class Entry:
+    """One wiki. Changed under the keeper's lock only."""
+
+    wiki: Wiki
+    interval: float
+    due: float
+    """When to look at it next, by the monotonic clock."""
+    looked: bool = False
+    revision: str | None = None
+    stamp: str = ""
+    activity: Activity | None = None
+    running: bool = False
+    begun: bool = False
+    """Whether it has had a turn and did not finish."""
+    again: Rank | None = None
+    """To be put in line once more when its turn ends: somebody asked in the middle of it."""
+    postponed: Rank | None = None
+    """To be put in line at the next look: another process was writing its index."""
+    job: bool = False
+    """Whether a reindexing is under way."""
+    missing: bool = False
+    failures: int = 0
+    failed_head: str | None = None
+    error: WikiholtError | None = None
+    retry_at: float = 0.0
+    turns: int = 0
+    fetched_at: float = 0.0
+    """When the last fetch that succeeded began."""
+    urgent: bool = False
+    """Whether somebody waits for what the next fetch brings."""
+
+    @property
+    def remote(self) -> bool:
+        return not self.wiki.source.startswith("/")
+
+    def failed(self, error: WikiholtError, head: str | None, now: float) -> None:
+        """Note a failure: the next try is twice as far off as the one before, up to an hour."""
+        self.failures += 1
+        self.error = error
+        self.failed_head = head
+        longest = _LONGEST_EMPTY if isinstance(error, NoCommits) else _LONGEST_DELAY
+        delay = min(longest, _FIRST_DELAY * 2 ** min(self.failures - 1, 12))
+        self.retry_at = now + delay * random.uniform(0.75, 1.25)  # noqa: S311 - only spreads the load
+
+    def forgiven(self) -> None:
+        """Forget failures: it works, or somebody wants it tried at once."""
+        self.failures, self.failed_head, self.error, self.retry_at = 0, None, None, 0.0

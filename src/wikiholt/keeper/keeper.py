@@ -1,0 +1,183 @@
+"""The keeper: keeps every wiki's index at its HEAD while a service runs. Safe to use from many threads.
+
+Threads: one looks at wikis when they are due, one looks for wikis, `Pace.workers` sync, one more syncs only what
+somebody waits for, two fetch from remotes. What they share is the board; what they do for a wiki is a turn. A wiki has
+one turn at a time, ends it after `Pace.slice` seconds if others wait, and goes to the back of the line.
+"""
+
+import secrets
+import time
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from threading import Thread
+
+from wikiholt.errors import Busy, WikiholtError
+from wikiholt.keeper.board import Board
+from wikiholt.keeper.entries import Activity, Counters, Entry, Finding, Pace, Standing
+from wikiholt.keeper.jobs import Job, JobState, read_job, write_job
+from wikiholt.keeper.line import Rank
+from wikiholt.keeper.roots import Roots
+from wikiholt.keeper.turns import Turns
+from wikiholt.service import Service
+
+_FETCHERS = 2
+
+
+def _nothing() -> Iterable[Finding]:
+    return ()
+
+
+class Keeper:
+    """Looks after all wikis of a service, and after repositories that `find` finds."""
+
+    def __init__(self, service: Service, pace: Pace | None = None, find: Callable[[], Iterable[Finding]] = _nothing):
+        self._service = service
+        self._pace = pace or Pace()
+        self._me = secrets.token_hex(8)
+        self._board = Board()
+        self._turns = Turns(service, self._board, self._pace, self._me)
+        self._roots = Roots(service, self._board, self._pace, find)
+        self._threads: list[Thread] = []
+
+    def start(self) -> None:
+        """Begin, in the background; returns at once whatever the number of wikis."""
+        work = [("look", self._look), ("discover", self._discover), ("urgent", self._sync_urgent)]
+        work += [(f"sync-{number}", self._sync) for number in range(self._pace.workers)]
+        work += [(f"fetch-{number}", self._fetch) for number in range(_FETCHERS)]
+        self._threads = [Thread(target=target, name=f"keeper-{name}", daemon=True) for name, target in work]
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self, timeout: float = 30.0) -> bool:
+        """Take on nothing new, let running syncs finish the batch in hand; False if one did not within the time."""
+        self._board.stop()
+        until = time.monotonic() + timeout
+        for thread in self._threads:
+            thread.join(max(0.0, until - time.monotonic()))
+        return not any(thread.is_alive() for thread in self._threads)
+
+    def wake(self, wiki_id: str) -> None:
+        """Its repository may have changed: it goes before those that are only due, and failures are forgotten."""
+        entry = self._entry(wiki_id)
+        self._board.count["wakes"] += 1
+        with self._board.changed:
+            entry.forgiven()
+        self._want(entry, Rank.WOKEN)
+
+    def asked(self, wiki_id: str) -> None:
+        """Somebody uses it: if it was never looked at, it comes first. Cheap enough for every request; never raises."""
+        entry = self._board.get(wiki_id)
+        if entry is None:
+            try:
+                entry = self._entry(wiki_id)
+            except WikiholtError:
+                return
+        if entry.revision is None and not (entry.running or entry.begun or entry.failures or entry.missing):
+            self._want(entry, Rank.ASKED)
+
+    def fresh(self, wiki_id: str, timeout: float) -> bool:
+        """Wait until the index stands for the HEAD of now; False when it does not within the time, or cannot."""
+        entry, began = self._entry(wiki_id), time.monotonic()
+        while True:
+            turns = entry.turns
+            try:
+                head = self._service.source(entry.wiki).head()
+            except WikiholtError:
+                return False
+            fetched = not entry.remote or entry.fetched_at >= began
+            if fetched and self._turns.settled(entry, head):
+                return True
+            if entry.failures and (entry.failed_head is None or entry.failed_head == head):
+                return False
+            if not self._turn_after(entry, turns, began + timeout) or self._board.get(wiki_id) is None:
+                return False
+
+    def _turn_after(self, entry: Entry, turns: int, until: float) -> bool:
+        """Have a turn come first, and wait until it has ended; `turns` is how many had before it was found wanting."""
+        with self._board.changed:
+            if entry.turns == turns:
+                self._want(entry, Rank.ASKED)
+            left = max(0.0, until - time.monotonic())
+            self._board.changed.wait_for(lambda: entry.turns != turns or self._board.stopping, left)
+            return entry.turns != turns
+
+    def reindex(self, wiki_id: str) -> Job:
+        """Build the wiki's index anew beside the old one; raises Busy while that is being done."""
+        entry = self._entry(wiki_id)
+        directory = self._service.workshop.store.directory(wiki_id)
+        with self._board.changed:
+            if read_job(directory).open:
+                raise Busy("this wiki is being reindexed", hint="wait for it to finish; its status says how far it is")
+            job = Job(JobState.QUEUED, secrets.token_hex(8), datetime.now(UTC), keeper=self._me)
+            write_job(directory, job, make=True)
+            entry.job = True
+            entry.forgiven()
+        self._board.put(entry, Rank.WOKEN)
+        return job
+
+    def job(self, wiki_id: str) -> Job:
+        """The wiki's last reindexing, by whichever process."""
+        return read_job(self._service.workshop.store.directory(wiki_id))
+
+    def activity(self, wiki_id: str) -> Activity | None:
+        """What is being done for the wiki in this process just now."""
+        entry = self._board.get(wiki_id)
+        return entry.activity if entry is not None else None
+
+    def standing(self, wiki_id: str) -> Standing:
+        """How the keeper sees the wiki; raises WikiNotFound."""
+        return self._board.standing(self._entry(wiki_id))
+
+    def counters(self) -> Counters:
+        return self._board.counters()
+
+    @property
+    def skipped(self) -> Sequence[Finding]:
+        """Repositories that were found and could not be taken up, with the reason. For the operator only."""
+        return self._roots.skipped
+
+    def _entry(self, wiki_id: str) -> Entry:
+        """What is known of the wiki; one that was registered a moment ago is taken up. Raises WikiNotFound."""
+        entry = self._board.get(wiki_id)
+        if entry is None:
+            wiki = self._service.registry.by_id(wiki_id)
+            entry = self._board.adopt(wiki, self._pace.interval_of(wiki))
+        return entry
+
+    def _want(self, entry: Entry, rank: Rank) -> None:
+        if entry.remote:
+            entry.urgent = True
+            self._board.put_fetch(entry, rank)
+        else:
+            self._board.put(entry, rank)
+
+    def _look(self) -> None:
+        for entry in self._board.due():
+            first, began = not entry.looked, time.monotonic()
+            self._turns.look(entry)
+            if first:
+                # The first look opens the index: after a start searches go before all of these.
+                self._rest(2 * (time.monotonic() - began))
+
+    def _discover(self) -> None:
+        while not self._board.stopping:
+            began = time.monotonic()
+            self._roots.look()
+            # However many wikis there are, looking for them takes a twentieth of a core at most.
+            self._rest(max(self._pace.discover, 20 * (time.monotonic() - began)))
+
+    def _rest(self, seconds: float) -> None:
+        with self._board.changed:
+            self._board.changed.wait_for(lambda: self._board.stopping, seconds)
+
+    def _sync(self) -> None:
+        for entry in self._board.turns():
+            self._turns.turn(entry)
+
+    def _sync_urgent(self) -> None:
+        for entry in self._board.turns(urgent_only=True):
+            self._turns.turn(entry)
+
+    def _fetch(self) -> None:
+        for entry in self._board.fetches():
+            self._turns.fetch(entry)

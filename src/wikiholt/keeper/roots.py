@@ -1,0 +1,77 @@
+"""Which wikis there are: those in the registry, and repositories in directories of wikis that are to be registered."""
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+
+from wikiholt.errors import WikiholtError
+from wikiholt.keeper.board import Board
+from wikiholt.keeper.entries import Finding, Pace
+from wikiholt.keeper.line import Rank
+from wikiholt.model import Wiki
+from wikiholt.service import Service
+
+_LOG = logging.getLogger(__name__)
+
+
+class Roots:
+    """Keeps a board's wikis equal to the registry, and the registry to what is found; used by one thread."""
+
+    def __init__(self, service: Service, board: Board, pace: Pace, find: Callable[[], Iterable[Finding]]) -> None:
+        self._service = service
+        self._board = board
+        self._pace = pace
+        self._find = find
+        self.skipped: tuple[Finding, ...] = ()
+
+    def look(self) -> None:
+        """Take up wikis and repositories that are new, let go of wikis that were removed; a failure changes nothing."""
+        try:
+            wikis = self._service.wikis()
+            self._follow(wikis)
+            self._adopt(self._register(wikis))
+        except (WikiholtError, OSError) as error:
+            _LOG.warning("wikis could not be looked for: %s", error)
+
+    def _follow(self, wikis: Sequence[Wiki]) -> None:
+        there = {wiki.id for wiki in wikis}
+        for entry in self._board.all():
+            if entry.wiki.id not in there:
+                self._board.forget(entry.wiki.id)
+        self._adopt(wikis)
+
+    def _adopt(self, wikis: Iterable[Wiki]) -> None:
+        store = self._service.workshop.store
+        for wiki in wikis:
+            known = self._board.get(wiki.id)
+            if known is not None and known.wiki == wiki:
+                continue
+            entry = self._board.adopt(wiki, self._pace.interval_of(wiki))
+            if known is None and not entry.remote and store.published(wiki.id) is None:
+                self._board.put(entry, Rank.DUE)
+
+    def _register(self, wikis: Sequence[Wiki]) -> Sequence[Wiki]:
+        """Register what was found under no slug yet; what cannot be is kept in `skipped`, with the reason."""
+        slugs = {wiki.slug: wiki.source for wiki in wikis}
+        sources = set(slugs.values())
+        fresh: dict[str, str] = {}
+        skipped = []
+        for found in self._find():
+            source = str(found.path)
+            if found.reason:
+                skipped.append(found)
+            elif source in sources or source in self._board.declined:
+                continue
+            elif found.slug in slugs or found.slug in fresh:
+                taken = f"another repository is the wiki {found.slug} already"
+                skipped.append(Finding(found.slug, found.path, taken))
+            else:
+                fresh[found.slug] = source
+        self._tell(skipped)
+        return self._service.registry.add_many([(slug, source, {}) for slug, source in fresh.items()]) if fresh else []
+
+    def _tell(self, skipped: Sequence[Finding]) -> None:
+        known = set(self.skipped)
+        for finding in skipped:
+            if finding not in known:
+                _LOG.warning("%s is left out: %s", finding.path, finding.reason)
+        self.skipped = tuple(skipped)

@@ -1,0 +1,220 @@
+"""What is done for one wiki: a look at its HEAD, a turn of syncing, a fetch. None of it raises; one harms no other."""
+
+import logging
+import random
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from wikiholt.batches import Paused
+from wikiholt.errors import Busy, SourceMissing, WikiholtError, WikiNotFound
+from wikiholt.handle import WikiHandle
+from wikiholt.keeper.board import Board
+from wikiholt.keeper.entries import Activity, Entry, Pace
+from wikiholt.keeper.jobs import read_job
+from wikiholt.keeper.line import Rank
+from wikiholt.keeper.reindexing import Reindexing
+from wikiholt.service import Service
+from wikiholt.sync import Progress
+
+_LOG = logging.getLogger(__name__)
+
+_BUSY_DELAY = 1.0
+"""Seconds until a wiki is tried again that another process was writing."""
+_SOON = 1.0
+"""Seconds a sync may go on while somebody waits for another wiki."""
+
+
+class Turns:
+    """Bound to a service and a board; which wiki it works for, each call says by its entry."""
+
+    def __init__(self, service: Service, board: Board, pace: Pace, me: str) -> None:
+        self._service = service
+        self._board = board
+        self._pace = pace
+        self._me = me
+
+    def look(self, entry: Entry) -> None:
+        """Compare HEAD with what the index stands for, by files alone, and put the wiki in line where they differ."""
+        now = time.monotonic()
+        first = not entry.looked
+        self._board.schedule(entry, now + entry.interval * (random.uniform(0.5, 1.0) if first else 1.0))  # noqa: S311
+        if entry.running:
+            return
+        if entry.postponed is not None:
+            rank, entry.postponed = entry.postponed, None
+            self._board.put(entry, rank)
+        elif entry.failures and now < entry.retry_at and entry.failed_head is None:
+            return  # git itself would have to be asked, and has been
+        elif entry.remote:
+            self._board.put_fetch(entry, Rank.DUE)
+        elif entry.failures and now >= entry.retry_at:
+            self._board.put(entry, Rank.DUE)
+        else:
+            self._guarded(entry, None, lambda: self._compare(entry))
+
+    def _compare(self, entry: Entry) -> None:
+        self._board.count["looks"] += 1
+        head = self._service.source(entry.wiki).head()
+        entry.missing = False
+        if entry.failures:
+            changed = head != entry.failed_head
+        else:
+            if not entry.looked and self._service.workshop.store.published(entry.wiki.id) is not None:
+                self._note(entry, self._service.background(entry.wiki.slug))
+            changed = not self.settled(entry, head)
+        if changed or entry.job:
+            self._board.put(entry, Rank.DUE)
+
+    def turn(self, entry: Entry) -> None:
+        """Bring the index to HEAD, then go on with a reindexing if there is one; let others go first in between."""
+        result = _Result()
+        self._guarded(entry, result, lambda: self._work(entry, result))
+        then = entry.again
+        if result.paused:
+            entry.begun = True
+            self._board.count["pauses"] += 1
+            then = entry.again if result.reindexing and entry.again is not None else Rank.DUE
+        self._board.ended(entry, None if result.busy else then)
+
+    def _work(self, entry: Entry, result: "_Result") -> None:
+        handle = self._service.background(entry.wiki.slug)
+        if handle.wiki.id != entry.wiki.id:
+            raise WikiNotFound("this wiki was removed meanwhile", hint="`wikiholt list` shows the wikis there are")
+        if self._service.leaving(entry.wiki.id):
+            raise Busy("this wiki is being removed", hint="wait a moment")
+        result.head = self._service.source(entry.wiki).head()
+        entry.missing = False
+        if not self.settled(entry, result.head):
+            self._note(entry, handle)
+        if not self.settled(entry, result.head):
+            self._tell(entry, "sync", Progress(0, 0, 0))
+            handle.sync(lambda done: self._tell(entry, "sync", done), self._pause(), patience=0)
+            self._board.count["syncs"] += 1
+            self._note(entry, handle)
+        entry.begun = False
+        entry.forgiven()
+        if entry.job:
+            result.reindexing = True
+            self._reindexing(entry).go_on(handle, self._pause(entry))
+            self._board.count["reindexes"] += 1
+            self._note(entry, handle)
+
+    def fetch(self, entry: Entry) -> None:
+        """Fetch from a wiki's remote and put the wiki in line where that brought something."""
+        began = time.monotonic()
+        self._tell(entry, "fetch", Progress(0, 0, 0))
+        result = _Result()
+        self._guarded(entry, result, lambda: self._fetched(entry, began))
+        if not entry.running:
+            entry.activity = None
+        with self._board.changed:
+            entry.turns += 1
+            self._board.changed.notify_all()
+
+    def _fetched(self, entry: Entry, began: float) -> None:
+        source = self._service.source(entry.wiki)
+        source.fetch()
+        self._board.count["fetches"] += 1
+        entry.fetched_at = began
+        head = source.head()
+        if entry.failures and (entry.failed_head is None or head != entry.failed_head):
+            entry.forgiven()
+        if not self.settled(entry, head) or entry.job:
+            self._board.put(entry, Rank.ASKED if entry.urgent else Rank.DUE)
+        entry.urgent = False
+
+    def settled(self, entry: Entry, head: str) -> bool:
+        """Whether the index is known to stand for this HEAD; opens nothing."""
+        return entry.revision == head and entry.stamp == self._service.workshop.store.stamp(entry.wiki.id)
+
+    def _note(self, entry: Entry, handle: WikiHandle) -> None:
+        """Read what the index stands for, and by what its files can be recognised as unchanged."""
+        store = self._service.workshop.store
+        entry.job = read_job(store.directory(entry.wiki.id)).open
+        before = store.stamp(entry.wiki.id)
+        revision = handle.settled_at()
+        entry.looked = True
+        entry.revision, entry.stamp = (revision, before) if store.stamp(entry.wiki.id) == before else (None, "")
+
+    def _guarded(self, entry: Entry, result: "_Result | None", work: Callable[[], None]) -> None:
+        try:
+            work()
+        except Paused:
+            if result is not None:
+                result.paused = True
+        except Busy:
+            if result is not None:
+                result.busy = True
+            # Somebody else is writing it: no failure, and perhaps all that was to be done.
+            entry.postponed = Rank.DUE if entry.again is None else entry.again
+            self._board.schedule(entry, time.monotonic() + _BUSY_DELAY)
+        except SourceMissing as error:
+            self._missing(entry, error)
+        except WikiholtError as error:
+            self._failed(entry, result.head if result else None, error)
+        except Exception as error:  # noqa: BLE001 - a fault met in one wiki must not end the thread that serves all
+            _LOG.exception("%s: a fault of Wikiholt's own", entry.wiki.slug)
+            self._failed(entry, result.head if result else None, WikiholtError(f"{type(error).__name__}: {error}"))
+
+    def _missing(self, entry: Entry, error: WikiholtError) -> None:
+        if not self._registered(entry):
+            return
+        if not entry.missing:
+            _LOG.warning("%s: its repository is not there; its index is kept", entry.wiki.slug)
+        entry.missing = entry.looked = True
+        self._reindexing(entry).fail(error)
+
+    def _failed(self, entry: Entry, head: str | None, error: WikiholtError) -> None:
+        if not self._registered(entry):
+            return
+        with self._board.changed:
+            entry.failed(error, head, time.monotonic())
+            entry.looked = True
+            self._board.count["failures"] += 1
+        _LOG.warning("%s: %s (tried %d times)", entry.wiki.slug, error.message, entry.failures)
+        self._reindexing(entry).fail(error)
+
+    def _registered(self, entry: Entry) -> bool:
+        try:
+            self._service.registry.by_id(entry.wiki.id)
+        except WikiNotFound:
+            self._board.forget(entry.wiki.id)
+            return False
+        except WikiholtError:
+            return True
+        return True
+
+    def _reindexing(self, entry: Entry) -> Reindexing:
+        directory = self._service.workshop.store.directory(entry.wiki.id)
+        return Reindexing(entry, directory, self._me, lambda done: self._tell(entry, "reindex", done))
+
+    def _pause(self, reindexed: Entry | None = None) -> Callable[[], bool]:
+        """What a sync that begins now is to ask between its batches."""
+        board, began = self._board, time.monotonic()
+
+        def pause() -> bool:
+            took = time.monotonic() - began
+            if board.stopping or (took > self._pace.slice and board.others_wait()):
+                return True
+            if reindexed is not None and took > max(self._pace.slice, reindexed.interval):
+                return True  # the index that answers meanwhile is to follow HEAD
+            asked = board.urgent_wait() or (reindexed is not None and reindexed.again is not None)
+            return took > min(_SOON, self._pace.slice) and asked
+
+        return pause
+
+    def _tell(self, entry: Entry, kind: str, done: Progress) -> None:
+        known = entry.activity
+        since = known.since if known is not None and known.kind == kind else datetime.now(UTC)
+        entry.activity = Activity(kind, since, done.pages_done, done.pages_total, done.chunks_embedded)
+
+
+class _Result:
+    """How a turn went, for what follows it."""
+
+    __slots__ = ("busy", "head", "paused", "reindexing")
+
+    def __init__(self) -> None:
+        self.head: str | None = None
+        self.paused = self.busy = self.reindexing = False
