@@ -11,9 +11,10 @@ from pathlib import Path
 from threading import Lock, Thread
 from typing import Final
 
+from wikiholt.contents import Contents
 from wikiholt.errors import IndexMissing, WikiholtError
 from wikiholt.hits import HitMaker
-from wikiholt.model import Answer, Problem, State, SyncReport, Wiki
+from wikiholt.model import Answer, Filter, Problem, State, SyncReport, Wiki
 from wikiholt.pages import Pipeline
 from wikiholt.ports import Embedder, Source, Store, VectorCache, WikiIndex, WordCache
 from wikiholt.search import Request, Searcher
@@ -87,17 +88,25 @@ class WikiHandle:
         self._serving: _Serving | None = None
         self._syncer: Syncer | None = None
         self._lock = Lock()
+        self.contents: Final = Contents(parts.source, parts.pipeline, self._index)
 
     def search(self, request: Request) -> Answer:
+        return self._answered(lambda searcher: searcher.search(request))
+
+    def similar(self, path: str, n: int = 5, where: Filter | None = None) -> Answer:
+        """The pages whose passages are nearest to those of this page; needs no model."""
+        return self._answered(lambda searcher: searcher.similar(path, n, where or Filter()))
+
+    def _answered(self, ask: Callable[[Searcher], Answer]) -> Answer:
         try:
             with self._served() as serving:
-                return serving.searcher.search(request)
+                return ask(serving.searcher)
         except IndexMissing:
             # Another generation may have been published in the middle of it: the new one answers.
             if self._workshop.store.published(self.wiki.id) is None:
                 raise
         with self._served() as serving:
-            return serving.searcher.search(request)
+            return ask(serving.searcher)
 
     def sync(
         self,
@@ -220,6 +229,11 @@ class WikiHandle:
             _LOG.warning("the caches are not ready after the sync (%s)", error)
 
     @contextmanager
+    def _index(self) -> Iterator[WikiIndex]:
+        with self._served() as serving:
+            yield serving.index
+
+    @contextmanager
     def _served(self) -> Iterator["_Serving"]:
         """The published generation, opened once and again whenever another one is published or it has outgrown."""
         published = self._workshop.store.published(self.wiki.id)
@@ -245,19 +259,19 @@ class _Serving:
     """An open generation with its caches; closed when it is retired and the last search in it has ended."""
 
     def __init__(self, wiki_id: str, parts: Parts, shop: Workshop) -> None:
-        self._index = shop.store.open(wiki_id)
-        self.generation = self._index.generation
-        self._pages_then = self._index.state().pages
-        self._vectors = shop.vector_cache(self._index, wiki_id)
-        self._words = shop.word_cache(self._index, wiki_id)
+        self.index = shop.store.open(wiki_id)
+        self.generation = self.index.generation
+        self._pages_then = self.index.state().pages
+        self._vectors = shop.vector_cache(self.index, wiki_id)
+        self._words = shop.word_cache(self.index, wiki_id)
         language = parts.pipeline.language
         self.searcher = Searcher(
-            self._index,
+            self.index,
             self._vectors,
             self._words,
             shop.embedder,
             head=parts.source.head if parts.check_head else None,
-            hits=HitMaker(self._index, parts.url, language),
+            hits=HitMaker(self.index, parts.url, language),
             language=language,
         )
         self._users = 0
@@ -300,7 +314,7 @@ class _Serving:
         self._vectors.close()
         if self._words is not None:
             self._words.close()
-        self._index.close()
+        self.index.close()
 
 
 def _bytes_below(directory: Path) -> int:

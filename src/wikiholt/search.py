@@ -31,6 +31,8 @@ meaning need not reach far. See docs/adr for what other depths give.
 _ALL_CHUNKS = 1_000_000
 """More chunks than a hundred pages have."""
 
+_EVERY = Filter()
+
 _LOG = logging.getLogger(__name__)
 
 
@@ -106,6 +108,10 @@ class Searcher:
             nothing_relevant=all(hit.confidence is Confidence.LOW for hit in hits),
             notes=tuple(run.notes),
         )
+
+    def similar(self, path: str, n: int = 5, where: Filter = _EVERY) -> Answer:
+        """The pages whose passages are nearest to those of the page with this path, which is left out."""
+        raise NotImplementedError
 
     @property
     def pages(self) -> int:

@@ -117,6 +117,8 @@ def _wiki_place(inside: str, at: int, start: int) -> Place | None:
     if not target:
         return None
     left, bar, right = inside.partition("|")
+    if bar and left.endswith("\\"):
+        left, bar = left[:-1], "\\|"
     spans = {
         left.strip(): _trimmed(start, left),
         right.strip(): _trimmed(start + len(left) + len(bar), right),
@@ -140,6 +142,8 @@ def _bare(found: re.Match[str], group: str | int) -> tuple[int, int]:
 def wiki_link(inside: str) -> tuple[str, str]:
     """Target and text of `[[target]]` or `[[text|target]]`, the order Otterwiki, Gollum and Dendron use."""
     left, bar, right = inside.partition("|")
+    if bar:
+        left = left.removesuffix("\\")  # in a table the bar is escaped
     left, right = left.strip(), right.strip()
     if not bar or not right:
         return left, left

@@ -14,6 +14,7 @@ from urllib.parse import unquote
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 _FAR = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|mailto:", re.IGNORECASE)
 _ENDING = re.compile(r"(?<=[^/])\.(?:md|markdown|mdown|mkdn?)\Z", re.IGNORECASE)
+_OTHER_ENDING = re.compile(r"[^/]\.[A-Za-z][A-Za-z0-9]{0,4}\Z")
 _JOINTS = re.compile(r"[\s_-]+")
 
 
@@ -36,6 +37,16 @@ def paths_of(targets: Sequence[str], wiki: bool, file: str) -> tuple[str, ...]:
 def fragment(target: str) -> str:
     """The heading a link leads to, without the sign before it."""
     return unquote(target.partition("#")[2])
+
+
+def has_ending(path: str) -> bool:
+    """Whether the path ends like the file of a page."""
+    return bool(_ENDING.search(path))
+
+
+def is_attachment(path: str, wiki: bool) -> bool:
+    """Whether a link that is no page's leads to a file of another kind, as far as its name tells."""
+    return not wiki and bool(_OTHER_ENDING.search(path)) and not has_ending(path)
 
 
 def without_ending(path: str) -> str:

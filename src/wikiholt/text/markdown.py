@@ -100,6 +100,21 @@ def outline(body: str, first_line: int = 1, style: AnchorStyle = "github", file:
     return Outline(tuple(headings), tuple(found), tuple(_blocks(tokens, lines)))
 
 
+def link_lines(body: str) -> Iterator[tuple[bool, int, int]]:
+    """The lines [begin, end) of a body in which links may stand, and those that define one (True), in no order."""
+    env: dict[str, Any] = {}
+    try:
+        tokens = _parser().parse(body, env)
+    except (RecursionError, IndexError, ValueError, KeyError, AttributeError, TypeError):
+        tokens = _plain_tokens(_Lines.of(body, 1))
+    for token in tokens:
+        if token.type == "inline" and token.map:
+            yield False, token.map[0], token.map[1]
+    for reference in (*env.get("references", {}).values(), *env.get("duplicate_refs", ())):
+        if reference.get("map"):
+            yield True, *reference["map"]
+
+
 @cache
 def _parser() -> MarkdownIt:
     parser = MarkdownIt("commonmark")

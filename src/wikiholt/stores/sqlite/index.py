@@ -13,6 +13,7 @@ import numpy as np
 
 from wikiholt.model import (
     Change,
+    Facets,
     Filter,
     Floats,
     Ints,
@@ -20,6 +21,7 @@ from wikiholt.model import (
     Problem,
     State,
     StoredChunk,
+    StoredLink,
     StoredPage,
     VectorDelta,
     VectorRows,
@@ -29,7 +31,7 @@ from wikiholt.model import (
     WordRow,
 )
 from wikiholt.ports import Snapshot
-from wikiholt.stores.sqlite import checking, rows, words, writing
+from wikiholt.stores.sqlite import checking, links, rows, words, writing
 from wikiholt.stores.sqlite.filters import where_clause
 from wikiholt.stores.sqlite.pool import Pool
 from wikiholt.stores.sqlite.schema import examine
@@ -45,10 +47,11 @@ class SqliteIndex:
         self._pool = Pool(file)
         try:
             with self._pool.reading() as db:
-                self.generation, self.recipe = examine(db)
+                self._schema, self.generation, self.recipe = examine(db)
         except BaseException:
             self._pool.close()
             raise
+        self._page_columns = rows.PAGE_COLUMNS if self._schema >= links.LINKS_SCHEMA else rows.PAGE_COLUMNS_1
 
     # ── where it stands ──────────────────────────────────────────────────────────────────────────
 
@@ -175,12 +178,12 @@ class SqliteIndex:
     # ── what was found ───────────────────────────────────────────────────────────────────────────
 
     def stored_pages(self, page_ids: Sequence[int]) -> Mapping[int, StoredPage]:
-        sql = f"SELECT {rows.PAGE_COLUMNS} FROM pages WHERE id IN ({{}})"
+        sql = f"SELECT {self._page_columns} FROM pages WHERE id IN ({{}})"
         with self._pool.reading() as db:
             return {row[0]: rows.stored_page(row) for row in _select_in(db, sql, page_ids)}
 
     def find_page(self, path: str) -> StoredPage | None:
-        sql = f"SELECT {rows.PAGE_COLUMNS} FROM pages WHERE path = ?1 OR file = ?1 ORDER BY file = ?1 DESC"
+        sql = f"SELECT {self._page_columns} FROM pages WHERE path = ?1 OR file = ?1 ORDER BY file = ?1 DESC"
         with self._pool.reading() as db:
             row = db.execute(sql, (path,)).fetchone()
         return rows.stored_page(row) if row else None
@@ -198,6 +201,40 @@ class SqliteIndex:
             for row in _select_in(db, sql, page_ids):
                 found[row[1]].append(rows.stored_chunk(row))
         return found
+
+    # ── contents ─────────────────────────────────────────────────────────────────────────────────
+
+    def list_pages(self, where: Filter, limit: int | None, offset: int = 0) -> tuple[int, Sequence[StoredPage]]:
+        with self._pool.snapshot() as db:
+            return links.listed(db, self._page_columns, where, limit, offset)
+
+    def named(self, keys: Sequence[str]) -> Sequence[StoredPage]:
+        links.require(self._schema)
+        with self._pool.snapshot() as db:
+            return links.named(db, keys)
+
+    def links(self, page_ids: Sequence[int] | None = None) -> Sequence[StoredLink]:
+        links.require(self._schema)
+        with self._pool.snapshot() as db:
+            return list(links.on_pages(db, page_ids))
+
+    def links_naming(self, keys: Sequence[str]) -> Sequence[StoredLink]:
+        links.require(self._schema)
+        with self._pool.snapshot() as db:
+            return links.naming(db, keys)
+
+    def page_vectors(self, page_ids: Sequence[int]) -> VectorRows:
+        sql = (
+            "SELECT chunk_id, chunks.page_id, vector FROM chunks CROSS JOIN vectors ON chunk_id = chunks.id"
+            " WHERE chunks.page_id IN ({})"
+        )
+        with self._pool.reading() as db:
+            found = sorted(_select_in(db, sql, page_ids), key=lambda row: int(row[0]))
+        return rows.vector_rows(found, self.recipe.dimensions)
+
+    def facets(self, where: Filter) -> Facets:
+        with self._pool.snapshot() as db:
+            return links.facets(db, where)
 
     def close(self) -> None:
         self._pool.close()

@@ -9,10 +9,12 @@ from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
-from wikiholt.model import Floats, Ints, Link, Metadata, StoredChunk, StoredPage, VectorRows, Words
+from wikiholt.model import Floats, Ints, Metadata, StoredChunk, StoredLink, StoredPage, VectorRows, Words
 from wikiholt.stores.sqlite.faults import corrupt
 
-PAGE_COLUMNS = "id, file, path, name, category, tags, last_updated, chunks, warnings"
+PAGE_COLUMNS = "id, file, path, name, category, tags, last_updated, chunks, warnings, word_count, length"
+PAGE_COLUMNS_1 = "id, file, path, name, category, tags, last_updated, chunks, warnings, 0, 0"
+"""The same in an index of schema 1."""
 CHUNK_COLUMNS = "id, page_id, number, text, heading_path, anchor, first_line, last_line"
 
 Row = Sequence[Any]
@@ -35,15 +37,23 @@ def _unpacking(function: Callable[P, T]) -> Callable[P, T]:
 
 @_unpacking
 def stored_page(row: Row) -> StoredPage:
-    page_id, file, path, name, category, tags, last_updated, chunks, warnings = row
+    page_id, file, path, name, category, tags, last_updated, chunks, warnings, words, length = row
     when = moment(last_updated)
-    return StoredPage(page_id, file, path, name, category, _strings(tags), when, chunks, _strings(warnings))
+    return StoredPage(
+        page_id, file, path, name, category, strings(tags), when, chunks, strings(warnings), words, length
+    )
+
+
+@_unpacking
+def stored_link(row: Row) -> StoredLink:
+    page_id, target, text, line, wiki, paths = row
+    return StoredLink(page_id, target, text, line, bool(wiki), strings(paths))
 
 
 @_unpacking
 def stored_chunk(row: Row) -> StoredChunk:
     chunk_id, page_id, number, text, heading_path, anchor, first_line, last_line = row
-    return StoredChunk(chunk_id, page_id, number, text, _strings(heading_path), anchor, first_line, last_line)
+    return StoredChunk(chunk_id, page_id, number, text, strings(heading_path), anchor, first_line, last_line)
 
 
 @_unpacking
@@ -87,14 +97,11 @@ def moment(seconds: float | None) -> datetime | None:
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
 
 
-def link_row(page_id: int, link: Link) -> tuple[int, str, str, int]:
-    return page_id, link.target, link.text, link.line
-
-
 def folded_tags(metadata: Metadata) -> set[str]:
     """Tags as filters compare them: case does not matter."""
     return {tag.casefold() for tag in metadata.tags}
 
 
-def _strings(text: str) -> tuple[str, ...]:
+@_unpacking
+def strings(text: str) -> tuple[str, ...]:
     return tuple(json.loads(text))

@@ -10,7 +10,8 @@ from wikiholt.model import Recipe
 from wikiholt.stores.sqlite.faults import translated
 from wikiholt.stores.sqlite.seals import row_seal
 
-SCHEMA = 1
+SCHEMA = 2
+"""2 has what links mean, and how long pages are. An index of schema 1 is searched until a sync has built another."""
 
 # Terms arrive analysed and separated by spaces, so FTS5 splits at white space and changes nothing.
 _TOKENIZE = "unicode61 remove_diacritics 0 categories ''L* M* N* P* S* Co''"
@@ -27,14 +28,21 @@ CREATE TABLE pages (
     blob TEXT NOT NULL, category TEXT, category_key TEXT, description TEXT, language TEXT,
     last_updated REAL, hidden INTEGER NOT NULL,
     tags TEXT NOT NULL, warnings TEXT NOT NULL, chunks INTEGER NOT NULL, words BLOB NOT NULL,
-    version INTEGER NOT NULL) STRICT;
+    version INTEGER NOT NULL, key TEXT NOT NULL, last_key TEXT NOT NULL, word_count INTEGER NOT NULL,
+    length INTEGER NOT NULL) STRICT;
 CREATE INDEX pages_path ON pages (path);
+CREATE INDEX pages_key ON pages (key);
+CREATE INDEX pages_last_key ON pages (last_key);
 CREATE INDEX pages_category ON pages (category_key);
 CREATE INDEX pages_version ON pages (version);
 CREATE TABLE tags (tag TEXT NOT NULL, page_id INTEGER NOT NULL, PRIMARY KEY (tag, page_id)) STRICT, WITHOUT ROWID;
 CREATE INDEX tags_page ON tags (page_id);
-CREATE TABLE links (page_id INTEGER NOT NULL, target TEXT NOT NULL, text TEXT NOT NULL, line INTEGER NOT NULL) STRICT;
+CREATE TABLE links (
+    page_id INTEGER NOT NULL, target TEXT NOT NULL, text TEXT NOT NULL, line INTEGER NOT NULL,
+    wiki INTEGER NOT NULL, paths TEXT NOT NULL, key TEXT, other_key TEXT) STRICT;
 CREATE INDEX links_page ON links (page_id);
+CREATE INDEX links_key ON links (key) WHERE key IS NOT NULL;
+CREATE INDEX links_other_key ON links (other_key) WHERE other_key IS NOT NULL;
 CREATE TABLE chunks (
     id INTEGER PRIMARY KEY AUTOINCREMENT, page_id INTEGER NOT NULL, number INTEGER NOT NULL, text TEXT NOT NULL,
     heading_path TEXT NOT NULL, anchor TEXT NOT NULL, first_line INTEGER NOT NULL, last_line INTEGER NOT NULL,
@@ -132,8 +140,8 @@ def create(file: Path, generation: int, recipe: Recipe) -> None:
     making.rename(file)
 
 
-def examine(db: sqlite3.Connection) -> tuple[int, Recipe]:
-    """The generation and recipe of an open file, or an error when it is not an index this version can use."""
+def examine(db: sqlite3.Connection) -> tuple[int, int, Recipe]:
+    """The schema, generation and recipe of an open file, or an error when this version cannot use it."""
     with translated():
         tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         if not {"state", "pages", "chunks", "vectors", "words", "problems", "seals"} <= tables:
@@ -148,4 +156,4 @@ def examine(db: sqlite3.Connection) -> tuple[int, Recipe]:
             f"the index was written by a newer Wikiholt (schema {schema}, this one knows {SCHEMA})",
             hint="upgrade Wikiholt, or remove the wiki and add it again",
         )
-    return generation, Recipe(*recipe)
+    return schema, generation, Recipe(*recipe)

@@ -11,8 +11,10 @@ _OF_A_PAGE = (
     "SELECT * FROM chunks WHERE page_id = ? ORDER BY number",
     "SELECT vectors.* FROM chunks JOIN vectors ON chunk_id = chunks.id WHERE chunks.page_id = ? ORDER BY number",
     "SELECT tag FROM tags WHERE page_id = ? ORDER BY tag",
-    "SELECT target, text, line FROM links WHERE page_id = ? ORDER BY rowid",
+    "SELECT * FROM links WHERE page_id = ? ORDER BY rowid",
 )
+_OF_A_PAGE_1 = (*_OF_A_PAGE[:-1], "SELECT target, text, line FROM links WHERE page_id = ? ORDER BY rowid")
+"""The same in an index of schema 1."""
 
 
 def seal_page(db: sqlite3.Connection, page_id: int) -> None:
@@ -33,17 +35,19 @@ def row_seal(row: tuple[object, ...], crc: int = 0) -> int:
 
 def broken_seals(db: sqlite3.Connection) -> Iterator[str]:
     """The pages and problems that are not as they were written."""
+    (schema,) = db.execute("SELECT schema FROM state").fetchone()
+    sealed = _OF_A_PAGE if schema > 1 else _OF_A_PAGE_1
     for page_id, crc in db.execute("SELECT pages.id, crc FROM pages LEFT JOIN seals ON page_id = pages.id"):
-        if crc != _of_page(db, page_id):
+        if crc != _of_page(db, page_id, sealed):
             yield f"page {page_id} is not as it was written"
     for *columns, crc in db.execute("SELECT file, blob, reason, detail, seal FROM problems"):
         if crc != problem_seal(Problem(*columns)):
             yield "a problem is not as it was written"
 
 
-def _of_page(db: sqlite3.Connection, page_id: int) -> int:
+def _of_page(db: sqlite3.Connection, page_id: int, sealed: tuple[str, ...] = _OF_A_PAGE) -> int:
     crc = 0
-    for sql in _OF_A_PAGE:
+    for sql in sealed:
         for row in db.execute(sql, (page_id,)):
             crc = row_seal(row, crc)
     return crc

@@ -4,8 +4,9 @@ import sqlite3
 from datetime import UTC, datetime
 
 from wikiholt.model import Change, PageEntry, Problem
-from wikiholt.stores.sqlite import rows
+from wikiholt.stores.sqlite import links, rows
 from wikiholt.stores.sqlite.seals import problem_seal, seal_page
+from wikiholt.text.links import folded, last_part
 
 _REMEMBERED = 200_000
 """How many dropped chunks are remembered; a cache older than that is built anew."""
@@ -113,6 +114,10 @@ class _Writer:
             "tags": rows.packed(meta.tags),
             "warnings": rows.packed(page.warnings),
             "chunks": len(entry.chunks),
+            "key": folded(page.path),
+            "last_key": folded(last_part(page.path)),
+            "word_count": page.words,
+            "length": page.length,
         }
 
     def _put_page(self, entry: PageEntry, page_id: int | None) -> int:
@@ -125,9 +130,7 @@ class _Writer:
         page_id = int(cursor.lastrowid or 0)
         tags = [(tag, page_id) for tag in sorted(rows.folded_tags(entry.page.metadata))]
         self._db.executemany("INSERT INTO tags VALUES (?, ?)", tags)
-        self._db.executemany(
-            "INSERT INTO links VALUES (?, ?, ?, ?)", [rows.link_row(page_id, x) for x in entry.page.links]
-        )
+        links.put(self._db, page_id, entry.page)
         return page_id
 
     def _put_chunks(self, page_id: int, entry: PageEntry) -> None:
