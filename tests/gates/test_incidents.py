@@ -3,7 +3,9 @@ five problems of a search plugin that was made for one wiki and given many."""
 
 import json
 import re
+import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
@@ -12,14 +14,17 @@ import pytest
 from farm import contents, open_farm
 from git_repository import Repository
 
-from wikiholt.errors import IndexMissing, ModelUnproven, NoPages, NothingIndexed, WikiholtError
+from wikiholt.errors import IndexMissing, ModelUnproven, NoPages, NothingIndexed, WikiholtError, WikiNotFound
 from wikiholt.model import Filter, Floats, Ints, Mode
 from wikiholt.ports import VectorCache, WikiIndex
 from wikiholt.search import Request
 from wikiholt.service import Service
+from wikiholt.settings import load
 from wikiholt.surfaces import documents
 from wikiholt.testing import FakeEmbedder
 from wikiholt.vectors import cache_for
+from wikiholt.wiring import Farm
+from wikiholt.wiring import open_farm as wired_farm
 
 HUGE, TINY, ASKED = 3000, 7, 60
 THINGS = ("pump", "valve", "boiler", "filter", "gauge", "rotor", "intake")
@@ -168,6 +173,52 @@ def test_problem_1_two_wikis_with_a_page_home_do_not_collide(wikis: Wikis) -> No
     assert [hit.path for hit in wikis.service.wiki("south").search(Request("heron home")).hits] == ["Start"]
     assert "north" in wikis.home("north")
     assert "west" in wikis.home("west")
+
+
+@contextmanager
+def kept(wikis: Wikis, *roots: Path) -> Iterator[Farm]:
+    """A farm with its keeper at work."""
+    settings = load(wikis.data, overrides={"discover.interval": 1, "sync.interval": 1})
+    farm = wired_farm(settings, roots, service=wikis.service)
+    farm.keeper.start()
+    try:
+        yield farm
+    finally:
+        assert farm.keeper.stop(30)
+
+
+def eventually(what: Callable[[], bool]) -> None:
+    until = time.monotonic() + 30
+    while not what():
+        assert time.monotonic() < until, "it did not come to pass in half a minute"
+        time.sleep(0.05)
+
+
+def finds(wikis: Wikis, slug: str, query: str) -> bool:
+    try:
+        return bool(wikis.service.wiki(slug).search(Request(query, mode=Mode.KEYWORD)).hits)
+    except (IndexMissing, NothingIndexed, WikiNotFound):
+        return False
+
+
+def test_problem_2_every_wiki_is_synced_and_not_only_the_first(wikis: Wikis) -> None:
+    with kept(wikis):
+        for turn in ("first", "second"):
+            for slug, repository in wikis.repositories.items():
+                repository.commit({f"{turn}.md": f"The {turn} stork of {slug}."})
+            for slug in wikis.repositories:
+                eventually(lambda slug=slug, turn=turn: finds(wikis, slug, f'"{turn} stork of {slug}"'))
+        for slug in wikis.repositories:
+            assert not finds(wikis, slug, " ".join(f'"stork of {other}"' for other in wikis.repositories))
+
+
+def test_problem_4_a_new_wiki_is_indexed_by_itself_with_the_pages_it_came_with(wikis: Wikis, tmp_path: Path) -> None:
+    (tmp_path / "root").mkdir()
+    with kept(wikis, tmp_path / "root"):
+        eventually(lambda: finds(wikis, "north", "heron"))
+        Repository(tmp_path / "root" / "late").commit({"Old.md": "A bittern that was there long before."})
+        eventually(lambda: finds(wikis, "late", "bittern"))
+        assert not finds(wikis, "north", "bittern")
 
 
 REBUILD: list[Callable[[Service], object]] = [
