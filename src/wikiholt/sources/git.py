@@ -1,28 +1,26 @@
 """A git repository as a source of pages. Reading takes no checkout, no lock and no write; writing makes a commit."""
 
 import re
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
-from wikiholt.errors import InvalidPage, InvalidSource, NoCommits, PageNotFound
+from wikiholt.errors import Busy, InvalidPage, InvalidSource, NoCommits, NotWritable, PageNotFound
 from wikiholt.model import Author, Blob, Commit, FileEdit, LogEntry, TreeChange, TreeEntry
-from wikiholt.sources.claims import holding
 from wikiholt.sources.command import Git
 from wikiholt.sources.history import file_history, last_changed, page_log, resolve_commit
 from wikiholt.sources.ignore import ignore_rule
 from wikiholt.sources.location import Location, locate
 from wikiholt.sources.objects import read_blobs
+from wikiholt.sources.pending import left_behind
 from wikiholt.sources.refs import Refs, ask_head
 from wikiholt.sources.trees import PageFiles, find_entry, read_changes, read_tree
-from wikiholt.sources.worktree import PENDING, work_tree
 from wikiholt.sources.writing import Writer
 
 PAGE_EXTENSIONS = (".md", ".markdown")
 _COMMIT_ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _ABBREVIATED = re.compile(r"[0-9a-f]{7,64}")
-_LOCK = "wikiholt.lock"
 
 
 class GitSource:
@@ -107,21 +105,18 @@ class GitSource:
 
     def write(self, edits: Sequence[FileEdit], author: Author, message: str) -> str:
         """Make one commit of these edits on HEAD and return its id, or HEAD's own when they change nothing."""
-        location = locate(self._path)
-        git = Git(location, self._timeout)
-        followed = work_tree(git, self._path, location)
-        return Writer(git, location.git_dir / _LOCK, self._pages, followed, self._timeout).write(edits, author, message)
+        return self._writer().write(edits, author, message)
 
     def fetch(self) -> bool:
-        """Nothing comes from elsewhere; but what a killed writer left undone in the work tree is done."""
-        location = locate(self._path)
-        if (location.git_dir / PENDING).exists():
-            deadline = time.monotonic() + self._timeout
-            followed = work_tree(Git(location, self._timeout), self._path, location)
-            with holding(location.git_dir / _LOCK, deadline):
-                if followed is not None:
-                    followed.heal(deadline)
+        """Nothing comes from elsewhere; but what a killed writer left undone is done."""
+        with suppress(NotWritable, Busy):
+            if left_behind(locate(self._path).git_dir):
+                self._writer().heal()
         return False
+
+    def _writer(self) -> Writer:
+        location = locate(self._path)
+        return Writer(Git(location, self._timeout), self._path, location, self._pages, self._timeout)
 
     def _git(self) -> Git:
         return Git(locate(self._path), self._timeout)

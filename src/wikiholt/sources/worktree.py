@@ -2,42 +2,28 @@
 
 What somebody has not committed is never touched: where an edited file differs from HEAD in the index or on disk, the
 write is refused before anything happened. The index is changed under git's own lock, in which the branch moves too,
-so that no other git commits an index that lacks the edit. A note of what is under way lies in the git directory from
-before the branch moves until the files have followed; whoever finds it later brings the rest about.
+so that no other git commits an index that lacks the edit. What a killed writer noted as under way
+(`wikiholt.sources.pending`) is brought about by whoever comes next.
 """
 
-import json
 import logging
-import os
 import shutil
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
-from wikiholt.errors import Busy, NotWritable
-from wikiholt.sources.claims import index_locked, release_stale
+from wikiholt.errors import NotWritable
+from wikiholt.sources.claims import index_locked
 from wikiholt.sources.command import Git
 from wikiholt.sources.disk import follow, is_as, is_writable
 from wikiholt.sources.folders import Entry
 from wikiholt.sources.location import Location
+from wikiholt.sources.pending import Pending, Planned
 
 _LOG = logging.getLogger(__name__)
 
-PENDING = "wikiholt.pending"
 
-
-@dataclass(frozen=True, slots=True)
-class Planned:
-    """One file of a commit, named from the top of the repository: what it was and what it becomes."""
-
-    path: str
-    old: Entry | None
-    new: Entry | None
-    data: bytes | None
-
-
-def work_tree(git: Git, path: Path, location: Location) -> "WorkTree | None":
+def work_tree(git: Git, path: Path, location: Location, pending: Pending) -> "WorkTree | None":
     """The work tree of the repository at this path, or None when it is bare."""
     listed = git.run("config", "--null", "--get-regexp", r"^core\.(bare|worktree)$").out.decode("utf-8", "replace")
     config = dict(line.split("\n", 1) for line in listed.split("\0") if "\n" in line)
@@ -53,17 +39,17 @@ def work_tree(git: Git, path: Path, location: Location) -> "WorkTree | None":
             "The repository's work tree is not where its source says.",
             hint="Register the directory of the work tree as the wiki's source.",
         )
-    return WorkTree(git, location.git_dir, root)
+    return WorkTree(git, location.git_dir, root, pending)
 
 
 class WorkTree:
     """The checked-out files of a repository and their index."""
 
-    def __init__(self, git: Git, git_dir: Path, root: Path) -> None:
+    def __init__(self, git: Git, git_dir: Path, root: Path, pending: Pending) -> None:
         self._git = git
         self._git_dir = git_dir
         self._root = root
-        self._note = git_dir / PENDING
+        self._pending = pending
         self._prepared = git_dir / "wikiholt.index"
 
     def advance(self, planned: Sequence[Planned], commit: str, move: Callable[[], bool], deadline: float) -> bool:
@@ -71,15 +57,8 @@ class WorkTree:
         with index_locked(self._git_dir, deadline):
             self._require_saved(planned)
             self._prepare(planned)
-            self._leave_note(planned, commit)
-            moved = False
-            try:
-                moved = move()
-            finally:
-                if not moved:
-                    self._note.unlink(missing_ok=True)
-                    self._prepared.unlink(missing_ok=True)
-            if not moved:
+            self._pending.leave(commit, planned)
+            if not move():
                 return False
             self._prepared.replace(self._git_dir / "index")
         self._follow(planned)
@@ -87,22 +66,15 @@ class WorkTree:
 
     def heal(self, deadline: float) -> None:
         """Finish what a writer that was killed had begun. For who holds the writers' lock."""
-        if not self._note.exists():
-            return
-        release_stale(self._git_dir)
-        begun = self._read_note()
+        begun = self._pending.read()
         if begun is None or self._git.run("merge-base", "--is-ancestor", begun[0], "HEAD").status != 0:
-            self._note.unlink(missing_ok=True)
             return
         current = self._entries("ls-tree", "-z", "--full-tree", "HEAD", "--", paths=[each.path for each in begun[1]])
         owed = [Planned(each.path, each.old, current.get(each.path), self._content(each, current)) for each in begun[1]]
-        try:
-            with index_locked(self._git_dir, deadline):
-                staged = self._staged(owed)
-                self._prepare([each for each in owed if staged.get(each.path) == each.old])
-                self._prepared.replace(self._git_dir / "index")
-        except Busy:
-            return
+        with index_locked(self._git_dir, deadline):
+            staged = self._staged(owed)
+            self._prepare([each for each in owed if staged.get(each.path) == each.old])
+            self._prepared.replace(self._git_dir / "index")
         self._follow(owed)
 
     def _follow(self, planned: Sequence[Planned]) -> None:
@@ -113,7 +85,6 @@ class WorkTree:
                     follow(self._root, change.path, change.new, change.data)
             except OSError as error:
                 _LOG.warning("a file of a work tree could not follow its commit: %s", error.strerror)
-        self._note.unlink(missing_ok=True)
 
     def _require_saved(self, planned: Sequence[Planned]) -> None:
         staged = self._staged(planned)
@@ -148,7 +119,8 @@ class WorkTree:
 
     def _prepare(self, planned: Sequence[Planned]) -> None:
         """Make the index as it shall be, beside the one that is there."""
-        self._prepared.unlink(missing_ok=True)
+        for leftover in (self._prepared, self._prepared.with_suffix(".index.lock")):
+            leftover.unlink(missing_ok=True)
         with suppress(FileNotFoundError):
             shutil.copyfile(self._git_dir / "index", self._prepared)
         lines = [
@@ -170,30 +142,3 @@ class WorkTree:
     def _content(self, change: Planned, current: dict[str, Entry]) -> bytes | None:
         entry = current.get(change.path)
         return self._git.run("cat-file", "blob", entry.object_id).out if entry else None
-
-    def _leave_note(self, planned: Sequence[Planned], commit: str) -> None:
-        files = [
-            {
-                "path": change.path,
-                "old": change.old and [change.old.mode, change.old.object_id],
-                "new": change.new and [change.new.mode, change.new.object_id],
-            }
-            for change in planned
-        ]
-        fresh = self._note.with_suffix(".new")
-        with fresh.open("w") as out:
-            json.dump({"commit": commit, "files": files}, out)
-            out.flush()
-            os.fsync(out.fileno())
-        fresh.replace(self._note)
-
-    def _read_note(self) -> tuple[str, list[Planned]] | None:
-        try:
-            note = json.loads(self._note.read_text())
-            files = [
-                Planned(each["path"], each["old"] and Entry(*each["old"]), each["new"] and Entry(*each["new"]), None)
-                for each in note["files"]
-            ]
-            return str(note["commit"]), files
-        except (OSError, ValueError, KeyError, TypeError):
-            return None

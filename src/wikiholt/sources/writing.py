@@ -17,9 +17,11 @@ from wikiholt.sources.claims import holding
 from wikiholt.sources.command import Git
 from wikiholt.sources.folders import FILE, Entry, Folders
 from wikiholt.sources.history import file_history
+from wikiholt.sources.location import Location
 from wikiholt.sources.naming import require_name
+from wikiholt.sources.pending import Pending, Planned
 from wikiholt.sources.trees import PageFiles
-from wikiholt.sources.worktree import Planned, WorkTree
+from wikiholt.sources.worktree import work_tree
 
 _LOG = logging.getLogger(__name__)
 
@@ -34,11 +36,12 @@ _CRUD = ".,:;<>\"\\' \t"
 class Writer:
     """Makes commits on the branch of one repository."""
 
-    def __init__(self, git: Git, lock: Path, pages: PageFiles, work_tree: WorkTree | None, patience: float) -> None:
+    def __init__(self, git: Git, path: Path, location: Location, pages: PageFiles, patience: float) -> None:
         self._git = git
-        self._lock = lock
+        self._lock = location.git_dir / "wikiholt.lock"
         self._pages = pages
-        self._work_tree = work_tree
+        self._pending = Pending(location.git_dir, location.common_dir)
+        self._work_tree = work_tree(git, path, location, self._pending)
         self._patience = patience
 
     def write(self, edits: Sequence[FileEdit], author: Author, message: str) -> str:
@@ -47,16 +50,28 @@ class Writer:
         blobs = _write_blobs(self._git, edits)
         deadline = time.monotonic() + self._patience
         with holding(self._lock, deadline):
-            if self._work_tree is not None:
-                self._work_tree.heal(deadline)
             branch = self._branch()
+            self._heal(branch, deadline)
             while True:
                 done = self._attempt(branch, edits, blobs, author, message, deadline)
+                self._pending.clear()
                 if done is not None:
                     return done
                 if time.monotonic() > deadline:
                     raise Busy("Others keep changing the repository.", hint="Try again in a moment.")
                 time.sleep(_PAUSE)
+
+    def heal(self) -> None:
+        """Finish what a writer that was killed had begun."""
+        deadline = time.monotonic() + self._patience
+        with holding(self._lock, deadline):
+            self._heal(self._branch(), deadline)
+
+    def _heal(self, branch: str, deadline: float) -> None:
+        self._pending.release_locks(branch)
+        if self._work_tree is not None:
+            self._work_tree.heal(deadline)
+        self._pending.clear()
 
     def _attempt(
         self,
@@ -81,6 +96,7 @@ class Writer:
             return self._move(branch, commit, head)
 
         if self._work_tree is None:
+            self._pending.leave(commit, planned)
             return commit if move() else None
         try:
             return commit if self._work_tree.advance(planned, commit, move, deadline) else None

@@ -1,0 +1,89 @@
+"""A note in the git directory of the commit that is just being made: what a killed writer leaves for the next one.
+
+It lies there from before the branch moves until the work tree has followed. All of this is for who holds the writers'
+lock: a note that is found then is one whose writer is dead.
+"""
+
+import json
+import os
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from wikiholt.sources.claims import release_stale
+from wikiholt.sources.folders import Entry
+
+_NAME = "wikiholt.pending"
+# Git holds the locks of a branch for milliseconds. One made right after a dead writer's note is what that writer's git
+# left when it was killed with it, unless it is still about to end by itself.
+_SOON = 5.0
+_SURELY_DEAD = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One file of a commit, named from the top of the repository: what it was and what it becomes."""
+
+    path: str
+    old: Entry | None
+    new: Entry | None
+    data: bytes | None = None
+
+
+def left_behind(git_dir: Path) -> bool:
+    """Whether there may be something to finish; cheap."""
+    return (git_dir / _NAME).exists() or (git_dir / "index.lock").exists()
+
+
+class Pending:
+    """The note of one repository."""
+
+    def __init__(self, git_dir: Path, common_dir: Path) -> None:
+        self._git_dir = git_dir
+        self._common_dir = common_dir
+        self._file = git_dir / _NAME
+
+    def leave(self, commit: str, planned: Sequence[Planned]) -> None:
+        """Note, for good, that this commit is about to be made HEAD."""
+        files = [{"path": change.path, "old": _fields(change.old), "new": _fields(change.new)} for change in planned]
+        fresh = self._file.with_suffix(".new")
+        with fresh.open("w") as out:
+            json.dump({"commit": commit, "files": files}, out)
+            out.flush()
+            os.fsync(out.fileno())
+        fresh.replace(self._file)
+
+    def read(self) -> tuple[str, list[Planned]] | None:
+        """The commit and its files, or None when there is no note, or none that makes sense."""
+        try:
+            note = json.loads(self._file.read_text())
+            files = [Planned(str(each["path"]), _entry(each["old"]), _entry(each["new"])) for each in note["files"]]
+            return str(note["commit"]), files
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def clear(self) -> None:
+        self._file.unlink(missing_ok=True)
+
+    def release_locks(self, branch: str) -> None:
+        """Take away the locks that a dead writer of ours, or its git, holds on the index and the branch."""
+        release_stale(self._git_dir)
+        with suppress(OSError):
+            noted = self._file.stat().st_mtime
+            for lock in (self._common_dir / f"{branch}.lock", self._git_dir / "HEAD.lock"):
+                with suppress(OSError):
+                    made = lock.stat().st_mtime
+                    if 0 <= made - noted < _SOON:
+                        time.sleep(max(0.0, min(_SURELY_DEAD, made + _SURELY_DEAD - time.time())))
+                        if lock.stat().st_mtime == made:
+                            lock.unlink()
+
+
+def _fields(entry: Entry | None) -> list[str] | None:
+    return [entry.mode, entry.object_id] if entry else None
+
+
+def _entry(fields: list[str] | None) -> Entry | None:
+    return Entry(str(fields[0]), str(fields[1])) if fields else None
