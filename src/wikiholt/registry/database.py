@@ -55,6 +55,8 @@ class Database:
                 raise
             # What was removed is to be gone from the log too; a reader at work only puts that off to the next write.
             with suppress(sqlite3.OperationalError):
+                if ledger.deleted:
+                    connection.execute("VACUUM")
                 connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def close(self) -> None:
@@ -194,8 +196,10 @@ def _open_file(path: Path, timeout: float) -> sqlite3.Connection:
     try:
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         connection.execute("PRAGMA synchronous = FULL")
-        # The bytes of a removed wiki are overwritten, not only forgotten.
+        # The bytes of a removed wiki are overwritten, not only forgotten. That leaves copies of rows that were moved
+        # from page to page, which is why a deletion ends with VACUUM; it needs room to work in, here in memory.
         connection.execute("PRAGMA secure_delete = ON")
+        connection.execute("PRAGMA temp_store = MEMORY")
     except sqlite3.OperationalError as error:
         connection.close()
         closed_to_writing = error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)

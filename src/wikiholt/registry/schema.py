@@ -52,6 +52,7 @@ class Ledger:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
+        self.deleted = False
         self._change = 0
 
     def insert(self, table: str, row: Row) -> None:
@@ -64,6 +65,7 @@ class Ledger:
         columns = ", ".join(COLUMNS[table])
         rows = self.connection.execute(f"SELECT {columns} FROM {table} WHERE {column} = ?", (value,)).fetchall()  # noqa: S608
         self.connection.execute(f"DELETE FROM {table} WHERE {column} = ?", (value,))  # noqa: S608
+        self.deleted = self.deleted or bool(rows)
         self._change -= sum(_checksum(table, row) for row in rows)
         return rows
 
