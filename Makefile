@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test check gate format lock bench clean
+.PHONY: help demo serve test check gate format lock bench clean
 
 help:                ## Say what can be made
 	@grep -E '^[a-z-]+: *##|^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -18,6 +18,10 @@ $(READY): requirements.lock pyproject.toml
 
 demo: $(READY)       ## Index two example wikis and search them
 	$(BIN)/wikiholt demo demo-data
+
+serve: $(READY)      ## Serve the example wikis on http://127.0.0.1:8765/
+	@test -d demo-data/repositories || $(BIN)/wikiholt demo demo-data
+	$(BIN)/wikiholt --data demo-data/data serve demo-data/repositories
 
 test: $(READY) check ## Run every check and every test
 	$(BIN)/python -m pytest

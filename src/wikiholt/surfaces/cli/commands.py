@@ -66,6 +66,15 @@ def sync(service: Service, arguments: Namespace) -> int:
     return code
 
 
+def reindex(service: Service, arguments: Namespace) -> int:
+    handle = service.wiki(arguments.slug)
+    with watched(arguments.slug, shown=_shows_progress(arguments)) as progress:
+        report = handle.reindex(progress)
+    handle.settle(_PATIENCE)
+    lines = output.sync_lines(arguments.slug, report, output.Style.of(sys.stdout))
+    return show(arguments, documents.sync_document(handle.wiki, report), lines)
+
+
 def search(service: Service, arguments: Namespace) -> int:
     where = Filter(
         tuple(arguments.category),

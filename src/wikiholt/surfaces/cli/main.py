@@ -22,6 +22,7 @@ _ON_SERVICE = {
     "set": keys.configure,
     "key": keys.key,
     "sync": commands.sync,
+    "reindex": commands.reindex,
     "search": commands.search,
     "status": commands.status,
     "list": commands.list_wikis,
@@ -34,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     output.bear_any_text(sys.stdout, sys.stderr)
     parsed = parser.parse(arguments)
     try:
-        settings = load(parsed.data, parsed.config, os.environ, _overrides(parsed.set))
+        settings = load(parsed.data, parsed.config, os.environ, _overrides(parsed))
         _start_log(settings.log_level.upper())
         return _run(parsed, settings)
     except WikiholtError as error:
@@ -57,6 +58,10 @@ def _run(parsed: Namespace, settings: Settings) -> int:
         return commands.show_settings(parsed, settings)
     if parsed.command == "demo":
         return commands.demo(parsed, lambda data: _service(settings, data))
+    if parsed.command == "serve":
+        from wikiholt.surfaces.cli.serve import serve  # noqa: PLC0415 - no other command needs a web server
+
+        return serve(parsed, settings)
     service = build(settings)
     try:
         if parsed.command == "doctor":
@@ -88,14 +93,17 @@ def _confess(error: Exception) -> None:
     sys.stderr.write("hint: please report it, with what `--set log.level=debug` before the command adds to this\n")
 
 
-def _overrides(pairs: Sequence[str]) -> dict[str, object]:
-    """The settings given with --set."""
+def _overrides(parsed: Namespace) -> dict[str, object]:
+    """The settings given with --set, and those that have an option of their own."""
     values: dict[str, object] = {}
-    for pair in pairs:
+    for pair in parsed.set:
         name, equals, value = pair.partition("=")
         if not equals:
             raise InvalidSetting(f"--set {pair!r} has no value", hint="write --set NAME=VALUE")
         values[name.strip()] = value.strip()
+    if parsed.command == "serve":
+        given = {"serve.host": parsed.host, "serve.port": parsed.port}
+        values |= {name: value for name, value in given.items() if value is not None}
     return values
 
 

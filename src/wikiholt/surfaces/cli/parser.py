@@ -37,10 +37,12 @@ def build() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     _demo(commands)
+    _serve(commands)
     _add(commands)
     _set(commands)
     _key(commands)
     _sync(commands)
+    _reindex(commands)
     _search(commands)
     _slug(_command(commands, "status", "say how wikis stand: pages, problems, freshness"), optional=True)
     _command(commands, "list", "list the wikis")
@@ -73,6 +75,19 @@ def _slug(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:
 def _demo(commands: _Commands) -> None:
     parser = _command(commands, "demo", "make two example wikis, index them and search them")
     parser.add_argument("directory", nargs="?", type=Path, metavar="DIR", help="where (default: ./demo-data)")
+
+
+def _serve(commands: _Commands) -> None:
+    parser = _command(commands, "serve", "serve all wikis by HTTP and keep their indexes at HEAD")
+    parser.add_argument(
+        "directories",
+        nargs="*",
+        type=Path,
+        metavar="DIR",
+        help="take up the repositories in this directory; repeatable",
+    )
+    parser.add_argument("--host", metavar="ADDRESS", help="where to listen (default: serve.host, 127.0.0.1)")
+    parser.add_argument("--port", metavar="PORT", help="on which port (default: serve.port, 8765); 0 takes a free one")
 
 
 def _add(commands: _Commands) -> None:
@@ -121,6 +136,12 @@ def _key(commands: _Commands) -> None:
 def _sync(commands: _Commands) -> None:
     parser = _command(commands, "sync", "make indexes equal to the wikis' HEAD")
     _slug(parser, optional=True)
+    parser.add_argument("--quiet", action="store_true", help="show no progress bar")
+
+
+def _reindex(commands: _Commands) -> None:
+    parser = _command(commands, "reindex", "build a wiki's index anew; the old one answers until that is done")
+    _slug(parser)
     parser.add_argument("--quiet", action="store_true", help="show no progress bar")
 
 

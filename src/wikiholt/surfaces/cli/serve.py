@@ -1,0 +1,146 @@
+"""`wikiholt serve`: all wikis behind one address, kept at their HEAD until a signal ends it."""
+
+import errno
+import json
+import logging
+import signal
+import socket
+import sys
+from argparse import Namespace
+from collections.abc import Callable
+from pathlib import Path
+from threading import Thread
+from types import FrameType
+
+import uvicorn
+
+from wikiholt.errors import Busy, InvalidSetting, InvalidSource, ModelError
+from wikiholt.settings import Settings
+from wikiholt.surfaces.cli import output
+from wikiholt.surfaces.http.app import create_app
+from wikiholt.surfaces.http.visits import is_loopback
+from wikiholt.wiring import Farm, open_farm
+
+_LOG = logging.getLogger(__name__)
+
+_GRACE = 5
+"""Seconds that requests under way have to end."""
+_PATIENCE = 30.0
+"""Seconds that syncs under way have to finish the batch in hand."""
+
+
+def serve(arguments: Namespace, settings: Settings) -> int:
+    """Serve until SIGTERM or SIGINT, then end in good order with 0."""
+    roots = [_root(path) for path in arguments.directories]
+    farm = open_farm(settings, roots)
+    try:
+        _require_keys(farm)
+        with _listening(settings.serve_host, settings.serve_port) as listener:
+            _run(farm, listener, lambda: _announce(listener, as_json=arguments.json))
+    finally:
+        farm.service.close()
+    return 0
+
+
+def _run(farm: Farm, listener: socket.socket, ready: Callable[[], None]) -> None:
+    server = _Server(_config(farm), ready, ending=lambda: Thread(target=farm.keeper.stop, args=(0,)).start())
+    # uvicorn hands a signal on to whoever listened before it; this one also hears those that come before it listens.
+    before = {number: signal.signal(number, server.handle_early) for number in (signal.SIGINT, signal.SIGTERM)}
+    farm.keeper.start()
+    Thread(target=_load_model, args=(farm,), name="load-model", daemon=True).start()
+    try:
+        server.run(sockets=[listener])
+    finally:
+        if not farm.keeper.stop(_PATIENCE):
+            _LOG.warning("a sync or fetch was left in the middle; what it committed is kept")
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class _Server(uvicorn.Server):
+    """uvicorn that says when it listens and when it is about to end, and hears a signal that comes before either."""
+
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None], ending: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ready = ready
+        self._ending = ending
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._ready()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        super().handle_exit(sig, frame)
+        self._ending()
+
+    def handle_early(self, _: int, __: FrameType | None) -> None:
+        self.should_exit = True
+
+
+def _config(farm: Farm) -> uvicorn.Config:
+    proxies = farm.settings.serve_trusted_proxies
+    return uvicorn.Config(
+        create_app(farm),
+        access_log=False,  # what people search for is not to be logged
+        log_config=None,
+        server_header=False,
+        proxy_headers=bool(proxies),
+        forwarded_allow_ips=list(proxies),
+        timeout_graceful_shutdown=_GRACE,
+    )
+
+
+def _root(path: Path) -> Path:
+    """A directory of wikis; raises InvalidSource where it cannot be one."""
+    root = path.resolve()
+    if not root.is_dir():
+        raise InvalidSource(f"There is no directory {path}.", hint="Give the directory that holds the repositories.")
+    if (root / ".git").exists() or ((root / "HEAD").exists() and (root / "objects").is_dir()):
+        raise InvalidSource(
+            f"{path} is a repository itself.",
+            hint="Give the directory that holds it, or register it with `wikiholt add` and serve without a directory.",
+        )
+    return root
+
+
+def _require_keys(farm: Farm) -> None:
+    host = farm.settings.serve_host
+    if not is_loopback(host) and not farm.service.registry.keys.any():
+        raise InvalidSetting(
+            f"Listening on {host} would open every wiki to whoever can reach this machine: there is no key yet.",
+            hint="Create one first: wikiholt key create --operator",
+        )
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    """A socket that listens; raises Busy when the port is taken."""
+    bare = host.strip("[]")
+    family = socket.AF_INET6 if ":" in bare else socket.AF_INET
+    try:
+        return socket.create_server((bare, port), family=family, backlog=2048)
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        taken = getattr(error, "errno", 0) == errno.EADDRINUSE
+        kind = Busy if taken else InvalidSetting
+        raise kind(
+            f"{host} port {port} cannot be listened on: {reason}.",
+            hint="Stop what listens there, or choose another with --port." if taken else "Check --host and --port.",
+        ) from error
+
+
+def _announce(listener: socket.socket, *, as_json: bool) -> None:
+    host, port = listener.getsockname()[:2]
+    address = f"http://{f'[{host}]' if ':' in host else host}:{port}/"
+    if as_json:
+        sys.stdout.write(json.dumps({"listening": address, "host": host, "port": port}) + "\n")
+    else:
+        output.say([f"Wikiholt listens on {address}"])
+    sys.stdout.flush()
+
+
+def _load_model(farm: Farm) -> None:
+    """Load the model before the first search needs it; without it there is search by word."""
+    try:
+        farm.service.workshop.embedder()
+    except ModelError as error:
+        _LOG.error("%s (%s)", error.message, error.hint)
