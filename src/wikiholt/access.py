@@ -7,7 +7,7 @@ is the same whether the wiki exists or not: nobody learns of a wiki that is not 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from wikiholt.errors import Forbidden, Unauthorized, WikiNotFound
+from wikiholt.errors import BadInput, Forbidden, Refused, Unauthorized, WikiNotFound
 from wikiholt.model import Key, Scope, Wiki
 from wikiholt.registry import LOOPBACK, Registry, host_named, validate_slug
 
@@ -69,6 +69,14 @@ class Access:
                 hint="It takes an operator's key: wikiholt key create --operator",
             )
         return key
+
+    def claimed(self, visit: Visit) -> Wiki | None:
+        """The wiki a visit says it is about, whoever asks: for those who prove themselves otherwise, by a signature."""
+        try:
+            slug = self._agreed(visit, self._hosted(visit), None)
+        except (Refused, BadInput):
+            return None
+        return self._find(slug) if slug is not None else self._registry.only()
 
     def visible(self, visit: Visit) -> list[Wiki]:
         """The wikis this visitor may see listed: where path or host names one, that one at most."""

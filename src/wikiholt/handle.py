@@ -108,6 +108,16 @@ class WikiHandle:
         with self._served() as serving:
             return ask(serving.searcher)
 
+    def stamp(self) -> tuple[int, int, str | None]:
+        """What every answer depends on: generation, version and HEAD; cheap, and raises IndexMissing like a search."""
+        with self._served() as serving:
+            generation, version = serving.generation, serving.index.version()
+        head = None
+        if self._parts.check_head:
+            with suppress(WikiholtError):
+                head = self._parts.source.head()
+        return generation, version, head
+
     def sync(
         self,
         progress: Callable[[Progress], None] = _unseen,
