@@ -26,28 +26,33 @@ class HitMaker:
         self._language = language
 
     def make(self, query: WordQuery, mode: Mode, best: Sequence[Candidate]) -> list[Hit]:
-        """One hit a candidate, in their order; a page that was deleted meanwhile is left out."""
+        """One hit a candidate, in their order; a page deleted meanwhile and a passage shown already are left out."""
         pages = self._index.stored_pages([candidate.page_id for candidate in best])
         known = [candidate for candidate in best if candidate.page_id in pages]
-        chunks = self._chosen(known, pages, query)
-        rows = zip(known, scores(mode, known), strict=True)
-        return [self._hit(c, pages[c.page_id], chunks.get(c.page_id), value, query) for c, value in rows]
+        rows = zip(known, self._chosen(known, pages, query), scores(mode, known), strict=True)
+        hits: list[Hit] = []
+        told: set[tuple[int, int | None]] = set()
+        for candidate, chunk, value in rows:
+            passage = (candidate.page_id, chunk.index if chunk else None)
+            if passage not in told:
+                told.add(passage)
+                hits.append(self._hit(candidate, pages[candidate.page_id], chunk, value, query))
+        return hits
 
     def _chosen(
         self, best: Sequence[Candidate], pages: Mapping[int, StoredPage], query: WordQuery
-    ) -> dict[int, StoredChunk]:
-        """The chunk to show of each page: the nearest, unless another holds words of the query and it holds none."""
+    ) -> list[StoredChunk | None]:
+        """The chunk to show of each: the nearest, unless another holds words of the query and it holds none."""
         nearest = self._index.stored_chunks([c.chunk_id for c in best if c.chunk_id is not None])
-        chosen = {chunk.page_id: chunk for chunk in nearest.values()}
+        chosen = [nearest.get(c.chunk_id) if c.chunk_id is not None else None for c in best]
         parts = looked_for(query)
-        unsure = [
-            c.page_id
-            for c in best
-            if c.page_id not in chosen or (c.share is not None and not mentioned(chosen[c.page_id].text, parts))
-        ]
-        read = [page_id for page_id in unsure if pages[page_id].chunks <= _LONG_PAGE or page_id not in chosen]
+        unsure: dict[int, int] = {}
+        for at, (c, chunk) in enumerate(zip(best, chosen, strict=True)):
+            if chunk is None or (c.share is not None and not mentioned(chunk.text, parts)):
+                unsure.setdefault(c.page_id, at)
+        read = [page_id for page_id, at in unsure.items() if pages[page_id].chunks <= _LONG_PAGE or chosen[at] is None]
         for page_id, chunks in self._index.page_chunks(read, _LONG_PAGE).items():
-            chosen[page_id] = most_telling(chunks, chosen.get(page_id), parts)
+            chosen[unsure[page_id]] = most_telling(chunks, chosen[unsure[page_id]], parts)
         return chosen
 
     def _hit(
@@ -71,6 +76,9 @@ class HitMaker:
             category=page.category,
             tags=page.tags,
             last_updated=page.last_updated,
+            text=chunk.text if chunk else "",
+            total_chunks=page.chunks,
+            page_words=page.words,
         )
 
     def _link(self, path: str, anchor: str) -> str:

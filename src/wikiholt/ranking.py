@@ -6,12 +6,13 @@ come from the page and the query; only that no hit is scored above the one befor
 """
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from wikiholt.model import Confidence, Mode, Neighbours
+from wikiholt.model import Confidence, Ints, Mode, Neighbours
 
 WORDS_WEIGHT = 0.5
 """The part of the words in hybrid evidence; meaning has the rest. Chosen by bench/quality, see docs/adr."""
@@ -39,17 +40,31 @@ class Candidate(NamedTuple):
     channels: tuple[str, ...] = ()
 
 
-def best_by_page(near: Neighbours) -> list[Candidate]:
-    """One candidate a page, with its nearest chunk, nearest page first."""
-    _, firsts = np.unique(near.page_ids, return_index=True)
-    firsts.sort()
-    pages, chunks, distances = (array[firsts].tolist() for array in (near.page_ids, near.chunk_ids, near.distances))
+def best_by_page(near: Neighbours, per_page: int = 1) -> list[Candidate]:
+    """One candidate a page with its nearest chunk, or up to so many with the next ones, nearest first."""
+    if per_page == 1:
+        _, kept = np.unique(near.page_ids, return_index=True)
+        kept.sort()
+    else:
+        kept = _first_few(near.page_ids, per_page)
+    pages, chunks, distances = (array[kept].tolist() for array in (near.page_ids, near.chunk_ids, near.distances))
     rows = zip(pages, chunks, distances, strict=True)
     return [Candidate(page_id, chunk_id, distance, None, ("semantic",)) for page_id, chunk_id, distance in rows]
 
 
+def _first_few(page_ids: Ints, count: int) -> Ints:
+    """The positions of the first few rows of each page."""
+    seen: Counter[int] = Counter()
+    kept = []
+    for position, page_id in enumerate(page_ids.tolist()):
+        seen[page_id] += 1
+        if seen[page_id] <= count:
+            kept.append(position)
+    return np.array(kept, np.int64)
+
+
 def joined(
-    meaning: Sequence[Candidate], shares: Mapping[int, float], nearest: Mapping[int, Candidate]
+    meaning: Sequence[Candidate], shares: Mapping[int, float], nearest: Mapping[int, Sequence[Candidate]]
 ) -> list[Candidate]:
     """Every page either channel found; `nearest` has the chunks of those that words alone found."""
     pages = []
@@ -59,8 +74,8 @@ def joined(
     known = {candidate.page_id for candidate in meaning}
     for page_id, share in shares.items():
         if page_id not in known:
-            near = nearest.get(page_id) or Candidate(page_id)
-            pages.append(near._replace(share=share, channels=("keyword",)))
+            chunks = nearest.get(page_id) or (Candidate(page_id),)
+            pages += [near._replace(share=share, channels=("keyword",)) for near in chunks]
     return pages
 
 

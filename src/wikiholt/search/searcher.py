@@ -6,21 +6,42 @@ a writer: it answers from the last committed state.
 
 import logging
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from wikiholt.errors import InvalidQuery, ModelError, ModelMismatch, NotHere, NothingIndexed, WikiholtError
+from wikiholt.errors import (
+    InvalidQuery,
+    ModelError,
+    ModelMismatch,
+    NotHere,
+    NothingIndexed,
+    PageNotFound,
+    WikiholtError,
+)
 from wikiholt.hits import HitMaker
-from wikiholt.model import Answer, Confidence, Filter, Floats, Ints, Mode, Neighbours, State, WordHit, WordQuery
-from wikiholt.model.answers import check_text
+from wikiholt.model import (
+    Answer,
+    Confidence,
+    Filter,
+    Floats,
+    Ints,
+    Mode,
+    Neighbours,
+    State,
+    StoredPage,
+    WordHit,
+    WordQuery,
+)
 from wikiholt.ports import Embedder, VectorCache, WikiIndex, WordCache
 from wikiholt.ranking import Candidate, best_by_page, joined, ranked
+from wikiholt.search.likeness import alike, probes
+from wikiholt.search.request import MAX_HITS, Request
+from wikiholt.text.links import folded
 from wikiholt.text.queries import parse_query, plain_query
 
-MAX_HITS = 100
-MAX_QUERY = 2000
 BY_WORDS, BY_MEANING = 50, 100
 """Pages that words put forward in a hybrid search, and the nearest chunks whose pages meaning does.
 
@@ -34,28 +55,6 @@ _ALL_CHUNKS = 1_000_000
 _EVERY = Filter()
 
 _LOG = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """A search, checked when made."""
-
-    query: str
-    n: int = 5
-    mode: Mode = Mode.HYBRID
-    where: Filter = field(default_factory=Filter)
-
-    def __post_init__(self) -> None:
-        if not self.query.strip():
-            raise InvalidQuery("the query is empty", hint="say what to look for")
-        if len(self.query) > MAX_QUERY:
-            raise InvalidQuery(f"the query has {len(self.query)} characters", hint=f"use at most {MAX_QUERY}")
-        if "\0" in self.query:
-            raise InvalidQuery("the query holds a NUL character", hint="send plain text")
-        if isinstance(self.n, bool) or not 1 <= self.n <= MAX_HITS:
-            raise InvalidQuery(f"n is {self.n}", hint=f"ask for 1 to {MAX_HITS} pages")
-        check_text("the query", self.query)
-        self.where.check()
 
 
 class Searcher:
@@ -92,14 +91,34 @@ class Searcher:
             raise InvalidQuery("there is no word in the query", hint="write letters or digits, or search by meaning")
         run = _Run(query, request, self._allowed(request, query))
         best = self._ranked(run, standing.recipe.fingerprint)[: request.n]
-        hits = tuple(self._hits.make(query, request.mode, best))
+        return self._answer(run, best, standing, began)
+
+    def similar(self, path: str, n: int = 5, where: Filter = _EVERY) -> Answer:
+        """The pages whose passages are nearest to those of the page with this path, which is left out."""
+        began = time.perf_counter()
+        request = Request(path, n, Mode.SEMANTIC, where)
+        standing = self._stand()
+        page = self._page(path)
+        allowed = self._index.allowed(where)
+        run = _Run(WordQuery(), request, allowed if allowed is None else allowed[allowed != page.page_id])
+        own = self._index.page_vectors([page.page_id]).vectors
+        if not len(own):
+            run.notes.append("this page has no passage that others could be like")
+        best = self._alike(run, page, own)[:n] if len(own) else []
+        return self._answer(run, best, standing, began, leaving_out=1)
+
+    def _answer(
+        self, run: "_Run", best: Sequence[Candidate], standing: State, began: float, leaving_out: int = 0
+    ) -> Answer:
+        request = run.request
+        hits = tuple(self._hits.make(run.query, request.mode, best))
         head = self._head_revision(run)
         checked = self._head is not None
         return Answer(
             query=request.query,
             mode=request.mode,
             hits=hits,
-            total=standing.pages if run.allowed is None else len(run.allowed),
+            total=standing.pages - leaving_out if run.allowed is None else len(run.allowed),
             took_ms=round((time.perf_counter() - began) * 1000, 3),
             indexed_revision=standing.revision,
             head_revision=head,
@@ -108,10 +127,6 @@ class Searcher:
             nothing_relevant=all(hit.confidence is Confidence.LOW for hit in hits),
             notes=tuple(run.notes),
         )
-
-    def similar(self, path: str, n: int = 5, where: Filter = _EVERY) -> Answer:
-        """The pages whose passages are nearest to those of the page with this path, which is left out."""
-        raise NotImplementedError
 
     @property
     def pages(self) -> int:
@@ -145,11 +160,41 @@ class Searcher:
         vector = self._vector(run, fingerprint) if mode is not Mode.KEYWORD else None
         if vector is None:
             return ranked(mode, joined((), shares, {}))
+        per_page = run.request.chunks_per_page
         if mode is Mode.SEMANTIC:
             return ranked(mode, self._by_meaning(run, vector, run.request.n))
-        meaning = best_by_page(self._nearest(run, vector, BY_MEANING, run.allowed))
+        meaning = best_by_page(self._nearest(run, vector, BY_MEANING, run.allowed), per_page)
         best = ranked(mode, joined(meaning, shares, self._nearest_of(run, vector, meaning, shares)))
         return best if len(best) >= run.request.n else best + self._further(run, vector, best)
+
+    def _page(self, path: str) -> StoredPage:
+        """The indexed page with this path, or the only one whose path differs in case alone."""
+        page = self._index.find_page(path)
+        if page is not None:
+            return page
+        wanted = path.strip("/").casefold()
+        found = [each for each in self._index.named([folded(wanted)]) if wanted in _names(each)]
+        if len(found) != 1:
+            raise PageNotFound(
+                f"there is no page {path[:200]!r} in the index", hint="list the pages; a new one is indexed by a sync"
+            )
+        return found[0]
+
+    def _alike(self, run: "_Run", page: StoredPage, own: Floats) -> list[Candidate]:
+        """Pages near to one of the page's passages or to their middle, then judged by all of their passages."""
+        if run.allowed is not None and not len(run.allowed):
+            return []
+        # Its own passages are the nearest of all and must not crowd out the others.
+        limit = BY_MEANING + (len(own) if run.allowed is None else 0)
+        found = {
+            int(page_id) for probe in probes(own) for page_id in self._nearest(run, probe, limit, run.allowed).page_ids
+        }
+        found.discard(page.page_id)
+        best = ranked(Mode.SEMANTIC, alike(own, self._index.page_vectors(sorted(found))))
+        if len(best) >= run.request.n:
+            return best
+        further = self._by_meaning(run, probes(own)[0], run.request.n + len(best) + 1)
+        return best + [each for each in further if each.page_id not in found and each.page_id != page.page_id]
 
     def _vector(self, run: "_Run", fingerprint: str) -> Floats | None:
         """The query's vector; None where a hybrid search has to do without, since the model failed or is another."""
@@ -191,7 +236,7 @@ class Searcher:
         limit = pages * 3
         while True:
             near = self._nearest(run, vector, limit, run.allowed)
-            candidates = best_by_page(near)
+            candidates = best_by_page(near, run.request.chunks_per_page)
             if len(candidates) >= pages or len(near.chunk_ids) < limit:
                 return candidates[:pages]
             limit *= 4
@@ -217,14 +262,17 @@ class Searcher:
 
     def _nearest_of(
         self, run: "_Run", vector: Floats, meaning: Sequence[Candidate], shares: Mapping[int, float]
-    ) -> dict[int, Candidate]:
+    ) -> Mapping[int, Sequence[Candidate]]:
         """The nearest chunks of the pages that words alone found, so that both channels judge every page."""
         known = {candidate.page_id for candidate in meaning}
         lacking = np.array(sorted(page_id for page_id in shares if page_id not in known), np.int64)
         if not len(lacking):
             return {}
         near = self._nearest(run, vector, _ALL_CHUNKS, lacking)
-        return {candidate.page_id: candidate for candidate in best_by_page(near)}
+        found: defaultdict[int, list[Candidate]] = defaultdict(list)
+        for candidate in best_by_page(near, run.request.chunks_per_page):
+            found[candidate.page_id].append(candidate)
+        return found
 
     def _head_revision(self, run: "_Run") -> str | None:
         """HEAD now; when the repository cannot be read the answer still stands, and says so."""
@@ -257,3 +305,7 @@ class _Run:
 
 def _shares(hits: Sequence[WordHit], best_possible: float) -> dict[int, float]:
     return {hit.page_id: min(1.0, hit.score / best_possible) if best_possible else 1.0 for hit in hits}
+
+
+def _names(page: StoredPage) -> tuple[str, str]:
+    return page.path.casefold(), page.file.casefold()
