@@ -1,0 +1,50 @@
+"""What the service counts. Labels are routes, methods and statuses: nothing a visitor typed, and no wiki's name."""
+
+from collections.abc import Callable, Iterator
+
+from prometheus_client import CollectorRegistry, Counter, GCCollector, Histogram, PlatformCollector, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from wikiholt.keeper import Counters
+
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+
+
+class Metrics:
+    """What one service counts."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        PlatformCollector(registry=self.registry)
+        GCCollector(registry=self.registry)
+        self._requests = Counter(
+            "wikiholt_requests", "Requests answered", ("route", "method", "status"), registry=self.registry
+        )
+        self._seconds = Histogram(
+            "wikiholt_request_seconds", "Seconds per request", ("route",), buckets=_SECONDS, registry=self.registry
+        )
+
+    def answered(self, route: str, method: str, status: int, seconds: float) -> None:
+        """Count one request; status 0 is one whose client left before the answer."""
+        self._requests.labels(route, method if method in _METHODS else "other", str(status)).inc()
+        self._seconds.labels(route).observe(seconds)
+
+
+class Keeping(Collector):
+    """What the keeper has done, read when it is asked for."""
+
+    _NOW = ("wikis", "waiting", "running", "missing", "failing")
+    _EVER = ("looks", "syncs", "pauses", "failures", "fetches", "wakes", "reindexes")
+
+    def __init__(self, counters: Callable[[], Counters]) -> None:
+        self._counters = counters
+
+    def collect(self) -> Iterator[Metric]:
+        now = self._counters()
+        for name in self._NOW:
+            yield GaugeMetricFamily(f"wikiholt_keeper_{name}", f"Wikis now: {name}", getattr(now, name))
+        for name in self._EVER:
+            yield CounterMetricFamily(f"wikiholt_keeper_{name}", f"Since the start: {name}", getattr(now, name))

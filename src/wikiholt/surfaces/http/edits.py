@@ -1,0 +1,138 @@
+"""What a write says: the page's new form, who it is by, and which revision it is based on."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+from fastapi import Header
+from pydantic import BaseModel, ConfigDict, Field
+
+from wikiholt.errors import PageExists, PageNotFound, RevisionMismatch
+from wikiholt.model import Author
+from wikiholt.surfaces.http.visits import OpenWiki
+
+_STRONG = re.compile(r'(?<!W/)"([^"]*)"')
+_ADDRESS = r"[^\s<>@\x00-\x1f]+@[^\s<>@\x00-\x1f]+"
+_NAME = r"[^\x00-\x1f\x7f<>]*[^\s\x00-\x1f\x7f<>][^\x00-\x1f\x7f<>]*"
+_Text = Annotated[str, Field(pattern=r"^[^\x00]*$")]
+
+IfMatch = Annotated[str | None, Header(alias="If-Match", description="The tag of the page as it was read, or *.")]
+ByHeader = Annotated[
+    str | None,
+    Header(
+        alias="X-Author",
+        max_length=500,
+        pattern=rf"^{_NAME} <{_ADDRESS}>$",
+        description="Who the commit is by, as `Name <address>`, where the body does not say.",
+    ),
+]
+
+
+class Strict(BaseModel):
+    """A body in which a field that is not known is an error, and a number is no text."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class Writer(Strict):
+    """Who a commit is by."""
+
+    name: str = Field(max_length=200, pattern=rf"^{_NAME}$")
+    email: str = Field(max_length=254, pattern=rf"^{_ADDRESS}$")
+
+
+class Edit(Strict):
+    """What every write may say; `revision` is the one the writer has read."""
+
+    commit_message: Annotated[_Text, Field(max_length=10_000)] | None = None
+    author: Writer | None = None
+    revision: Annotated[str, Field(pattern=r"^[0-9a-fA-F]{7,64}$")] | None = None
+
+
+class PutPage(Edit):
+    """The page's whole content."""
+
+    content: _Text
+
+
+class PatchPage(Edit):
+    """The one place to replace, as it stands on the page, and what shall stand there."""
+
+    old_string: Annotated[_Text, Field(min_length=1)]
+    new_string: _Text
+
+
+class RenamePage(Edit):
+    """The page's other path; links of other pages follow unless told not to."""
+
+    new_path: Annotated[_Text, Field(min_length=1, max_length=1000)]
+    update_links: bool = True
+
+
+class PreconditionFailed(RevisionMismatch):
+    """If-Match or If-None-Match does not hold."""
+
+    status = 412
+
+
+def author_of(wiki: OpenWiki, edit: Edit, header: str | None) -> Author:
+    """Who the body says, else the header, else the key's label."""
+    if edit.author is not None:
+        return Author(edit.author.name, edit.author.email)
+    if header is not None:
+        name, _, address = header.removesuffix(">").rpartition(" <")
+        return Author(_text(name), _text(address))
+    key = wiki.grant.key
+    own = f"{key.id if key else 'nobody'}@wikiholt.invalid"
+    return Author(key.label if key and key.label.strip() else "Wikiholt", own)
+
+
+def expected(wiki: OpenWiki, path: str, edit: Edit, if_match: str | None) -> str | None:
+    """The revision the page must be at, or None where nothing is said; the header goes before the body."""
+    if if_match is None:
+        return edit.revision.lower() if edit.revision else None
+    named: list[str] = [tag.partition(".")[0].lower() for tag in _STRONG.findall(if_match)]
+    if len(named) == 1 and re.fullmatch(r"[0-9a-f]{7,64}", named[0]):
+        return named[0]
+    try:
+        current = wiki.handle.contents.read(path).revision
+    except PageNotFound:
+        raise _unmet(None) from None
+    if if_match.strip() == "*" or any(len(tag) >= 7 and current.startswith(tag) for tag in named):
+        return current
+    raise _unmet(current)
+
+
+@contextmanager
+def conditions(wiki: OpenWiki, path: str, *, by_header: bool) -> Iterator[None]:
+    """Say 412 where a header's condition does not hold, 409 where the body's or none does; both name the revision."""
+    try:
+        yield
+    except RevisionMismatch as error:
+        raise (_unmet(error.current) if by_header else error) from None
+    except PageExists as error:
+        try:
+            current = wiki.handle.contents.read(path).revision
+        except PageNotFound:
+            raise error from None
+        if by_header:
+            raise _unmet(current) from None
+        raise RevisionMismatch(
+            "There is a page of this path already.",
+            current=current,
+            hint="Read it, then send its revision with the change; or If-Match: * to write over it.",
+        ) from None
+
+
+def _unmet(current: str | None) -> PreconditionFailed:
+    told = "The page was changed since it was read." if current else "There is no such page."
+    return PreconditionFailed(told, current=current, hint="Read it again and make the change on what it says now.")
+
+
+def _text(header: str) -> str:
+    """Headers travel as Latin-1; who sent UTF-8 meant UTF-8."""
+    try:
+        return header.encode("latin-1").decode("utf-8")
+    except UnicodeError:
+        return header

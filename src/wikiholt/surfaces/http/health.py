@@ -1,0 +1,80 @@
+"""Whether the service lives, and whether it can serve."""
+
+import logging
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query
+from starlette.requests import Request
+from starlette.responses import Response
+from typing_extensions import TypedDict
+
+from wikiholt import __version__
+from wikiholt.errors import WikiholtError
+from wikiholt.surfaces.http.bodies import json_response
+from wikiholt.surfaces.http.parameters import Nothing
+from wikiholt.surfaces.http.responses import declared
+from wikiholt.wiring import Farm
+
+_LOG = logging.getLogger(__name__)
+
+router = APIRouter()
+
+OPEN: dict[str, Any] = {"openapi_extra": {"security": []}, "responses": {422: declared()[422]}, "tags": ["service"]}
+_NO_STORE = {"Cache-Control": "no-store"}
+
+
+class HealthDocument(TypedDict):
+    """The process answers."""
+
+    status: Literal["ok"]
+    version: str
+
+
+class PartDocument(TypedDict):
+    """One part the service stands on; `code` says what kind of error it has."""
+
+    ready: bool
+    code: str | None
+
+
+class ReadyDocument(TypedDict):
+    """Whether requests can be served, and which part cannot if not."""
+
+    status: Literal["ready", "not ready"]
+    registry: PartDocument
+    model: PartDocument
+
+
+# In the event loop, not in a thread: they answer even when every thread is at work.
+@router.get("/healthz", response_model=HealthDocument, **OPEN)
+async def healthz(_: Annotated[Nothing, Query()]) -> Response:
+    """Say that the process is there."""
+    return json_response({"status": "ok", "version": __version__}, headers=_NO_STORE)
+
+
+@router.get(
+    "/readyz",
+    tags=["service"],
+    response_model=ReadyDocument,
+    openapi_extra=OPEN["openapi_extra"],
+    responses={503: {"model": ReadyDocument, "description": "A part is not ready."}, 422: declared()[422]},
+)
+def readyz(request: Request, _: Annotated[Nothing, Query()]) -> Response:
+    """Say whether the registry can be read and the model be loaded."""
+    farm: Farm = request.app.state.farm
+    parts = {
+        "registry": _part(farm.service.registry.only),
+        "model": _part(farm.service.workshop.embedder),
+    }
+    ready = all(part["ready"] for part in parts.values())
+    return json_response({"status": "ready" if ready else "not ready", **parts}, 200 if ready else 503, _NO_STORE)
+
+
+def _part(tried: Callable[[], object]) -> PartDocument:
+    try:
+        tried()
+    except WikiholtError as error:
+        _LOG.warning("not ready (%s): %s", error.code(), error.message)
+        return {"ready": False, "code": error.code()}
+    return {"ready": True, "code": None}

@@ -1,0 +1,71 @@
+"""Keys: an operator manages all of them, an admin's key of one wiki that wiki's."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query
+from pydantic import AwareDatetime, Field
+from starlette.responses import Response
+from typing_extensions import TypedDict
+
+from wikiholt.errors import Forbidden
+from wikiholt.model import Scope
+from wikiholt.surfaces.documents import KeyDocument, NewKeyDocument, key_document, new_key_document
+from wikiholt.surfaces.http.bodies import json_response
+from wikiholt.surfaces.http.edits import Strict
+from wikiholt.surfaces.http.parameters import Nothing
+from wikiholt.surfaces.http.responses import declared
+from wikiholt.surfaces.http.visits import Who
+
+router = APIRouter(tags=["keys"])
+
+NoQuery = Annotated[Nothing, Query()]
+_NO_STORE = {"Cache-Control": "no-store"}
+
+
+class NewKey(Strict):
+    """A key to make; an operator names the wiki it shall open, or none for another operator's key."""
+
+    wiki: str | None = Field(None, max_length=200)
+    scope: Annotated[Scope, Field(strict=False)] | None = None
+    label: str = Field("", max_length=200)
+    expires_at: Annotated[AwareDatetime, Field(strict=False)] | None = None
+
+
+class KeysDocument(TypedDict):
+    """Keys, oldest first."""
+
+    keys: list[KeyDocument]
+    total: int
+
+
+@router.get("/keys", response_model=KeysDocument, responses=declared())
+def list_keys(who: Who, _: NoQuery) -> Response:
+    """List keys, without their secrets."""
+    ring = who.keyring()
+    found = ring.registry.keys.list(ring.wiki.id if ring.wiki else None)
+    wikis = {wiki.id: wiki for wiki in ([ring.wiki] if ring.wiki else ring.registry.list())}
+    shown = [key_document(key, wikis.get(key.wiki_id or "")) for key in found]
+    return json_response({"keys": shown, "total": len(shown)}, headers=_NO_STORE)
+
+
+@router.post("/keys", status_code=201, response_model=NewKeyDocument, responses=declared(404, 413))
+def create_key(who: Who, body: NewKey, _: NoQuery) -> Response:
+    """Make a key; its token is in this answer and nowhere else."""
+    ring = who.keyring()
+    if ring.wiki is not None and body.wiki not in (None, ring.wiki.slug):
+        raise Forbidden("This is about another wiki.", hint="A key opens one wiki; name that one, or none.")
+    wiki = ring.wiki or (ring.registry.get(body.wiki) if body.wiki is not None else None)
+    scope = body.scope or (Scope.READ if wiki else Scope.ADMIN)
+    key, token = ring.registry.keys.create(wiki.id if wiki else None, scope, body.label, body.expires_at)
+    return json_response(new_key_document(key, wiki, token), 201, _NO_STORE)
+
+
+@router.delete("/keys/{key_id}", response_model=KeyDocument, responses=declared(404))
+def revoke_key(
+    who: Who, key_id: Annotated[str, Path(max_length=200, description="The key's id, not its token.")], _: NoQuery
+) -> Response:
+    """Revoke a key; from now on it opens nothing."""
+    ring = who.keyring()
+    key = ring.registry.keys.revoke(key_id, wiki_id=ring.wiki.id if ring.wiki else None)
+    wiki = ring.wiki or next((wiki for wiki in ring.registry.list() if wiki.id == key.wiki_id), None)
+    return json_response(key_document(key, wiki), headers=_NO_STORE)

@@ -1,0 +1,88 @@
+"""Reading pages: the list, one page, its history, what changed lately."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query
+from pydantic import Field
+from starlette.responses import Response
+
+from wikiholt.model import PageContent, Scope
+from wikiholt.surfaces.documents.pages import (
+    ChangelogDocument,
+    HistoryDocument,
+    PageDocument,
+    PageListDocument,
+    changelog_document,
+    commit_document,
+    list_document,
+    page_document,
+)
+from wikiholt.surfaces.http.bodies import json_response
+from wikiholt.surfaces.http.etags import Held, names, not_modified, weak
+from wikiholt.surfaces.http.parameters import Count, Nothing, Paged
+from wikiholt.surfaces.http.responses import declared
+from wikiholt.surfaces.http.visits import Who
+
+router = APIRouter(tags=["pages"])
+
+PagePath = Annotated[str, Path(max_length=1100, description="The page's path; slashes may stand as they are.")]
+
+
+class Limited(Nothing):
+    """The newest of a list of commits."""
+
+    limit: Count = Field(50, ge=1, le=1000, description="How many at most.")
+
+
+class Changes(Limited):
+    """The newest commits, or those before them."""
+
+    offset: Count = Field(0, ge=0, le=1_000_000, description="How many to leave out at the beginning.")
+
+
+class At(Nothing):
+    """A page at some time."""
+
+    revision: str | None = Field(
+        None, pattern=r"^[0-9a-fA-F]{7,64}$", description="A commit, by 7 digits or more; the newest if left out."
+    )
+
+
+@router.get("/pages", response_model=PageListDocument, responses=declared(304))
+def list_pages(who: Who, asked: Annotated[Paged, Query()], held: Held = None) -> Response:
+    """List the pages, or those that pass the filters, by path."""
+    wiki = who.wiki(Scope.READ)
+    tag = weak("pages", wiki.handle.stamp(), asked)
+    if held and names(held, tag):
+        return not_modified(tag)
+    found = wiki.handle.contents.list(asked.filter(), asked.limit, asked.offset)
+    return json_response(list_document(found), etag=tag)
+
+
+@router.get("/changelog", response_model=ChangelogDocument, responses=declared())
+def changelog(who: Who, asked: Annotated[Changes, Query()]) -> Response:
+    """List the commits that touched a page, newest first."""
+    return json_response(changelog_document(who.wiki(Scope.READ).handle.contents.changelog(asked.limit, asked.offset)))
+
+
+@router.get("/pages/{path:path}/history", response_model=HistoryDocument, responses=declared(404))
+def history(who: Who, path: PagePath, asked: Annotated[Limited, Query()]) -> Response:
+    """List the commits that changed a page, newest first."""
+    commits = who.wiki(Scope.READ).handle.contents.history(path, asked.limit)
+    return json_response({"path": path, "history": [commit_document(commit) for commit in commits]})
+
+
+@router.get("/pages/{path:path}", response_model=PageDocument, responses=declared(304, 404))
+def read_page(who: Who, path: PagePath, asked: Annotated[At, Query()], held: Held = None) -> Response:
+    """Read a page as it is at HEAD, or at a revision; its tag is what If-Match of a write takes."""
+    page = who.wiki(Scope.READ).handle.contents.read(path, asked.revision)
+    tag = page_tag(page)
+    if held and names(held, tag):
+        return not_modified(tag)
+    return json_response(page_document(page), etag=tag)
+
+
+def page_tag(page: PageContent) -> str:
+    """The page's revision, and after a dot what else the answer depends on: a write looks at the first part alone."""
+    rest = weak(page.links_to, page.linked_from, page.missing, page.blob, page.notes)
+    return f'"{page.revision}.{rest[3:-1]}"'

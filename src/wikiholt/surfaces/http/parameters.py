@@ -1,0 +1,132 @@
+"""What addresses take after the question mark. A parameter that is not here is refused, and so is a value that only
+nearly fits: whoever asks for n=1e1 or fresh=yes is told so."""
+
+import re
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+
+from wikiholt.errors import InvalidQuery
+from wikiholt.model import Filter, Mode
+from wikiholt.model.answers import MAX_VALUE, MAX_VALUES
+from wikiholt.search import MAX_HITS, MAX_QUERY, Request
+from wikiholt.surfaces.documents.moments import since
+
+
+def _digits(value: Any) -> Any:
+    if isinstance(value, str) and not re.fullmatch(r"-?(?:0|[1-9][0-9]{0,17})", value):
+        raise ValueError("it is no whole number")
+    return value
+
+
+def _flag(value: Any) -> Any:
+    if isinstance(value, str) and value not in ("true", "false"):
+        raise ValueError("it is neither true nor false")
+    return value
+
+
+def _moment(value: Any) -> Any:
+    try:
+        return since(value) if isinstance(value, str) else value
+    except InvalidQuery as error:
+        raise ValueError(f"{error.message}; {error.hint}") from None
+
+
+Count = Annotated[int, BeforeValidator(_digits)]
+Flag = Annotated[bool, BeforeValidator(_flag)]
+Value = Annotated[str, Field(min_length=1, max_length=MAX_VALUE, pattern=r"^[^\x00]+$")]
+Since = Annotated[
+    datetime,
+    BeforeValidator(_moment),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string", "format": "date"},
+                {"type": "string", "format": "date-time"},
+                {"type": "string", "pattern": "^[0-9]{1,4}[hdw]$"},
+            ]
+        }
+    ),
+]
+
+
+class Nothing(BaseModel):
+    """An address that takes no parameters."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Narrowed(Nothing):
+    """Which pages count; all that is given must hold."""
+
+    tag: list[Value] = Field([], max_length=MAX_VALUES, description="Pages with this tag; may be given several times.")
+    category: list[Value] = Field(
+        [], max_length=MAX_VALUES, description="Pages of this category; of any of them if given several times."
+    )
+    prefix: Value | None = Field(None, description="Pages whose path begins with this.")
+    since: Since | None = Field(None, description="Pages changed since: a date, a date with time, or 7d, 12h, 3w.")
+    updated_since: Since | None = Field(None, description="The same as since.")
+
+    @model_validator(mode="after")
+    def _one_name_each(self) -> "Narrowed":
+        if self.since is not None and self.updated_since is not None:
+            raise ValueError("since and updated_since are the same; give one of them")
+        return self
+
+    def filter(self) -> Filter:
+        return Filter(tuple(self.category), tuple(self.tag), self._path() or "", self.since or self.updated_since)
+
+    def _path(self) -> str | None:
+        return self.prefix
+
+
+class Listed(Narrowed):
+    """Narrowed, where `path` is free to mean the same as `prefix`."""
+
+    path: Value | None = Field(None, description="The same as prefix.")
+
+    @model_validator(mode="after")
+    def _one_path(self) -> "Listed":
+        if self.path is not None and self.prefix is not None:
+            raise ValueError("path and prefix are the same; give one of them")
+        return self
+
+    def _path(self) -> str | None:
+        return self.path or self.prefix
+
+
+class Asked(Listed):
+    """A search."""
+
+    q: str = Field(
+        min_length=1, max_length=MAX_QUERY, pattern=r"^[^\x00]*[^\s\x00][^\x00]*$", description="What to look for."
+    )
+    n: Count = Field(10, ge=1, le=MAX_HITS, description="How many pages at most.")
+    mode: Mode = Field(Mode.HYBRID, description="By meaning and words, by meaning alone, or by words alone.")
+    max_chunks_per_page: Count = Field(1, ge=1, le=5, description="How many passages of one page at most.")
+    fresh: Flag = Field(False, description="Wait until the index has reached HEAD, for a bounded time.")
+
+    def request(self) -> Request:
+        return Request(self.q, self.n, self.mode, self.filter(), chunks_per_page=self.max_chunks_per_page)
+
+
+class AskedByMeaning(Asked):
+    """A search as otterwiki-semantic-search takes it."""
+
+    n: Count = Field(5, ge=1, le=MAX_HITS, description="How many pages at most.")
+    mode: Mode = Field(Mode.SEMANTIC, description="By meaning alone, unless said otherwise.")
+
+
+class AskedLike(Narrowed):
+    """Pages like one page."""
+
+    path: str = Field(min_length=1, max_length=1000, pattern=r"^[^\x00]+$", description="The page.")
+    n: Count = Field(5, ge=1, le=MAX_HITS, description="How many pages at most.")
+
+
+class Paged(Listed):
+    """Some of the pages, in order of their paths."""
+
+    limit: Count = Field(10_000, ge=1, le=10_000, description="How many at most.")
+    offset: Count = Field(0, ge=0, le=10_000_000, description="How many to leave out at the beginning.")

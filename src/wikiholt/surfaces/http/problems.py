@@ -1,0 +1,181 @@
+"""Errors as problem+json (RFC 9457), derived from the class of the error.
+
+What is the visitor's to mend is said in full. What is not (a 5xx) may hold paths of this machine: the visitor is told
+what it means for them, the operator's log has the rest.
+"""
+
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NotRequired
+
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from typing_extensions import TypedDict
+
+from wikiholt.errors import (
+    BadInput,
+    IndexFault,
+    IndexMissing,
+    MissingExtra,
+    ModelError,
+    NoCommits,
+    NothingIndexed,
+    RevisionMismatch,
+    SourceError,
+    StorageRefused,
+    SyncFailed,
+    TooLarge,
+    TooManyRequests,
+    Unauthorized,
+    WikiholtError,
+)
+from wikiholt.surfaces.http.bodies import encoded
+
+_LOG = logging.getLogger(__name__)
+
+MEDIA_TYPE = "application/problem+json"
+
+_OPERATOR = "The operator finds the reason in the service's log."
+_PUBLIC: Mapping[type[WikiholtError], tuple[str, str]] = {
+    IndexMissing: ("This wiki is not indexed yet.", "Try again in a moment; status says how far it is."),
+    NothingIndexed: ("This wiki has no indexed page yet.", "Try again in a moment; status says how far it is."),
+    StorageRefused: ("The service cannot write to its disk.", _OPERATOR),
+    IndexFault: ("This wiki's index cannot answer.", _OPERATOR),
+    NoCommits: ("This wiki has no commit yet.", "Write a first page."),
+    SourceError: ("This wiki's repository cannot be read.", _OPERATOR),
+    ModelError: ("The embedding model cannot be used.", f"mode=keyword does without it. {_OPERATOR}"),
+    SyncFailed: ("This wiki's index could not be brought up to date.", _OPERATOR),
+    MissingExtra: ("The service lacks an optional part.", _OPERATOR),
+    WikiholtError: ("The service could not do this.", _OPERATOR),
+}
+_SOON = (IndexMissing, NothingIndexed)
+_SOON_SECONDS = 2
+
+
+class FieldFault(TypedDict):
+    """What is wrong with one field of a request."""
+
+    field: str
+    where: str
+    message: str
+
+
+class ProblemDetails(TypedDict):
+    """An error (RFC 9457); `error` repeats the detail for clients of otterwiki-api."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    hint: str
+    error: str
+    errors: NotRequired[list[FieldFault]]
+    current_revision: NotRequired[str | None]
+
+
+def told(error: WikiholtError) -> tuple[str, str]:
+    """Message and hint as a visitor may read them."""
+    if error.status < 500:
+        return error.message, error.hint
+    return next(_PUBLIC[kind] for kind in type(error).__mro__ if kind in _PUBLIC)
+
+
+def problem(error: WikiholtError, status: int | None = None, errors: Sequence[FieldFault] = ()) -> Response:
+    """The answer to a request that failed with this error."""
+    message, hint = told(error)
+    if error.status >= 500:
+        _LOG.warning("%s: %s", error.code(), error.message)
+    document = _document(status or error.status, error.code(), message, hint)
+    if errors:
+        document["errors"] = list(errors)
+    if isinstance(error, RevisionMismatch):
+        document["current_revision"] = error.current
+    headers = {}
+    if isinstance(error, Unauthorized):
+        headers["WWW-Authenticate"] = 'Bearer realm="wikiholt"'
+    if isinstance(error, TooManyRequests):
+        wait = max(1, math.ceil(error.retry_after))
+        headers |= {"Retry-After": str(wait), "RateLimit": f'"minute";r=0;t={wait}'}
+    if isinstance(error, _SOON):
+        headers["Retry-After"] = str(_SOON_SECONDS)
+    return _response(document, headers)
+
+
+def unexpected() -> Response:
+    """The answer when something failed that nobody foresaw: nothing of it is told."""
+    return _response(_document(500, "fault", "The service has a fault.", _OPERATOR), {})
+
+
+def refused(status: int, code: str, message: str, hint: str, headers: Mapping[str, str] | None = None) -> Response:
+    """The answer where the request did not even reach a route."""
+    return _response(_document(status, code, message, hint), headers or {})
+
+
+def _document(status: int, code: str, message: str, hint: str) -> ProblemDetails:
+    return {
+        "type": f"urn:wikiholt:problem:{code}",
+        "title": code.replace("-", " ").capitalize(),
+        "status": status,
+        "detail": message,
+        "code": code,
+        "hint": hint,
+        "error": message,
+    }
+
+
+def _response(document: ProblemDetails, headers: Mapping[str, str]) -> Response:
+    fixed = {"Cache-Control": "no-store", **headers}
+    return Response(encoded(document), document["status"], fixed, media_type=MEDIA_TYPE)
+
+
+async def on_error(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, WikiholtError)
+    return problem(error)
+
+
+async def on_invalid(_request: Request, error: Exception) -> Response:
+    """Parameters or a body that are not what the route takes: every field that is wrong is named."""
+    assert isinstance(error, RequestValidationError)
+    return invalid([_fault(each) for each in error.errors()])
+
+
+def invalid(faults: Sequence[FieldFault]) -> Response:
+    message = "; ".join(f"{fault['field'] or fault['where']}: {fault['message']}" for fault in faults[:5])
+    return problem(
+        BadInput(message, hint="The document at /openapi.json lists what each address takes."), errors=faults
+    )
+
+
+def _fault(error: Mapping[str, Any]) -> FieldFault:
+    where, *names = error["loc"]
+    message = "there is no such field" if error["type"] == "extra_forbidden" else str(error["msg"])
+    # The position in broken JSON is no field.
+    field = "" if error["type"] == "json_invalid" else ".".join(map(str, names))
+    return {"field": field, "where": str(where), "message": message}
+
+
+async def on_refusal(request: Request, error: Exception) -> Response:
+    """What the framework refuses by itself: no such address, no such method, a body that is too large."""
+    assert isinstance(error, HTTPException)
+    if error.status_code == TooLarge.status:
+        return problem(TooLarge(str(error.detail), hint="Send less; the setting limit.body_bytes is the limit."))
+    if error.status_code == 404:
+        return refused(404, "not-found", "There is nothing at this address.", "/openapi.json lists what there is.")
+    if error.status_code == 405:
+        allowed = ", ".join(sorted(methods_at(request)))
+        return refused(405, "method-not-allowed", f"This address takes {allowed}.", "", {"Allow": allowed})
+    return refused(error.status_code, "bad-request", "The request could not be read.", "Send JSON in UTF-8.")
+
+
+def methods_at(request: Request) -> set[str]:
+    """The methods of every route that has this address."""
+    methods: set[str] = set()
+    for route in request.app.routes:
+        match, _ = route.matches(dict(request.scope))
+        if match.value and getattr(route, "methods", None):
+            methods |= route.methods
+    return methods | ({"HEAD"} if "GET" in methods else set())

@@ -1,0 +1,63 @@
+"""Search: by query, by page, and what there is to filter by."""
+
+from collections.abc import Callable
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from starlette.responses import Response
+
+from wikiholt.model import Answer, Scope
+from wikiholt.surfaces.documents import AnswerDocument, answer_document
+from wikiholt.surfaces.documents.pages import FacetsDocument, facets_document
+from wikiholt.surfaces.http.bodies import json_response
+from wikiholt.surfaces.http.etags import Held, names, not_modified, weak
+from wikiholt.surfaces.http.parameters import Asked, AskedByMeaning, AskedLike, Listed
+from wikiholt.surfaces.http.responses import declared
+from wikiholt.surfaces.http.visits import OpenWiki, Who
+
+router = APIRouter(tags=["search"])
+
+
+@router.get("/search", response_model=AnswerDocument, responses=declared(304))
+def search(who: Who, asked: Annotated[Asked, Query()], held: Held = None) -> Response:
+    """Find pages by meaning and by words."""
+    return _found(who.wiki(Scope.READ), asked, held)
+
+
+@router.get("/semantic-search", response_model=AnswerDocument, responses=declared(304))
+def semantic_search(who: Who, asked: Annotated[AskedByMeaning, Query()], held: Held = None) -> Response:
+    """Find pages by meaning; parameters and fields are those of otterwiki-semantic-search, and more."""
+    return _found(who.wiki(Scope.READ), asked, held)
+
+
+@router.get("/similar", response_model=AnswerDocument, responses=declared(304, 404))
+def similar(who: Who, asked: Annotated[AskedLike, Query()], held: Held = None) -> Response:
+    """Find the pages nearest in meaning to one page."""
+    wiki = who.wiki(Scope.READ)
+    tag = weak("similar", wiki.handle.stamp(), asked.path, asked.n, asked.filter())
+    return _tagged(tag, held, lambda: wiki.handle.similar(asked.path, asked.n, asked.filter()))
+
+
+@router.get("/facets", response_model=FacetsDocument, responses=declared(304))
+def facets(who: Who, asked: Annotated[Listed, Query()], held: Held = None) -> Response:
+    """List the categories, tags and folders there are, with how many pages each has."""
+    wiki = who.wiki(Scope.READ)
+    tag = weak("facets", wiki.handle.stamp(), asked.filter())
+    if held and names(held, tag):
+        return not_modified(tag)
+    return json_response(facets_document(wiki.handle.contents.facets(asked.filter())), etag=tag)
+
+
+def _found(wiki: OpenWiki, asked: Asked, held: str | None) -> Response:
+    request = asked.request()
+    if asked.fresh:
+        wiki.freshen()
+    return _tagged(weak(wiki.handle.stamp(), request), held, lambda: wiki.handle.search(request))
+
+
+def _tagged(tag: str, held: str | None, answer: Callable[[], Answer]) -> Response:
+    if held and names(held, tag):
+        return not_modified(tag)
+    found = answer()
+    # A degraded answer is one that the same index may better in a moment: it is not worth keeping.
+    return json_response(answer_document(found), etag="" if found.degraded else tag)

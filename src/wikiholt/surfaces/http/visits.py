@@ -1,0 +1,183 @@
+"""From a request to the one wiki it may see: the only way routes have to wikis.
+
+A route is given a Visitor and asks it for what it needs. Nothing a visitor hands out can name another wiki than the
+one that was granted.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from ipaddress import ip_address
+from threading import BoundedSemaphore
+from typing import Annotated
+
+from fastapi import Depends
+from starlette.requests import Request
+
+from wikiholt.access import Grant, Visit
+from wikiholt.errors import Forbidden, Unauthorized, WikiholtError
+from wikiholt.handle import WikiHandle
+from wikiholt.keeper import Activity, Job, Keeper, Standing
+from wikiholt.model import Key, Scope, Wiki
+from wikiholt.registry import Registry
+from wikiholt.surfaces.http.edge import ALLOWANCE, NAMED
+from wikiholt.wiring import Farm
+
+_WAITING = BoundedSemaphore(16)
+"""Threads that may wait for a fresh index at once; the others are needed to answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenWiki:
+    """One wiki, with what was granted of it."""
+
+    grant: Grant
+    handle: WikiHandle
+    fresh_timeout: float
+    _keeper: Keeper
+
+    @property
+    def wiki(self) -> Wiki:
+        return self.grant.wiki
+
+    def freshen(self) -> None:
+        """Wait until the index has reached the HEAD of now, as long as that is worth it; the answer says if not."""
+        if _WAITING.acquire(blocking=False):
+            try:
+                self._keeper.fresh(self.wiki.id, self.fresh_timeout)
+            finally:
+                _WAITING.release()
+
+    def wake(self) -> None:
+        self._keeper.wake(self.wiki.id)
+
+    def reindex(self) -> Job:
+        """Raises Busy while one is under way."""
+        return self._keeper.reindex(self.wiki.id)
+
+    def job(self) -> Job:
+        return self._keeper.job(self.wiki.id)
+
+    def activity(self) -> Activity | None:
+        return self._keeper.activity(self.wiki.id)
+
+    def standing(self) -> Standing:
+        return self._keeper.standing(self.wiki.id)
+
+
+@dataclass(frozen=True, slots=True)
+class Keyring:
+    """Keys, those of one wiki, or with None all there are."""
+
+    registry: Registry
+    wiki: Wiki | None
+
+
+class Visitor:
+    """Who sent a request, and what it may have."""
+
+    def __init__(self, farm: Farm, request: Request) -> None:
+        self._farm = farm
+        self._scope = request.scope
+        self._address = request.client.host if request.client else ""
+        self._visit = Visit(
+            token=_bearer(request.headers.get("authorization")),
+            named=request.scope.get(NAMED),
+            host=request.headers.get("host"),
+            loopback=is_loopback(farm.settings.serve_host),
+        )
+
+    def wiki(self, needed: Scope) -> OpenWiki:
+        """The wiki this request is about, if it may do that with it."""
+        with self._asking():
+            grant = self._farm.access.wiki(self._visit, needed)
+        self._count(grant.key)
+        handle = self._farm.service.wiki(grant.wiki.slug)
+        if handle.wiki.id != grant.wiki.id:  # another wiki has taken the slug at this very moment
+            raise Unauthorized("This takes a key.", hint="Send it as `Authorization: Bearer KEY`.")
+        self._farm.keeper.asked(grant.wiki.id)
+        return OpenWiki(grant, handle, self._farm.settings.search_fresh_timeout, self._farm.keeper)
+
+    def farm(self) -> Farm:
+        """All wikis, for an operator's key."""
+        with self._asking():
+            key = self._farm.access.operator(self._visit)
+        self._count(key)
+        return self._farm
+
+    def watches(self) -> None:
+        """Pass who may see the service's figures: an operator, or anybody on this machine while there is no key."""
+        if self._visit.token is None and self._visit.loopback and self._farm.access.open_without_keys():
+            self._count(None)
+        else:
+            self.farm()
+
+    def visible(self) -> tuple[list[Wiki], bool]:
+        """The wikis this visitor may see listed, and whether they are the farm's operator."""
+        with self._asking():
+            found = self._farm.access.visible(self._visit)
+            key = self._farm.service.registry.keys.check(self._visit.token) if self._visit.token else None
+        self._count(key)
+        return found, key is not None and key.wiki_id is None
+
+    def keyring(self) -> "Keyring":
+        """The keys this visitor may manage: one wiki's, or all where an operator names no wiki in the path."""
+        with self._asking():
+            try:
+                key = self._farm.access.operator(self._visit)
+                wiki = self._farm.access.wiki(self._visit, Scope.ADMIN).wiki if self._visit.named is not None else None
+            except Forbidden:
+                grant = self._farm.access.wiki(self._visit, Scope.ADMIN)
+                assert grant.key is not None
+                key, wiki = grant.key, grant.wiki
+        self._count(key)
+        return Keyring(self._farm.service.registry, wiki)
+
+    def wake_by_webhook(self, proved: Callable[[str], bool]) -> bool:
+        """Wake the wiki the request is about if it is signed with that wiki's secret."""
+        self._farm.limits.guard(self._address)
+        wiki = self._farm.access.claimed(self._visit)
+        secret = wiki.settings.get("webhook_secret", "") if wiki else ""
+        if not proved(secret) or wiki is None:
+            self._farm.limits.failed(self._address)
+            return False
+        self._count(None)
+        self._farm.keeper.wake(wiki.id)
+        return True
+
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        """Ask for access, at the pace an address may: refusals count, and keys that are not known count for more."""
+        self._farm.limits.guard(self._address)
+        try:
+            yield
+        except WikiholtError as error:
+            if isinstance(error, Unauthorized) and self._visit.token is not None:
+                self._farm.limits.failed(self._address)
+            else:
+                self._count(None)
+            raise
+
+    def _count(self, key: Key | None) -> None:
+        self._scope[ALLOWANCE] = self._farm.limits.check(key.id if key else None, self._address)
+
+
+async def _visitor(request: Request) -> Visitor:
+    return Visitor(request.app.state.farm, request)
+
+
+Who = Annotated[Visitor, Depends(_visitor)]
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address to listen on is reached from this machine alone."""
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _bearer(header: str | None) -> str | None:
+    """The token; another scheme is no key, an empty one is a wrong one."""
+    scheme, _, token = (header or "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else None

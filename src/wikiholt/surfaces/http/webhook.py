@@ -1,0 +1,51 @@
+"""Push webhooks of git hosts: a signed word that a repository has changed.
+
+The answer to a wiki that is not there, to one that takes no webhooks and to a wrong signature is the same, and takes
+the same time.
+"""
+
+import hmac
+import secrets
+from hashlib import sha256
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from wikiholt.errors import Unauthorized
+from wikiholt.surfaces.http.bodies import json_response
+from wikiholt.surfaces.http.indexing import WokenDocument
+from wikiholt.surfaces.http.parameters import Nothing
+from wikiholt.surfaces.http.responses import declared
+from wikiholt.surfaces.http.visits import Who
+
+router = APIRouter(tags=["index"])
+
+_NO_SECRET = secrets.token_hex(16)
+_HEX = ("x-gitea-signature", "x-forgejo-signature", "x-gogs-signature")
+_OPEN = {"security": [], "requestBody": {"content": {"application/json": {"schema": {}}}}}
+
+
+@router.post("/webhook", status_code=202, response_model=WokenDocument, responses=declared(413), openapi_extra=_OPEN)
+async def webhook(request: Request, who: Who, _: Annotated[Nothing, Query()]) -> Response:
+    """Take a push webhook of GitHub, Gitea, Forgejo or GitLab, signed with the wiki's setting webhook_secret."""
+    body = await request.body()
+
+    def proved(secret: str) -> bool:
+        return signed(request, body, secret or _NO_SECRET) and bool(secret)
+
+    if not await run_in_threadpool(who.wake_by_webhook, proved):
+        raise Unauthorized("This webhook is not signed as it should be.", hint="Check its address and its secret.")
+    return json_response({"status": "woken"}, 202)
+
+
+def signed(request: Request, body: bytes, secret: str) -> bool:
+    """Whether the request carries a signature of the body, or for GitLab the secret itself."""
+    right = hmac.new(secret.encode(), body, sha256).hexdigest()
+    given = [request.headers.get(name, "") for name in _HEX]
+    given.append(request.headers.get("x-hub-signature-256", "").removeprefix("sha256="))
+    signatures = [hmac.compare_digest(each.encode(), right.encode()) for each in given]
+    token = hmac.compare_digest(request.headers.get("x-gitlab-token", "").encode(), secret.encode())
+    return any(signatures) or token
