@@ -210,7 +210,7 @@ class Searcher:
             if run.request.mode is Mode.SEMANTIC:
                 raise
             _LOG.warning("searched by words alone: %s", error.message)
-            run.degrade(f"searched by words alone: {error.message}")
+            run.degrade(f"searched by words alone, for the model cannot be used ({error.code()})")
             return None
 
     def _shares(self, run: "_Run") -> dict[int, float]:
@@ -282,7 +282,8 @@ class Searcher:
         try:
             return self._head()
         except WikiholtError as error:
-            run.notes.append(f"HEAD is unknown: {error.message}")
+            # The message may name a path of this machine, and notes travel to visitors.
+            run.notes.append(f"HEAD is unknown, for the repository cannot be read ({error.code()})")
             return None
 
 
