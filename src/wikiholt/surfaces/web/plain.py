@@ -1,0 +1,94 @@
+"""Search and reading without script: whole pages made by the server, for wikis that are open to everyone."""
+
+from collections.abc import Iterator, Sequence
+from html import escape
+from urllib.parse import quote, urlencode
+
+from starlette.requests import Request as HttpRequest
+from starlette.responses import Response
+
+from wikiholt.errors import WikiholtError
+from wikiholt.model import Answer, Hit, Mode, Scope, Span
+from wikiholt.search import Request
+from wikiholt.surfaces.http.problems import told
+from wikiholt.surfaces.http.visits import Visitor
+from wikiholt.surfaces.web.preview import preview_document
+from wikiholt.surfaces.web.shell import Place, page
+
+_HITS = 20
+
+
+def find(request: HttpRequest) -> Response:
+    """The results of a search, as a page of links."""
+    query, mode = request.query_params.get("q", ""), request.query_params.get("mode", Mode.HYBRID)
+    form = _form(query, mode)
+    try:
+        wiki = Visitor(request.app.state.farm, request).wiki(Scope.READ)
+        asked = Request(query, _HITS, Mode(mode) if mode in tuple(Mode) else Mode.HYBRID)
+        answer = wiki.handle.search(asked)
+    except WikiholtError as error:
+        return _failed(request, error, form)
+    main = f'<main id="app.main" class="plain">{form}{"".join(_answer(answer))}</main>'
+    return page("plain", Place.of(request), main, current="search", title=query)
+
+
+def read(request: HttpRequest) -> Response:
+    """One page, rendered."""
+    try:
+        wiki = Visitor(request.app.state.farm, request).wiki(Scope.READ)
+        content = wiki.handle.contents.read(request.query_params.get("page", ""))
+        shown = preview_document(content, wiki.wiki, request.app.state.farm.settings)
+    except WikiholtError as error:
+        return _failed(request, error, _form("", Mode.HYBRID))
+    form = _form("", Mode.HYBRID)
+    article = f'<h1>{escape(shown["name"])}</h1><article class="page">{shown["html"]}</article>'
+    main = f'<main id="app.main" class="plain">{form}{article}</main>'
+    return page("plain", Place.of(request), main, current="search", title=shown["name"])
+
+
+def _form(query: str, mode: str) -> str:
+    kept = f'<input type="hidden" name="mode" value="{escape(mode)}">' if mode in tuple(Mode) else ""
+    return (
+        '<form class="plain-form" role="search" action="find">'
+        '<label class="unseen" for="app.q">Search this wiki</label>'
+        f'<div class="box"><input id="app.q" type="search" name="q" value="{escape(query)}" maxlength="2000"></div>'
+        f'{kept}<button class="primary">Search</button></form>'
+    )
+
+
+def _answer(answer: Answer) -> Iterator[str]:
+    if answer.nothing_relevant:
+        yield '<p class="said">Nothing here is clearly relevant.</p>'
+    if answer.stale:
+        yield '<p class="note">The index is behind the repository.</p>'
+    yield from (f'<p class="note">{escape(note)}</p>' for note in answer.notes)
+    yield '<ol class="results">'
+    yield from map(_card, answer.hits)
+    yield "</ol>"
+
+
+def _card(hit: Hit) -> str:
+    href = "read?" + urlencode({"page": hit.path}) + (f"#{quote(hit.anchor)}" if hit.anchor else "")
+    place = " › ".join([hit.path.replace("/", " / "), *hit.heading_path])
+    return (
+        f'<li><article class="card"><h2><a href="{escape(href)}">{escape(hit.name)}</a></h2>'
+        f'<p class="place">{escape(place)}</p><p class="snippet">{marked(hit.snippet.text, hit.snippet.matches)}</p>'
+        "</article></li>"
+    )
+
+
+def marked(text: str, matches: Sequence[Span]) -> str:
+    """The text as HTML with its matches marked."""
+    parts: list[str] = []
+    at = 0
+    for span in matches:
+        parts += escape(text[at : span.start]), "<mark>", escape(text[span.start : span.end]), "</mark>"
+        at = span.end
+    return "".join([*parts, escape(text[at:])])
+
+
+def _failed(request: HttpRequest, error: WikiholtError, form: str) -> Response:
+    message, hint = told(error)
+    said = f'<div class="said problem"><p class="title">{escape(message)}</p><p class="hint">{escape(hint)}</p></div>'
+    main = f'<main id="app.main" class="plain">{form}{said}</main>'
+    return page("plain", Place.of(request), main, current="search", title="Search", status=error.status)

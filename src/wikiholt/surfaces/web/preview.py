@@ -1,0 +1,110 @@
+"""A page as a reader sees it: rendered and cleaned here, so that whoever shows it need not."""
+
+from typing import cast
+from urllib.parse import quote
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+from typing_extensions import TypedDict
+
+from wikiholt.errors import InvalidPage
+from wikiholt.model import Page, PageContent, Problem, Scope, Wiki
+from wikiholt.settings import Settings, WikiSettings
+from wikiholt.surfaces.documents.moments import moment
+from wikiholt.surfaces.http.bodies import json_response
+from wikiholt.surfaces.http.responses import declared
+from wikiholt.surfaces.http.visits import Who
+from wikiholt.surfaces.web.cleaning import Resolve
+from wikiholt.surfaces.web.render import render
+from wikiholt.text.anchors import AnchorStyle
+from wikiholt.text.links import Names, paths_of
+from wikiholt.text.page import parse_page
+
+router = APIRouter(tags=["pages"])
+
+
+class HeadingDocument(TypedDict):
+    """A heading; its anchor is the id it has in the HTML, and what hits carry."""
+
+    level: int
+    text: str
+    anchor: str
+
+
+class PageRefDocument(TypedDict):
+    """A page by its two names."""
+
+    path: str
+    name: str
+
+
+class PreviewDocument(TypedDict):
+    """A page to be shown. `html` is clean: no script, no style, no address but links; `cut` says it goes on."""
+
+    name: str
+    path: str
+    file: str
+    url: str
+    html: str
+    cut: bool
+    headings: list[HeadingDocument]
+    category: str | None
+    tags: list[str]
+    last_updated: str | None
+    revision: str
+    linked_from: list[PageRefDocument]
+    notes: list[str]
+
+
+@router.get("/preview/{path:path}", response_model=PreviewDocument, responses=declared(404))
+def preview(request: Request, path: str, who: Who) -> Response:
+    """Show a page: its Markdown as HTML without anything that acts, with headings and the pages that link to it."""
+    opened = who.wiki(Scope.READ)
+    content = opened.handle.contents.read(path)
+    return json_response(preview_document(content, opened.wiki, request.app.state.farm.settings))
+
+
+def preview_document(content: PageContent, wiki: Wiki, settings: Settings) -> PreviewDocument:
+    own = WikiSettings.parse(wiki.settings)
+    anchors = cast(AnchorStyle, own.anchors or settings.anchors)
+    page = parse_page(content.file, content.blob, content.content.encode("utf-8", "replace"), None, anchors)
+    if isinstance(page, Problem):
+        raise InvalidPage(f"{content.path} cannot be shown: {page.detail}", hint="read it with git")
+    shown = render(page, resolving(content))
+    return {
+        "name": content.name,
+        "path": content.path,
+        "file": content.file,
+        "url": (own.url or settings.url).replace("{path}", quote(content.path)),
+        "html": shown.html,
+        "cut": shown.cut,
+        "headings": _headings(page),
+        "category": content.metadata.category,
+        "tags": list(content.metadata.tags),
+        "last_updated": moment(content.metadata.last_updated),
+        "revision": content.revision,
+        "linked_from": [{"path": path, "name": name} for path, name in _linking(content).items()],
+        "notes": list(content.notes),
+    }
+
+
+def resolving(content: PageContent) -> Resolve:
+    """Which page a link on this page means, by the links that the index knows of."""
+    names = Names([*(link.path for link in content.links_to), content.path])
+
+    def resolve(target: str, wiki: bool) -> str | None:
+        paths = paths_of((target,), wiki, content.file)
+        # Without an index nobody knows which pages there are: a link by path is taken at its word.
+        return names.page(paths, wiki) or (paths[0] if content.notes and paths and not wiki else None)
+
+    return resolve
+
+
+def _headings(page: Page) -> list[HeadingDocument]:
+    return [{"level": each.level, "text": each.text, "anchor": each.anchor} for each in page.headings]
+
+
+def _linking(content: PageContent) -> dict[str, str]:
+    """The pages that link here, each once."""
+    return {link.path: link.name for link in content.linked_from if link.path != content.path}

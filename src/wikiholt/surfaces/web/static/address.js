@@ -1,0 +1,39 @@
+// What the page shows is what its address says: shareable, and the back button works.
+
+const MODES = ["hybrid", "semantic", "keyword"];
+
+export function readAddress() {
+  const parameters = new URLSearchParams(location.search);
+  const mode = parameters.get("mode");
+  return {
+    q: (parameters.get("q") || "").slice(0, 2000),
+    mode: MODES.includes(mode) ? mode : "hybrid",
+    tags: parameters.getAll("tag"),
+    categories: parameters.getAll("category"),
+    path: parameters.get("path") || "",
+    page: parameters.get("page") || "",
+    anchor: decoded(location.hash.slice(1)),
+  };
+}
+
+export function addressOf(state) {
+  const parameters = new URLSearchParams();
+  if (state.q) parameters.set("q", state.q);
+  if (state.mode !== "hybrid") parameters.set("mode", state.mode);
+  for (const tag of state.tags) parameters.append("tag", tag);
+  for (const category of state.categories) parameters.append("category", category);
+  if (state.path) parameters.set("path", state.path);
+  if (state.page) parameters.set("page", state.page);
+  // The slash is legal in a query and easier on the eye.
+  const text = parameters.toString().replaceAll("%2F", "/");
+  const anchor = state.page && state.anchor ? `#${encodeURIComponent(state.anchor)}` : "";
+  return `${location.pathname}${text ? `?${text}` : ""}${anchor}`;
+}
+
+export function writeAddress(state, push) {
+  const address = addressOf(state);
+  if (address === location.pathname + location.search + location.hash) return;
+  history[push ? "pushState" : "replaceState"](null, "", address);
+}
+
+const decoded = (text) => { try { return decodeURIComponent(text); } catch { return text; } };

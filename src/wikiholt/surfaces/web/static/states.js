@@ -1,0 +1,50 @@
+// What is said when there is nothing to show: an error with the server's hint, a wait, an empty answer.
+import { askForKey } from "./key.js";
+import { el } from "./dom.js";
+
+let countdown = null;
+
+export function clearState(place) {
+  clearInterval(countdown);
+  place.replaceChildren();
+}
+
+export function say(place, title, text = "", ...more) {
+  clearState(place);
+  place.append(el("div", { class: "said" }, el("p", { class: "title" }, title), text && el("p", {}, text), more));
+}
+
+// Shows a problem; `again` is called when the reader retries, gives a key, or a rate limit has passed.
+export function sayProblem(place, problem, again) {
+  clearState(place);
+  const box = el("div", { class: "said problem", role: "alert" }, el("p", { class: "title" }, sentence(problem.message)));
+  if (problem.hint) box.append(el("p", { class: "hint" }, sentence(problem.hint)));
+  if (problem.status === 401 || problem.status === 403) {
+    const ask = () => askForKey(sentence(problem.message), problem.hint, again);
+    box.append(el("button", { type: "button", class: "primary", on: { click: ask } }, "Enter a key"));
+    if (problem.status === 401) ask();
+  } else if (problem.status === 429) {
+    wait(box, Math.max(1, Math.ceil(problem.retryAfter || 1)), again);
+  } else {
+    box.append(el("button", { type: "button", on: { click: again } }, "Try again"));
+  }
+  place.append(box);
+}
+
+function wait(box, seconds, again) {
+  const left = el("span", {}, String(seconds));
+  box.append(el("p", { class: "hint" }, "Goes on by itself in ", left, " s."));
+  countdown = setInterval(() => {
+    seconds -= 1;
+    left.textContent = String(seconds);
+    if (seconds > 0) return;
+    clearInterval(countdown);
+    again();
+  }, 1000);
+}
+
+export const sentence = (text) => {
+  const trimmed = text.trim();
+  const first = trimmed.charAt(0).toUpperCase() + trimmed.slice(1);
+  return /[.!?…:]$/.test(first) ? first : `${first}.`;
+};
