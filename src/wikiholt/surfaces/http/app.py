@@ -23,6 +23,7 @@ from wikiholt.surfaces.http import (
 )
 from wikiholt.surfaces.http.counting import Keeping, Metrics
 from wikiholt.surfaces.http.edge import Edge, EdgeLimits
+from wikiholt.surfaces.web.routes import add_pages
 from wikiholt.wiring import Farm
 
 _ABOUT = "Search for wikis that live in git: by meaning and by word. Below /w/SLUG the same addresses are one wiki's."
@@ -44,6 +45,7 @@ def create_app(farm: Farm) -> FastAPI:
     app.state.metrics = Metrics()
     app.state.metrics.registry.register(Keeping(farm.keeper.counters))
     _add_routes(app)
+    add_pages(app, farm)
     app.add_exception_handler(WikiholtError, problems.on_error)
     app.add_exception_handler(RequestValidationError, problems.on_invalid)
     app.add_exception_handler(HTTPException, problems.on_refusal)
