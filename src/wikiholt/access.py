@@ -84,7 +84,7 @@ class Access:
         if visit.named is not None or self._hosted(visit) is not None or (key and key.wiki_id is not None):
             return [self.wiki(visit, Scope.READ).wiki]
         wikis = self._registry.list()
-        if key is not None or self._open_to(visit):
+        if key is not None or self.open_to(visit):
             return wikis
         return [wiki for wiki in wikis if self._is_public(wiki)]
 
@@ -125,7 +125,7 @@ class Access:
     def _without_key(self, visit: Visit, slug: str | None, needed: Scope) -> Grant:
         if needed is not Scope.READ:
             raise _unauthorized()
-        if self._open_to(visit):
+        if self.open_to(visit):
             return Grant(self._named_or_only(slug), Scope.READ, None)
         wiki = self._find(slug) if slug is not None else self._registry.only()
         if wiki is None or not self._is_public(wiki):
@@ -150,7 +150,7 @@ class Access:
             raise WikiNotFound("Which wiki is not said.", hint="Name it in the path: /w/SLUG")
         return wiki
 
-    def _open_to(self, visit: Visit) -> bool:
+    def open_to(self, visit: Visit) -> bool:
         """Whether this visit may read all wikis for want of keys.
 
         A web page elsewhere can make a browser on this machine ask us under a name of its own (DNS rebinding): only
@@ -161,7 +161,7 @@ class Access:
 
     def _readable(self, visit: Visit, slug: str) -> bool:
         wiki = self._find(slug)
-        return wiki is not None and (self._is_public(wiki) or self._open_to(visit))
+        return wiki is not None and (self._is_public(wiki) or self.open_to(visit))
 
     def _is_public(self, wiki: Wiki) -> bool:
         own = wiki.settings.get("public", "")

@@ -107,7 +107,7 @@ class Visitor:
 
     def watches(self) -> None:
         """Pass who may see the service's figures: an operator, or anybody on this machine while there is no key."""
-        if self._visit.token is None and self._visit.loopback and self._farm.access.open_without_keys():
+        if self._visit.token is None and self._farm.access.open_to(self._visit):
             self._count(None)
         else:
             self.farm()

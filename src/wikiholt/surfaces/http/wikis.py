@@ -1,5 +1,6 @@
 """The wikis of the farm: what a visitor may see of them, and what its operator does with them."""
 
+import re
 from typing import Annotated, NotRequired
 
 from fastapi import APIRouter, Path, Query
@@ -8,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
+from wikiholt.errors import InvalidSource, SourceError
 from wikiholt.settings import WikiSettings
 from wikiholt.surfaces.documents import WikiDocument, wiki_document
 from wikiholt.surfaces.http.bodies import json_response
@@ -84,7 +86,11 @@ def add_wiki(request: Request, who: Who, body: NewWiki, _: NoQuery) -> Response:
     """Register a wiki, for the operator; its repository is tried first."""
     farm = who.farm()
     WikiSettings.parse(body.settings)
-    wiki = farm.service.add(body.slug, body.source, body.settings)
+    try:
+        wiki = farm.service.add(body.slug, _located(body.source), body.settings)
+    except SourceError as error:
+        # The operator named it: that it cannot be used is theirs to read, in full.
+        raise InvalidSource(error.message, hint=error.hint) from error
     farm.keeper.asked(wiki.id)
     location = f"{request.scope.get('root_path', '')}/api/v1/wikis/{wiki.slug}"
     return json_response(wiki_document(wiki), 201, {"Location": location})
@@ -117,3 +123,10 @@ def remove_wiki(who: Who, slug: Slug, _: NoQuery) -> Response:
         "hosts": list(gone.hosts),
     }
     return json_response(document)
+
+
+def _located(source: str) -> str:
+    """The source; a path that begins nowhere would mean whatever directory the service happens to run in."""
+    if source.startswith("/") or re.match(r"[A-Za-z][A-Za-z0-9+.-]*://|[^/\s]+@[^/\s]+:", source):
+        return source
+    raise InvalidSource("The source is no absolute path and no URL.", hint="Write the path from / on.")

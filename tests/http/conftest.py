@@ -1,0 +1,18 @@
+from collections.abc import Iterator
+
+import pytest
+from http_farm import Served, served
+
+
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A farm that tests only read."""
+    with served(tmp_path_factory.mktemp("shared")) as found:
+        yield found
+
+
+@pytest.fixture
+def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A farm of the test's own, to write to."""
+    with served(tmp_path_factory.mktemp("own")) as found:
+        yield found

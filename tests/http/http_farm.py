@@ -1,0 +1,74 @@
+"""A farm for tests: two wikis behind the real application, with keys of every kind."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+from git_repository import Repository
+
+from wikiholt.model import Scope
+from wikiholt.settings import load
+from wikiholt.surfaces.http.app import create_app
+from wikiholt.testing import FakeEmbedder
+from wikiholt.wiring import Farm, build, open_farm
+
+ALPHA = {
+    "Home.md": "# Home\n\nWelcome. The [printer](Equipment/Printer.md) and [[Coffee]] are upstairs.\n",
+    "Equipment/Printer.md": "---\ntitle: Printer\ncategory: Equipment\ntags: [paper, repair]\n---\n"
+    "# Printer\n\nA jam is behind the rear flap.\n\n## Drum\n\nError 0x6100 means that the drum is worn out.\n",
+    "Coffee.md": "---\ntags: [kitchen]\n---\n# Coffee\n\nDescale the machine every month. alphacanary\n",
+}
+BETA = {"Home.md": "# Beta\n\nbetacanary lives here, far from any printer.\n"}
+UNLIMITED = {"limit.key_per_minute": 0, "limit.address_per_minute": 0}
+
+
+@dataclass
+class Served:
+    """The farm, its application, its repositories and its tokens by name."""
+
+    farm: Farm
+    app: FastAPI
+    alpha: Repository
+    beta: Repository
+    tokens: dict[str, str] = field(default_factory=dict)
+
+    def client(self, key: str | None = None, host: str = "127.0.0.1", **options: object) -> TestClient:
+        headers = {"Authorization": f"Bearer {self.tokens[key]}"} if key else {}
+        return TestClient(self.app, base_url=f"http://{host}", headers=headers, **options)  # type: ignore[arg-type]
+
+    def make_keys(self) -> None:
+        registry = self.farm.service.registry
+        for scope in Scope:
+            _, token = registry.keys.create(registry.get("alpha").id, scope, f"alpha {scope}")
+            self.tokens[str(scope)] = token
+        _, self.tokens["other"] = registry.keys.create(registry.get("beta").id, Scope.ADMIN, "beta's")
+        _, self.tokens["operator"] = registry.keys.create(None, Scope.ADMIN, "operator")
+
+
+@contextmanager
+def served(place: Path, settings: Mapping[str, object] | None = None, *, keys: bool = True) -> Iterator[Served]:
+    """A farm of alpha and beta, indexed, with its keeper at work; the limits are off unless a test sets them."""
+    alpha, beta = Repository(place / "alpha"), Repository(place / "beta")
+    alpha.commit(dict(ALPHA))
+    beta.commit(dict(BETA))
+    chosen = load(place / "data", overrides={**UNLIMITED, "sync.interval": 3600.0, **(settings or {})})
+    service = build(chosen)
+    embedder = FakeEmbedder()
+    service.workshop = replace(service.workshop, embedder=lambda: embedder)
+    farm = open_farm(chosen, service=service)
+    for repository in (alpha, beta):
+        slug = repository.path.name
+        service.add(slug, str(repository.path), {})
+        service.wiki(slug).sync()
+    found = Served(farm, create_app(farm), alpha, beta)
+    if keys:
+        found.make_keys()
+    farm.keeper.start()
+    try:
+        yield found
+    finally:
+        assert farm.keeper.stop(30)
+        service.close()
