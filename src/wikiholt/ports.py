@@ -1,6 +1,6 @@
 """What the core asks of the world. Each Protocol is bound to its scope when made: none takes a wiki beside a query."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from pathlib import Path
@@ -99,8 +99,14 @@ class Source(Protocol):
         author or message that makes no sense.
         """
 
-    def fetch(self) -> bool:
-        """Bring what is new from where the pages really live, if that is elsewhere; whether something came."""
+    def fetch(self, stop: Callable[[], bool] = ...) -> bool:
+        """Bring what is new from where the pages really live, if that is elsewhere; whether something came.
+
+        Ends soon, with Busy, once `stop` says so.
+        """
+
+    def prove(self) -> None:
+        """Raise what would keep the pages from being read; a source without commits yet is welcome."""
 
 
 class Snapshot(Protocol):

@@ -52,6 +52,7 @@ class Settings:
     remote_schemes: tuple[str, ...]
     remote_allow_private: bool
     remote_timeout: float
+    remote_max_bytes: int
     limit_key_per_minute: int
     limit_address_per_minute: int
     limit_body_bytes: int

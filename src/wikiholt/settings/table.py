@@ -137,6 +137,13 @@ SETTINGS = (
     Setting("remote.schemes", tuple, ("https", "ssh"), "What the URL of a remote repository may begin with."),
     Setting("remote.allow_private", bool, False, "Whether remotes may lie on this machine or in a private network."),
     Setting("remote.timeout", float, 300.0, "Seconds a clone or fetch may take.", minimum=1, maximum=86_400),
+    Setting(
+        "remote.max_bytes",
+        int,
+        2 * 1024**3,
+        "How much one clone or fetch may bring, and so at most how large the first one may be.",
+        minimum=1024,
+    ),
     Setting("limit.key_per_minute", int, 1200, "Requests a minute with one key; 0 means no limit.", minimum=0),
     Setting("limit.address_per_minute", int, 600, "Requests a minute from one address; 0 means no limit.", minimum=0),
     Setting("limit.body_bytes", int, 16 * 1024 * 1024, "The largest body of a request.", minimum=1024, maximum=1024**3),

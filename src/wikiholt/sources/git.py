@@ -1,7 +1,7 @@
 """A git repository as a source of pages. Reading takes no checkout, no lock and no write; writing makes a commit."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -21,6 +21,10 @@ from wikiholt.sources.writing import Writer
 PAGE_EXTENSIONS = (".md", ".markdown")
 _COMMIT_ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _ABBREVIATED = re.compile(r"[0-9a-f]{7,64}")
+
+
+def never() -> bool:
+    return False
 
 
 class GitSource:
@@ -50,7 +54,7 @@ class GitSource:
         known = self._known
         if known is not None and (head := self._refs.head(known)) is not None:
             return head
-        location = locate(self._path)
+        location = self._locate()
         # Where `.git` is a file it may come to lead elsewhere, so only what lies at the path itself is remembered.
         self._known = location if location.git_dir in (self._path, self._path / ".git") else None
         return self._refs.head(location) or ask_head(Git(location, self._timeout), location)
@@ -107,19 +111,27 @@ class GitSource:
         """Make one commit of these edits on HEAD and return its id, or HEAD's own when they change nothing."""
         return self._writer().write(edits, author, message)
 
-    def fetch(self) -> bool:
+    def fetch(self, stop: Callable[[], bool] = never) -> bool:
         """Nothing comes from elsewhere; but what a killed writer left undone is done."""
         with suppress(NotWritable, Busy):
-            if left_behind(locate(self._path).git_dir):
+            if left_behind(self._locate().git_dir) and not stop():
                 self._writer().heal()
         return False
 
+    def prove(self) -> None:
+        """Read the tree at HEAD; raises whatever keeps it from being read. One without commits is welcome."""
+        with suppress(NoCommits):
+            self.tree(self.head())
+
     def _writer(self) -> Writer:
-        location = locate(self._path)
+        location = self._locate()
         return Writer(Git(location, self._timeout), self._path, location, self._pages, self._timeout)
 
     def _git(self) -> Git:
-        return Git(locate(self._path), self._timeout)
+        return Git(self._locate(), self._timeout)
+
+    def _locate(self) -> Location:
+        return locate(self._path)
 
 
 def _commit_id(revision: str) -> str:

@@ -1,0 +1,46 @@
+"""Which machines may be reached: a wiki's source must not become a way into the operator's own network."""
+
+import ipaddress
+import socket
+
+from wikiholt.errors import InvalidSource, SourceMissing
+from wikiholt.sources.address import Address
+
+IP = ipaddress.IPv4Address | ipaddress.IPv6Address
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+_COMPATIBLE = ipaddress.IPv6Network("::/96")
+
+
+def addresses_of(address: Address, *, allow_private: bool) -> list[str]:
+    """Every address the host has now; raises InvalidSource if one of them is not a public one.
+
+    The caller connects to one of these and never asks for the name again: it could get another answer.
+    """
+    try:
+        found = socket.getaddrinfo(address.host.strip("[]"), address.port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise SourceMissing(
+            f"The host {address.host} is not known.", hint="Check the URL, and that this machine can resolve names."
+        ) from error
+    numbers = list(dict.fromkeys(str(entry[4][0]) for entry in found))
+    if not allow_private and not all(is_public(ipaddress.ip_address(number)) for number in numbers):
+        raise InvalidSource(
+            f"The host {address.host} lies on this machine or in a private network.",
+            hint="If that is meant, set remote.allow_private.",
+        )
+    return numbers
+
+
+def is_public(number: IP) -> bool:
+    """Whether an address belongs to the public internet; one that carries another inside is judged by both."""
+    if isinstance(number, ipaddress.IPv6Address):
+        inner = number.ipv4_mapped or number.sixtofour or (number.teredo and number.teredo[1])
+        if inner is None and (number in _NAT64 or number in _COMPATIBLE):
+            inner = ipaddress.IPv4Address(int(number) & 0xFFFFFFFF)
+        if inner is not None and not is_public(inner):
+            return False
+        if number.ipv4_mapped:
+            return True
+        if number.is_site_local or number.scope_id is not None:
+            return False
+    return number.is_global and not number.is_multicast and not number.is_reserved and not number.is_unspecified

@@ -1,0 +1,136 @@
+"""A repository elsewhere as a source of pages: a bare mirror of its default branch, kept beside the wiki's index.
+
+Nothing in the mirror is named by the remote: whatever its HEAD is comes as the one branch here. The mirror appears
+complete or not at all, and only who holds its lock changes it.
+"""
+
+import re
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from wikiholt.errors import NotWritable, SourceBroken, SourceMissing, StorageRefused
+from wikiholt.model import Author, FileEdit
+from wikiholt.sources.address import parse, shown
+from wikiholt.sources.claims import holding
+from wikiholt.sources.command import Git
+from wikiholt.sources.git import GitSource, never
+from wikiholt.sources.location import Location, locate
+from wikiholt.sources.transfer import Limits, Line
+
+MIRROR = "mirror.git"
+_BRANCH = "refs/heads/mirror"
+_HEAD = re.compile(rb"([0-9a-f]{40}(?:[0-9a-f]{24})?)\tHEAD")
+
+
+class RemoteSource(GitSource):
+    """One wiki's repository elsewhere. Reads come from the mirror; only `fetch` and `prove` use the network."""
+
+    def __init__(
+        self, url: str, directory: Path | None, limits: Limits, *, subdirectory: str = "", ignore: Sequence[str] = ()
+    ) -> None:
+        self._address = parse(url, limits.schemes)
+        self._shown = shown(url)
+        self._limits = limits
+        self._directory = directory or Path("/nonexistent")
+        super().__init__(self._directory / MIRROR, subdirectory=subdirectory, ignore=ignore)
+
+    def prove(self) -> None:
+        """Ask the remote for its HEAD; raises what a fetch would raise. One without commits is welcome."""
+        self._remote_head(Line(self._address, self._limits), never)
+
+    def fetch(self, stop: Callable[[], bool] = never) -> bool:
+        """Bring the remote's HEAD into the mirror, making it the first time; whether something came."""
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            with holding(self._directory / "mirror.lock", time.monotonic() + self._limits.timeout):
+                return self._fetch(stop)
+        except OSError as error:
+            raise StorageRefused(
+                f"The mirror of the repository cannot be written ({error.strerror}).",
+                hint="Check free disk space and the permissions of the data directory.",
+            ) from error
+
+    def write(self, edits: Sequence[FileEdit], author: Author, message: str) -> str:  # noqa: ARG002
+        """Refused: a mirror is read-only."""
+        raise NotWritable(
+            "This wiki lives in a repository elsewhere, and is only read here.",
+            hint="Commit and push there; the pages are fetched from it.",
+        )
+
+    def _fetch(self, stop: Callable[[], bool]) -> bool:
+        line = Line(self._address, self._limits)
+        theirs = self._remote_head(line, stop)
+        mirror = self._directory / MIRROR
+        ours = self._tip(mirror) if mirror.exists() else None
+        if theirs is None and ours is not None:
+            raise SourceBroken(
+                f"The repository at {self._shown} has no default branch any more.",
+                hint="What was fetched before is kept. Check where HEAD points there.",
+            )
+        if mirror.exists() and ours == theirs:
+            return False
+        target = mirror
+        if not mirror.exists() or (theirs and ours and len(theirs) != len(ours)):
+            target = self._begin(line, theirs, stop)
+        if theirs is not None:
+            _clear(target)
+            self._bring(line, target, stop)
+        if target != mirror:
+            shutil.rmtree(mirror, ignore_errors=True)
+            target.rename(mirror)
+        return theirs is not None
+
+    def _begin(self, line: Line, theirs: str | None, stop: Callable[[], bool]) -> Path:
+        """An empty mirror under another name, of the remote's kind."""
+        fresh = self._directory / "mirror.new"
+        shutil.rmtree(fresh, ignore_errors=True)
+        kind = "sha256" if theirs and len(theirs) == 64 else "sha1"
+        options = ("--quiet", "--bare", "--template=", f"--object-format={kind}", "--initial-branch=mirror")
+        line.run("init", *options, str(fresh), inside=self._directory, stop=stop)
+        return fresh
+
+    def _bring(self, line: Line, mirror: Path, stop: Callable[[], bool]) -> None:
+        line.run(
+            f"--git-dir={mirror}",
+            "fetch",
+            *("--quiet", "--force", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules"),
+            *("--no-auto-maintenance", "--refmap=", "--update-head-ok", "--end-of-options"),
+            line.url,
+            f"+HEAD:{_BRANCH}",
+            inside=mirror,
+            stop=stop,
+            grows=mirror / "objects" / "pack",
+        )
+        # Packs that came one by one are put together now and then; that it fails costs nothing but room.
+        with suppress(SourceBroken):
+            _git(mirror, self._limits.timeout).run("-c", "gc.autoDetach=false", "gc", "--auto", "--quiet")
+
+    def _remote_head(self, line: Line, stop: Callable[[], bool]) -> str | None:
+        listed = line.run("ls-remote", "--quiet", "--end-of-options", line.url, "HEAD", inside=Path("/"), stop=stop)
+        found = _HEAD.search(listed)
+        return found[1].decode() if found else None
+
+    def _tip(self, mirror: Path) -> str | None:
+        found = _git(mirror, self._limits.timeout).run("rev-parse", "--verify", "--quiet", f"{_BRANCH}^{{commit}}")
+        return found.out.decode().strip() if found.status == 0 else None
+
+    def _locate(self) -> Location:
+        if not self._path.exists():
+            raise SourceMissing(
+                f"Nothing was fetched from {self._shown} yet.", hint="The first sync fetches it: `wikiholt sync`."
+            )
+        return locate(self._path)
+
+
+def _git(mirror: Path, timeout: float) -> Git:
+    return Git(Location(mirror, mirror), timeout)
+
+
+def _clear(mirror: Path) -> None:
+    """Take away what a fetch that was killed left: the mirror is ours alone, and its lock is held."""
+    for pattern in ("*.lock", "refs/heads/*.lock", "objects/pack/tmp_*", "objects/pack/*.lock"):
+        for file in mirror.glob(pattern):
+            file.unlink(missing_ok=True)
