@@ -41,7 +41,9 @@ def read(request: HttpRequest) -> Response:
     except WikiholtError as error:
         return _failed(request, error, _form("", Mode.HYBRID))
     form = _form("", Mode.HYBRID)
-    article = f'<h1>{escape(shown["name"])}</h1><article class="page">{shown["html"]}</article>'
+    named = any(heading["level"] == 1 for heading in shown["headings"][:1])
+    title = "" if named else f"<h1>{escape(shown['name'])}</h1>"
+    article = f'{title}<article class="page">{shown["html"]}</article>'
     main = f'<main id="app.main" class="plain">{form}{article}</main>'
     return page("plain", Place.of(request), main, current="search", title=shown["name"])
 
@@ -69,7 +71,8 @@ def _answer(answer: Answer) -> Iterator[str]:
 
 def _card(hit: Hit) -> str:
     href = "read?" + urlencode({"page": hit.path}) + (f"#{quote(hit.anchor)}" if hit.anchor else "")
-    place = " › ".join([hit.path.replace("/", " / "), *hit.heading_path])
+    headings = hit.heading_path[1:] if hit.heading_path[:1] == (hit.name,) else hit.heading_path
+    place = " › ".join([hit.path.replace("/", " / "), *headings])
     return (
         f'<li><article class="card"><h2><a href="{escape(href)}">{escape(hit.name)}</a></h2>'
         f'<p class="place">{escape(place)}</p><p class="snippet">{marked(hit.snippet.text, hit.snippet.matches)}</p>'

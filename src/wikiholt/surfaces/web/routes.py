@@ -29,7 +29,7 @@ def add_pages(app: FastAPI, farm: Farm) -> None:
         place = Place.of(request)
         if place.slug is None and not _reads_one(Visitor(farm, request)):
             return view("statuses", place, title="Status")
-        return view("status", place, title="Status")
+        return view("status", place, title="Status", heading=f"Index of {place.slug}" if place.slug else "Index")
 
     app.include_router(preview.router, prefix="/api/v1")
     for path, answer in (
