@@ -32,8 +32,7 @@ class Reading:
         self._linking = linking
 
     def read(self, path: str, revision: str | None) -> PageContent:
-        at = self._source.head() if revision is None else self._source.resolve(revision)
-        place = self._locator.page(path, at)
+        at, place = self._at(path, revision)
         found = read_text(self._source, place, self._pipeline.max_bytes)
         commits = self._source.history(place.file, 1, at)
         last = commits[0] if commits else None
@@ -62,12 +61,13 @@ class Reading:
         )
 
     def history(self, path: str, limit: int) -> Sequence[Commit]:
-        head = self._source.head()
+        head = self._locator.head()
         place = self._locator.find(path, head)
-        for file in (place.file,) if place else files_of(checked_path(path)):
-            commits = self._source.history(file, limit, head)
-            if commits:
-                return commits
+        if head is not None:
+            for file in (place.file,) if place else files_of(checked_path(path)):
+                commits = self._source.history(file, limit, head)
+                if commits:
+                    return commits
         raise PageNotFound(f"there is no page {path[:200]!r}, nor was there", hint="list the pages to see their paths")
 
     def changelog(self, limit: int, skip: int) -> Sequence[LogEntry]:
@@ -75,7 +75,15 @@ class Reading:
 
     def known_path(self, path: str) -> str:
         """The path of the page that is meant."""
-        return self._locator.page(path, self._source.head()).path
+        return self._at(path, None)[1].path
+
+    def _at(self, path: str, revision: str | None) -> tuple[str, Located]:
+        """The revision that is meant, and the page there."""
+        head = self._locator.head()
+        if head is None or revision is None:
+            return head or "", self._locator.page(path, head)
+        at = self._source.resolve(revision)
+        return at, self._locator.page(path, at)
 
     def _links(self, page: Page) -> tuple[PageLinks, tuple[str, ...]]:
         try:

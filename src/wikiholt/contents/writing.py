@@ -95,10 +95,10 @@ class Writing:
     def _require(self, place: Located | None, expected: str | None) -> None:
         if expected is None:
             return
-        if not _REVISION.fullmatch(expected):
+        if not _REVISION.fullmatch(expected.lower()):
             raise InvalidPage(f"{expected[:80]!r} is no revision", hint="send at least 7 digits of a commit's id")
         current = self._revision(place) if place is not None else None
-        if current is None or not current.startswith(expected):
+        if current is None or not current.startswith(expected.lower()):
             raise RevisionMismatch(
                 "the page was changed since it was read" if current else "the page is not there",
                 current=current,

@@ -1,0 +1,341 @@
+"""Pages read from git and written as commits: paths, revisions, edits, and what is refused before anything changes."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from wiki_contents import ADA, Notebook
+
+from wikiholt.errors import (
+    IndexMissing,
+    InvalidPage,
+    InvalidQuery,
+    PageExists,
+    PageNotFound,
+    RevisionMismatch,
+    TooLarge,
+    WikiholtError,
+)
+from wikiholt.model import Filter
+from wikiholt.pages import Pipeline
+
+HOME = (
+    "---\ntitle: Home\ntags: [start, Garden]\ncategory: Guide\n---\n"
+    "Welcome. See [[compost]] and [tools](tools/spade.md#care).\n"
+)
+COMPOST = "# Compost\n\nBack to [home](/home).\n"
+SPADE = "---\ntags: garden\ncategory: guide\n---\n# Spade\n\n## Care\n\nOil the handle. ![a spade](spade.png)\n"
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Iterator[Notebook]:
+    made = Notebook(tmp_path, {"home.md": HOME, "compost.md": COMPOST, "tools/spade.md": SPADE})
+    yield made.sync()
+    made.close()
+
+
+def unchanged(notes: Notebook, head: str) -> None:
+    assert notes.repository.head() == head, "a write that was refused must not commit"
+    assert notes.repository.git("status", "--porcelain") == b""
+
+
+# ── reading ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_page_is_read_with_its_revision_frontmatter_and_links(notes: Notebook) -> None:
+    first = notes.repository.head()
+    notes.repository.commit({"compost.md": COMPOST + "More.\n"})
+    page = notes.contents.read("home")
+    assert (page.name, page.path, page.file, page.content) == ("Home", "home", "home.md", HOME)
+    assert page.revision == first
+    assert page.read_at == notes.repository.head()
+    assert page.last_commit is not None
+    assert page.last_commit.author == "Ada"
+    assert page.metadata.tags == ("start", "Garden")
+    assert page.frontmatter == {"title": "Home", "tags": ["start", "Garden"], "category": "Guide"}
+    assert (page.words, page.length) == (5, len(HOME))
+    assert [(link.path, link.name, link.text, link.anchor, link.line) for link in page.links_to] == [
+        ("compost", "Compost", "compost", "", 6),
+        ("tools/spade", "Spade", "tools", "care", 6),
+    ]
+    assert [(link.path, link.name) for link in page.linked_from] == [("compost", "Compost")]
+    assert page.notes == ()
+
+
+def test_a_page_is_read_as_it_was(notes: Notebook) -> None:
+    old = notes.repository.head()
+    notes.repository.commit({"compost.md": "# Heap\n"})
+    assert notes.contents.read("compost").content == "# Heap\n"
+    assert notes.contents.read("compost", old[:10]).content == COMPOST
+    with pytest.raises(WikiholtError):
+        notes.contents.read("compost", "0123456789")
+
+
+def test_reading_needs_no_index_and_says_what_is_not_known(tmp_path: Path) -> None:
+    notes = Notebook(tmp_path, {"home.md": HOME, "compost.md": COMPOST})
+    page = notes.contents.read("HOME")
+    assert page.content == HOME
+    assert (page.links_to, page.linked_from) == ((), ())
+    assert "links are not known" in page.notes[0]
+    with pytest.raises(IndexMissing):
+        notes.contents.list()
+
+
+@pytest.mark.parametrize("path", ["tools/spade", "tools/spade.md", "/tools/spade/", "Tools/SPADE", "TOOLS/spade.MD"])
+def test_a_path_is_exact_or_differs_in_case_alone(notes: Notebook, path: str) -> None:
+    assert notes.contents.read(path).path == "tools/spade"
+
+
+@pytest.mark.parametrize("indexed", [True, False])
+def test_the_exact_page_wins_and_two_alike_are_none(notes: Notebook, indexed: bool) -> None:
+    notes.repository.commit({"Home.md": "# Other\n"})
+    if indexed:
+        notes.sync()
+    assert notes.contents.read("home").name == "Home"
+    assert notes.contents.read("Home").name == "Other"
+    with pytest.raises(PageNotFound):
+        notes.contents.read("HOME")
+
+
+@pytest.mark.parametrize("path", ["nowhere", "tools", "home.md/x", "../home", "tools/../home", ".git/config", "spade"])
+def test_what_is_no_page_is_not_found(notes: Notebook, path: str) -> None:
+    with pytest.raises(PageNotFound) as caught:
+        notes.contents.read(path)
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize("path", ["", "/", "a\0b", "a\nb", "x" * 2000, "\ud800"])
+def test_what_can_be_no_path_is_refused(notes: Notebook, path: str) -> None:
+    head = notes.repository.head()
+    with pytest.raises(InvalidPage):
+        notes.contents.read(path)
+    with pytest.raises(InvalidPage):
+        notes.contents.put(path, "text", ADA)
+    unchanged(notes, head)
+
+
+def test_pages_that_cannot_be_shown_say_why(tmp_path: Path) -> None:
+    notes = Notebook(
+        tmp_path,
+        {"big.md": "x" * 2000, "old.md": "caf\xe9".encode("latin-1"), "b.md": bytes(range(256)) * 4},
+        pipeline=Pipeline(max_bytes=1024),
+    )
+    with pytest.raises(TooLarge):
+        notes.contents.read("big")
+    with pytest.raises(InvalidPage):
+        notes.contents.read("b")
+    page = notes.contents.read("old")
+    assert page.content == "café"
+    assert page.warnings
+
+
+def test_lines_and_marks_come_back_as_they_lie_in_git(tmp_path: Path) -> None:
+    text = "\ufeff---\r\ntitle: Dos\r\n---\r\nOne\r\nTwo"
+    notes = Notebook(tmp_path, {"dos.md": text.encode()})
+    page = notes.contents.read("dos")
+    assert page.content == text
+    assert page.frontmatter == {"title": "Dos"}
+    assert not notes.contents.put("dos", page.content, ADA).changed
+
+
+# ── lists ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_pages_are_listed_by_path_filtered_and_in_parts(notes: Notebook) -> None:
+    whole = notes.contents.list()
+    assert [page.path for page in whole.pages] == ["compost", "home", "tools/spade"]
+    assert whole.indexed_revision == notes.repository.head()
+    spade = whole.pages[2]
+    assert (spade.name, spade.file, spade.category, spade.tags) == ("Spade", "tools/spade.md", "guide", ("garden",))
+    assert spade.words == 9
+    assert spade.length == len(SPADE)
+    part = notes.contents.list(Filter(tags=("GARDEN",)), limit=1, offset=1)
+    assert (part.total, [page.path for page in part.pages]) == (2, ["tools/spade"])
+    assert notes.contents.list(Filter(path_prefix="tools")).total == 1
+    with pytest.raises(InvalidQuery):
+        notes.contents.list(limit=-1)
+    with pytest.raises(InvalidQuery):
+        notes.contents.list(Filter(tags=("t",) * 51))
+
+
+def test_facets_count_what_there_is_to_filter_by(notes: Notebook) -> None:
+    facets = notes.contents.facets()
+    assert facets.pages == 3
+    assert [(facet.value, facet.count) for facet in facets.categories] == [("Guide", 2)]
+    assert [(facet.value, facet.count) for facet in facets.tags] == [("Garden", 2), ("start", 1)]
+    assert [(facet.value, facet.count) for facet in facets.folders] == [("tools", 1)]
+    below = notes.contents.facets(Filter(path_prefix="tools"))
+    assert (below.pages, [facet.value for facet in below.tags]) == (1, ["garden"])
+
+
+def test_history_and_changelog(notes: Notebook) -> None:
+    notes.contents.put("compost", "# Heap\n", ADA, "Shorter")
+    notes.contents.delete("tools/spade", ADA)
+    assert [commit.message for commit in notes.contents.history("COMPOST")] == ["Shorter", "Write"]
+    assert [commit.message for commit in notes.contents.history("tools/spade")] == ["Delete tools/spade", "Write"]
+    log = notes.contents.changelog(2)
+    assert [(entry.commit.message, entry.files) for entry in log] == [
+        ("Delete tools/spade", ("tools/spade.md",)),
+        ("Shorter", ("compost.md",)),
+    ]
+    assert notes.contents.changelog(10, skip=2)[0].commit.message == "Write"
+    with pytest.raises(PageNotFound):
+        notes.contents.history("never")
+
+
+# ── writing ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_page_is_created_changed_and_deleted_by_commits(notes: Notebook) -> None:
+    made = notes.contents.put("guides/mulch", "# Mulch\n", ADA, "Say how")
+    assert (made.name, made.path, made.file, made.created, made.changed) == (
+        "Mulch",
+        "guides/mulch",
+        "guides/mulch.md",
+        True,
+        True,
+    )
+    assert made.revision == notes.repository.head()
+    assert notes.repository.git("log", "-1", "--format=%an %ae %s") == b"Ada ada@example.org Say how"
+    again = notes.contents.put("Guides/Mulch.md", "# Mulch\n\nStraw.\n", ADA)
+    assert (again.file, again.created) == ("guides/mulch.md", False)
+    assert notes.file("guides/mulch.md") == "# Mulch\n\nStraw."
+    assert notes.repository.git("log", "-1", "--format=%s") == b"Update guides/mulch"
+    gone = notes.contents.delete("guides/mulch", ADA, expected=again.revision[:8])
+    assert gone.revision == notes.repository.head()
+    assert "guides/mulch.md" not in notes.files()
+
+
+def test_the_first_page_of_an_empty_repository(tmp_path: Path) -> None:
+    notes = Notebook(tmp_path)
+    with pytest.raises(PageNotFound):
+        notes.contents.read("home")
+    with pytest.raises(PageNotFound):
+        notes.contents.history("home")
+    assert notes.contents.changelog() == []
+    assert notes.contents.put("home", "# Home\n", ADA).created
+    assert notes.contents.read("home").content == "# Home\n"
+
+
+def test_content_that_is_there_already_makes_no_commit(notes: Notebook) -> None:
+    head = notes.repository.head()
+    same = notes.contents.put("home", HOME, ADA)
+    assert (same.changed, same.created, same.revision) == (False, False, head)
+    unchanged(notes, head)
+
+
+def test_a_new_page_must_be_new(notes: Notebook) -> None:
+    head = notes.repository.head()
+    for path in ("home", "HOME", "home.md"):
+        with pytest.raises(PageExists):
+            notes.contents.put(path, "x", ADA, create_only=True)
+    unchanged(notes, head)
+
+
+def test_a_writer_who_read_something_else_is_told_the_current_revision(notes: Notebook) -> None:
+    stale = notes.repository.head()
+    newer = notes.contents.put("compost", "# Newer\n", ADA).revision
+    writes = [
+        lambda: notes.contents.put("compost", "mine", ADA, expected=stale),
+        lambda: notes.contents.patch("compost", "Newer", "mine", ADA, expected=stale),
+        lambda: notes.contents.append("compost", "mine", ADA, expected=stale),
+        lambda: notes.contents.delete("compost", ADA, expected=stale),
+        lambda: notes.contents.rename("compost", "heap", ADA, expected=stale),
+    ]
+    for write in writes:
+        with pytest.raises(RevisionMismatch) as caught:
+            write()
+        assert caught.value.current == newer
+    with pytest.raises(RevisionMismatch) as missing:
+        notes.contents.put("nowhere", "x", ADA, expected=stale)
+    assert missing.value.current is None
+    for odd in ("abc", "HEAD", "z" * 40, ""):
+        with pytest.raises(InvalidPage):
+            notes.contents.put("compost", "x", ADA, expected=odd)
+    unchanged(notes, newer)
+    assert notes.contents.put("compost", "# Mine\n", ADA, expected=newer[:7].upper()).changed
+
+
+def test_an_edit_elsewhere_does_not_stand_in_the_way(notes: Notebook) -> None:
+    seen = notes.contents.read("compost").revision
+    notes.contents.put("home", "# Another home\n", ADA)
+    assert notes.contents.put("compost", "# Mine\n", ADA, expected=seen).changed
+
+
+def test_patch_replaces_one_place(notes: Notebook) -> None:
+    notes.contents.patch("compost", "Back to", "Go to", ADA)
+    assert notes.contents.read("compost").content == COMPOST.replace("Back", "Go")
+    head = notes.repository.head()
+    for old in ("o", "not there", ""):
+        with pytest.raises(InvalidPage) as caught:
+            notes.contents.patch("compost", old, "x", ADA)
+        assert caught.value.hint
+    with pytest.raises(PageNotFound):
+        notes.contents.patch("nowhere", "a", "b", ADA)
+    unchanged(notes, head)
+
+
+def test_patch_and_append_keep_the_ends_of_lines(tmp_path: Path) -> None:
+    notes = Notebook(tmp_path, {"dos.md": b"One\r\nTwo\r\nThree"})
+    notes.contents.patch("dos", "One\nTwo", "1\n2", ADA)
+    notes.contents.append("dos", "Four", ADA)
+    assert notes.contents.read("dos").content == "1\r\n2\r\nThree\r\nFour\r\n"
+
+
+def test_append_adds_a_line(notes: Notebook) -> None:
+    notes.contents.append("compost", "- turned", ADA)
+    notes.contents.append("compost", "- turned again\n", ADA)
+    assert notes.contents.read("compost").content == COMPOST + "- turned\n- turned again\n"
+    with pytest.raises(InvalidPage):
+        notes.contents.append("compost", "", ADA)
+    with pytest.raises(PageNotFound):
+        notes.contents.append("nowhere", "x", ADA)
+
+
+@pytest.mark.parametrize(("content", "error"), [("a\0b", InvalidPage), ("\ud800", InvalidPage), ("é" * 600, TooLarge)])
+def test_content_that_is_no_page_is_refused_before_anything_is_written(
+    tmp_path: Path, content: str, error: type[WikiholtError]
+) -> None:
+    notes = Notebook(tmp_path, {"home.md": "# Home\n"}, pipeline=Pipeline(max_bytes=1024))
+    head = notes.repository.head()
+    objects = notes.repository.git("count-objects")
+    with pytest.raises(error):
+        notes.contents.put("home", content, ADA)
+    with pytest.raises(error):
+        notes.contents.put("new", content, ADA)
+    with pytest.raises(error):
+        notes.contents.patch("home", "Home", content, ADA)
+    with pytest.raises(error):
+        notes.contents.append("home", content, ADA)
+    unchanged(notes, head)
+    assert notes.repository.git("count-objects") == objects
+
+
+@pytest.mark.parametrize("path", ["../out", "a/../../out", ".git/hooks/x", "a//b", "x/./y", "p" * 300])
+def test_a_page_cannot_be_written_where_none_may_be(notes: Notebook, path: str) -> None:
+    head = notes.repository.head()
+    with pytest.raises(InvalidPage):
+        notes.contents.put(path, "x", ADA)
+    with pytest.raises(InvalidPage):
+        notes.contents.rename("home", path, ADA)
+    unchanged(notes, head)
+
+
+def test_broken_frontmatter_is_the_authors_and_comes_back_as_a_warning(notes: Notebook) -> None:
+    written = notes.contents.put("odd", "---\ntitle: [unclosed\nkey: value\n---\nText.\n", ADA)
+    assert written.created
+    assert "frontmatter" in written.warnings[0]
+    assert notes.contents.read("odd").warnings == written.warnings
+
+
+def test_writers_at_once_lose_nothing(notes: Notebook) -> None:
+    notes.contents.put("log", "start\n", ADA)
+
+    def add(number: int) -> None:
+        notes.contents.append("log", f"line {number}", ADA)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(add, range(8)))
+    lines = notes.contents.read("log").content.splitlines()
+    assert sorted(lines[1:]) == [f"line {number}" for number in range(8)]
