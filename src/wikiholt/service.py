@@ -2,12 +2,11 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from threading import Lock
 
-from wikiholt.errors import IndexCorrupt, InvalidSource, NoCommits, WikiNotFound
+from wikiholt.errors import IndexCorrupt, InvalidSource, WikiNotFound
 from wikiholt.handle import Parts, WikiHandle, Workshop
 from wikiholt.model import Key, Wiki
 from wikiholt.ports import Source
@@ -121,10 +120,7 @@ class Service:
                 raise InvalidSource(
                     "a path or setting is not UTF-8 text", hint="rename it, or link to it by another name"
                 )
-        with suppress(NoCommits):
-            # A repository without a commit yet is welcome: it will have pages one day.
-            pages = self._parts_of(wiki).source
-            pages.tree(pages.head())
+        self._parts_of(wiki).source.prove()
 
     def _has(self, wiki: Wiki) -> bool:
         try:

@@ -16,11 +16,14 @@ from wikiholt.keeper import Finding, Keeper, Pace
 from wikiholt.limits import Limits
 from wikiholt.model import Wiki
 from wikiholt.pages import Pipeline
-from wikiholt.ports import Embedder, VectorCache, WikiIndex, WordCache
+from wikiholt.ports import Embedder, Source, VectorCache, WikiIndex, WordCache
 from wikiholt.registry import Registry
 from wikiholt.service import Service
 from wikiholt.settings import Settings, WikiSettings, load
+from wikiholt.sources.address import is_remote
 from wikiholt.sources.git import GitSource
+from wikiholt.sources.remote import RemoteSource
+from wikiholt.sources.transfer import Costs
 from wikiholt.stores.sqlite.store import SqliteStore
 from wikiholt.text.anchors import AnchorStyle
 from wikiholt.vectors import cache_for
@@ -48,7 +51,7 @@ def open_service(
 
 def build(settings: Settings) -> Service:
     """The service these settings describe; nothing is touched until it is used."""
-    store = SqliteStore(settings.data / "wikis")
+    store = _store(settings)
     workshop = Workshop(
         store=store,
         embedder=embedder_of(settings),
@@ -58,6 +61,10 @@ def build(settings: Settings) -> Service:
     )
     registry = Registry(settings.data / "registry.sqlite")
     return Service(registry, workshop, lambda wiki: parts_of(wiki, settings), open_wikis=_open_wikis())
+
+
+def _store(settings: Settings) -> SqliteStore:
+    return SqliteStore(settings.data / "wikis")
 
 
 def _open_wikis() -> int:
@@ -137,8 +144,21 @@ def parts_of(wiki: Wiki, settings: Settings) -> Parts:
         anchors=cast(AnchorStyle, own.anchors or settings.anchors),
         max_bytes=settings.page_max_bytes,
     )
-    source = GitSource(Path(wiki.source), subdirectory=own.subdirectory, ignore=own.ignore)
-    return Parts(source, pipeline, own.url or settings.url, settings.search_stale_check)
+    return Parts(_source(wiki, own, settings), pipeline, own.url or settings.url, settings.search_stale_check)
+
+
+def _source(wiki: Wiki, own: WikiSettings, settings: Settings) -> Source:
+    if not is_remote(wiki.source):
+        return GitSource(Path(wiki.source), subdirectory=own.subdirectory, ignore=own.ignore)
+    costs = Costs(
+        schemes=settings.remote_schemes,
+        allow_private=settings.remote_allow_private,
+        timeout=settings.remote_timeout,
+        max_bytes=settings.remote_max_bytes,
+    )
+    # A wiki that is only being tried has no id, and so no place for a mirror.
+    place = _store(settings).directory(wiki.id) if wiki.id else None
+    return RemoteSource(wiki.source, place, costs, subdirectory=own.subdirectory, ignore=own.ignore)
 
 
 def _vector_cache(settings: Settings, store: SqliteStore) -> Callable[[WikiIndex, str], VectorCache]:

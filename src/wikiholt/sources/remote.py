@@ -18,7 +18,7 @@ from wikiholt.sources.claims import holding
 from wikiholt.sources.command import Git
 from wikiholt.sources.git import GitSource, never
 from wikiholt.sources.location import Location, locate
-from wikiholt.sources.transfer import Limits, Line
+from wikiholt.sources.transfer import Costs, Line
 
 MIRROR = "mirror.git"
 _BRANCH = "refs/heads/mirror"
@@ -29,23 +29,26 @@ class RemoteSource(GitSource):
     """One wiki's repository elsewhere. Reads come from the mirror; only `fetch` and `prove` use the network."""
 
     def __init__(
-        self, url: str, directory: Path | None, limits: Limits, *, subdirectory: str = "", ignore: Sequence[str] = ()
+        self, url: str, directory: Path | None, costs: Costs, *, subdirectory: str = "", ignore: Sequence[str] = ()
     ) -> None:
-        self._address = parse(url, limits.schemes)
+        self._address = parse(url, costs.schemes)
         self._shown = shown(url)
-        self._limits = limits
+        self._costs = costs
         self._directory = directory or Path("/nonexistent")
         super().__init__(self._directory / MIRROR, subdirectory=subdirectory, ignore=ignore)
 
     def prove(self) -> None:
-        """Ask the remote for its HEAD; raises what a fetch would raise. One without commits is welcome."""
-        self._remote_head(Line(self._address, self._limits), never)
+        """Read what was fetched or, before the first fetch, ask the remote for its HEAD; it may be without commits."""
+        if self._path.exists():
+            super().prove()
+            return
+        self._remote_head(Line(self._address, self._costs), never)
 
     def fetch(self, stop: Callable[[], bool] = never) -> bool:
         """Bring the remote's HEAD into the mirror, making it the first time; whether something came."""
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
-            with holding(self._directory / "mirror.lock", time.monotonic() + self._limits.timeout):
+            with holding(self._directory / "mirror.lock", time.monotonic() + self._costs.timeout):
                 return self._fetch(stop)
         except OSError as error:
             raise StorageRefused(
@@ -61,7 +64,7 @@ class RemoteSource(GitSource):
         )
 
     def _fetch(self, stop: Callable[[], bool]) -> bool:
-        line = Line(self._address, self._limits)
+        line = Line(self._address, self._costs)
         theirs = self._remote_head(line, stop)
         mirror = self._directory / MIRROR
         ours = self._tip(mirror) if mirror.exists() else None
@@ -106,7 +109,7 @@ class RemoteSource(GitSource):
         )
         # Packs that came one by one are put together now and then; that it fails costs nothing but room.
         with suppress(SourceBroken):
-            _git(mirror, self._limits.timeout).run("-c", "gc.autoDetach=false", "gc", "--auto", "--quiet")
+            _git(mirror, self._costs.timeout).run("-c", "gc.autoDetach=false", "gc", "--auto", "--quiet")
 
     def _remote_head(self, line: Line, stop: Callable[[], bool]) -> str | None:
         listed = line.run("ls-remote", "--quiet", "--end-of-options", line.url, "HEAD", inside=Path("/"), stop=stop)
@@ -114,7 +117,7 @@ class RemoteSource(GitSource):
         return found[1].decode() if found else None
 
     def _tip(self, mirror: Path) -> str | None:
-        found = _git(mirror, self._limits.timeout).run("rev-parse", "--verify", "--quiet", f"{_BRANCH}^{{commit}}")
+        found = _git(mirror, self._costs.timeout).run("rev-parse", "--verify", "--quiet", f"{_BRANCH}^{{commit}}")
         return found.out.decode().strip() if found.status == 0 else None
 
     def _locate(self) -> Location:

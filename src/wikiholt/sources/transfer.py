@@ -43,7 +43,7 @@ _PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class Costs:
     """What a remote may cost: which protocols and machines are allowed, how long it may take, how much may come."""
 
     schemes: tuple[str, ...] = ("https", "ssh")
@@ -55,15 +55,15 @@ class Limits:
 class Line:
     """A line to one remote, pinned to the addresses its host had when this was made. For one use after another."""
 
-    def __init__(self, address: Address, limits: Limits) -> None:
-        self._limits = limits
-        self._deadline = time.monotonic() + limits.timeout
+    def __init__(self, address: Address, costs: Costs) -> None:
+        self._costs = costs
+        self._deadline = time.monotonic() + costs.timeout
         self._settings = list(_SETTINGS)
         self._environment = _environment(address.scheme)
         self.url = address.url()
         if address.scheme == "file":
             return
-        numbers = addresses_of(address, allow_private=limits.allow_private)
+        numbers = addresses_of(address, allow_private=costs.allow_private)
         if address.scheme in ("http", "https"):
             listed = ",".join(f"[{number}]" if ":" in number else number for number in numbers)
             self._settings.append(f"http.curloptResolve={address.host.strip('[]')}:{address.port}:{listed}")
@@ -77,7 +77,7 @@ class Line:
         elif address.scheme == "git":
             self.url = address.url(f"[{numbers[0]}]" if ":" in numbers[0] else numbers[0])
         else:
-            pin = None if limits.allow_private else numbers[0]
+            pin = None if costs.allow_private else numbers[0]
             self._environment["GIT_SSH_COMMAND"] = _ssh(address.host.strip("[]"), pin)
 
     def run(self, *arguments: str, inside: Path, stop: Callable[[], bool], grows: Path | None = None) -> bytes:
@@ -120,12 +120,12 @@ class Line:
                 pass
             if time.monotonic() > self._deadline:
                 raise SourceBroken(
-                    f"The remote repository did not come within {self._limits.timeout:g} seconds.",
+                    f"The remote repository did not come within {self._costs.timeout:g} seconds.",
                     hint="It may be slow or large; remote.timeout says how long it may take.",
                 )
-            if said.too_much or (grows is not None and _size(grows) > self._limits.max_bytes):
+            if said.too_much or (grows is not None and _size(grows) > self._costs.max_bytes):
                 raise SourceBroken(
-                    f"The remote repository sends more than the {self._limits.max_bytes} bytes allowed.",
+                    f"The remote repository sends more than the {self._costs.max_bytes} bytes allowed.",
                     hint="remote.max_bytes says how much may come.",
                 )
             if stop():
