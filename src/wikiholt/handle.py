@@ -149,8 +149,17 @@ class WikiHandle:
         self._workshop.store.sweep(self.wiki.id)
         return report
 
+    def fetch(self) -> bool:
+        """Bring what is new from where the pages live, if that is elsewhere; whether something came."""
+        try:
+            return self._parts.source.fetch(self._leaving)
+        finally:
+            # A wiki that was removed meanwhile is left removed, with all that came for it.
+            if not self._wanted():
+                self._workshop.store.drop(self.wiki.id)
+
     def settled_at(self) -> str | None:
-        """The revision the index stands for, if it was made as one would be today; None when a sync has work to do."""
+        """The revision the index stands for; None when a sync has work to do, or would fail for want of pages."""
         try:
             index = self._workshop.store.open(self.wiki.id)
         except WikiholtError:
@@ -161,7 +170,8 @@ class WikiHandle:
             return None
         finally:
             index.close()
-        return state.revision if state.recipe == self._parts.pipeline.recipe(self._workshop.embedder()) else None
+        today = self._parts.pipeline.recipe(self._workshop.embedder())
+        return state.revision if state.recipe == today and state.pages else None
 
     def settle(self, timeout: float) -> None:
         """Wait until the caches are built, for a process that is about to end; they are written on the way."""

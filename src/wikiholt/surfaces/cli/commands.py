@@ -14,6 +14,7 @@ from wikiholt.model import Filter, Mode
 from wikiholt.search import Request
 from wikiholt.service import Service
 from wikiholt.settings import SETTINGS, Settings
+from wikiholt.sources.address import is_remote, shown
 from wikiholt.surfaces import documents
 from wikiholt.surfaces.cli import output
 from wikiholt.surfaces.cli.progress import watched
@@ -35,7 +36,8 @@ def add(service: Service, arguments: Namespace) -> int:
         settings["hosts"] = ", ".join(arguments.host)
     if arguments.public:
         settings["public"] = "true"
-    wiki = service.add(arguments.slug, str(arguments.path.resolve()), settings)
+    source = arguments.source
+    wiki = service.add(arguments.slug, source if is_remote(source) else str(Path(source).resolve()), settings)
     lines = [f"Added {wiki.slug}.", f"Next: wikiholt sync {wiki.slug}"]
     return show(arguments, documents.wiki_document(wiki), lines)
 
@@ -49,6 +51,7 @@ def sync(service: Service, arguments: Namespace) -> int:
         try:
             handle = service.wiki(slug)
             with watched(slug, shown=_shows_progress(arguments)) as progress:
+                handle.fetch()
                 report = handle.sync(progress)
             handle.settle(_PATIENCE)
         except WikiholtError as error:
@@ -107,7 +110,7 @@ def status(service: Service, arguments: Namespace) -> int:
 def list_wikis(service: Service, arguments: Namespace) -> int:
     wikis = service.wikis()
     width = max((len(wiki.slug) for wiki in wikis), default=0)
-    lines = [f"{wiki.slug:{width}}  {output.line(wiki.source)}" for wiki in wikis]
+    lines = [f"{wiki.slug:{width}}  {output.line(shown(wiki.source))}" for wiki in wikis]
     if not wikis:
         lines = ["No wikis yet. Next: wikiholt add SLUG PATH"]
     return show(arguments, {"wikis": [documents.wiki_document(wiki) for wiki in wikis]}, lines)
@@ -122,7 +125,7 @@ def remove(service: Service, arguments: Namespace) -> int:
         *(f"  {output.line(name)}" for name in removed.files),
         *(f"  key {key_id}" for key_id in keys),
     ]
-    lines.append(f"The repository {output.line(wiki.source)} was left alone.")
+    lines.append(f"The repository {output.line(shown(wiki.source))} was left alone.")
     document = {"wiki": wiki.slug, "removed": list(removed.files), "keys": keys, "hosts": list(removed.hosts)}
     return show(arguments, document, lines)
 

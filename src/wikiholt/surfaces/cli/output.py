@@ -13,6 +13,7 @@ from typing import TextIO
 
 from wikiholt.handle import Status
 from wikiholt.model import Answer, Hit, Snippet, SyncReport
+from wikiholt.sources.address import shown
 
 _BOLD, _DIM, _GREEN, _YELLOW, _RED, _OFF = "\x1b[1m", "\x1b[2m", "\x1b[32m", "\x1b[33m", "\x1b[31m", "\x1b[0m"
 
@@ -157,7 +158,7 @@ def sync_lines(slug: str, report: SyncReport, style: Style) -> list[str]:
 
 def status_lines(status: Status, style: Style) -> list[str]:
     state = status.state
-    lines = [style.bold(status.wiki.slug) + style.dim(f"  {line(status.wiki.source)}")]
+    lines = [style.bold(status.wiki.slug) + style.dim(f"  {line(shown(status.wiki.source))}")]
     if state is None:
         lines.append(f"  {style.warn('not indexed')}")
     else:

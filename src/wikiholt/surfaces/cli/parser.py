@@ -93,7 +93,9 @@ def _serve(commands: _Commands) -> None:
 def _add(commands: _Commands) -> None:
     parser = _command(commands, "add", "register a git repository as a wiki")
     _slug(parser)
-    parser.add_argument("path", type=Path, metavar="PATH", help="the repository, bare or with a work tree")
+    parser.add_argument(
+        "source", metavar="PATH_OR_URL", help="the repository: a directory, or the URL of one elsewhere"
+    )
     parser.add_argument("--subdirectory", metavar="DIR", help="only the pages below this directory")
     parser.add_argument("--ignore", action="append", default=[], metavar="GLOB", help="files to leave out; repeatable")
     parser.add_argument("--language", metavar="NAME", help="language of its words, for stemming")

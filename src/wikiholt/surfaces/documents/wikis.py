@@ -6,6 +6,7 @@ from wikiholt.errors import WikiholtError
 from wikiholt.handle import Status
 from wikiholt.model import Problem, SyncReport, Wiki
 from wikiholt.settings import WIKI_SETTINGS
+from wikiholt.sources.address import shown
 from wikiholt.surfaces.documents.moments import moment
 
 HIDDEN = "(hidden)"
@@ -95,7 +96,7 @@ def problem_document(problem: Problem) -> ProblemDocument:
 def wiki_document(wiki: Wiki) -> WikiDocument:
     return {
         "slug": wiki.slug,
-        "source": wiki.source,
+        "source": shown(wiki.source),
         "settings": shown_settings(wiki),
         "created_at": moment(wiki.created_at),
     }
