@@ -1,0 +1,434 @@
+"""Access: whatever a visit says of itself, it is granted the one wiki the rules allow, or nothing."""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from wikiholt.access import Access, Grant, Visit
+from wikiholt.errors import Forbidden, InvalidSlug, Refused, Unauthorized, WikiholtError, WikiNotFound
+from wikiholt.model import Scope
+from wikiholt.registry import Registry
+
+DOMAIN = "farm.example"
+OWN = "search.example"
+HERE = "127.0.0.1:8765"
+
+
+class Farm:
+    """A registry with wikis in it, and the rules over it."""
+
+    def __init__(self, directory: Path, *, public: bool = False, domain: str = DOMAIN) -> None:
+        self.path = directory / "registry.sqlite"
+        self.registry = Registry(self.path)
+        self.access = Access(self.registry, domain=domain, public=public, own_hosts=(OWN,))
+
+    def add(self, slug: str, **wiki_settings: str) -> None:
+        self.registry.add(slug, f"/srv/{slug}", wiki_settings)
+
+    def key(self, slug: str | None, scope: Scope = Scope.READ) -> str:
+        wiki_id = self.registry.get(slug).id if slug else None
+        return self.registry.keys.create(wiki_id, scope if slug else Scope.ADMIN)[1]
+
+    def grant(self, needed: Scope = Scope.READ, **visit: object) -> Grant:
+        return self.access.wiki(Visit(**visit), needed)  # type: ignore[arg-type]
+
+    def slug(self, **visit: object) -> str:
+        return self.grant(**visit).wiki.slug  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def farm(tmp_path: Path) -> Iterator[Farm]:
+    made = Farm(tmp_path)
+    made.add("garden", hosts="garden.example.org, plants.example.org")
+    made.add("runbook")
+    made.add("leaflet", public="true")
+    yield made
+    made.registry.close()
+
+
+def refusal(farm: Farm, needed: Scope = Scope.READ, **visit: object) -> tuple[type, str, str]:
+    with pytest.raises(WikiholtError) as caught:
+        farm.grant(needed, **visit)
+    return type(caught.value), caught.value.message, caught.value.hint
+
+
+# ── which wiki ──
+
+
+def test_a_key_opens_its_wiki_however_that_is_named(farm: Farm) -> None:
+    token = farm.key("garden")
+    for host in (None, HERE, OWN, "garden.farm.example", "garden.example.org:443", "PLANTS.example.org.", "[::1]:1"):
+        assert farm.slug(token=token, host=host) == "garden"
+        assert farm.slug(token=token, host=host, named="garden") == "garden"
+
+
+@pytest.mark.parametrize("named", ["runbook", "leaflet", "absent"])
+def test_a_key_with_another_wiki_named_is_refused_alike(farm: Farm, named: str) -> None:
+    token = farm.key("garden", Scope.ADMIN)
+    expected = refusal(farm, token=token, named="no-such-wiki")
+    assert expected[0] is Forbidden
+    assert refusal(farm, token=token, named=named) == expected
+    assert refusal(farm, token=token, host=f"{named}.farm.example") == expected
+    assert refusal(farm, Scope.ADMIN, token=token, named=named) == expected
+
+
+def test_a_key_on_the_host_of_another_wiki_is_refused(farm: Farm) -> None:
+    token = farm.key("runbook")
+    assert refusal(farm, token=token, host="garden.example.org") == refusal(farm, token=token, named="no-such-wiki")
+
+
+@pytest.mark.parametrize("token_of", ["garden", "runbook", None])
+def test_path_and_host_that_name_different_wikis_are_refused_to_everybody(farm: Farm, token_of: str | None) -> None:
+    token = farm.key(token_of)
+    for host in ("garden.farm.example", "garden.example.org", "absent.farm.example"):
+        assert refusal(farm, token=token, host=host, named="runbook")[0] is Forbidden
+    assert refusal(farm, host="leaflet.farm.example", named="garden")[0] is Forbidden
+
+
+def test_whose_host_it_is_cannot_be_found_out_by_trying_slugs(farm: Farm) -> None:
+    farm.key(None)
+    told = {refusal(farm, host="garden.example.org", named=slug) for slug in ("garden", "runbook", "absent", "leaflet")}
+    assert told == {refusal(farm, named="absent")}
+
+
+def test_the_only_wiki_need_not_be_named(tmp_path: Path) -> None:
+    farm = Farm(tmp_path)
+    farm.add("garden")
+    assert farm.slug(host=HERE, loopback=True) == "garden"
+    operator = farm.key(None)
+    assert farm.slug(token=operator) == "garden"
+    assert refusal(farm, host=HERE, loopback=True)[0] is Unauthorized
+    farm.add("other")
+    assert refusal(farm, token=operator)[0] is WikiNotFound
+    farm.registry.close()
+
+
+def test_a_slug_that_is_there_keeps_its_host_under_the_domain(farm: Farm) -> None:
+    operator = farm.key(None)
+    farm.add("greedy", hosts="runbook.farm.example, docs.farm.example")
+    assert farm.slug(token=operator, host="runbook.farm.example") == "runbook"
+    assert farm.slug(token=operator, host="docs.farm.example") == "greedy"
+
+
+def test_without_a_domain_host_names_below_one_mean_nothing(tmp_path: Path) -> None:
+    farm = Farm(tmp_path, domain="")
+    farm.add("garden", public="true")
+    farm.add("runbook")
+    assert refusal(farm, host="garden.farm.example")[0] is Unauthorized
+    assert farm.slug(host="garden.farm.example", named="garden") == "garden"
+    farm.registry.close()
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        *("../garden", "..", "", "garden/", "gar\0den", "garden\n", " garden", "garden.", "%67arden", "garden'--"),
+        *("GARDEN", "Garden", "gаrden", "ｇarden", "xn--grden-6ve", "g" * 64, "x" * 100_000, "-garden", "gar_den"),
+        *("w", "api"),
+    ],
+    ids=lambda odd: ascii(odd)[:20],
+)
+def test_a_malformed_slug_is_said_to_be_one_whoever_asks(farm: Farm, odd: str) -> None:
+    for token in (None, farm.key("garden"), farm.key(None)):
+        error, message, hint = refusal(farm, token=token, named=odd, host=HERE, loopback=True)
+        assert error is InvalidSlug
+        assert len(message) + len(hint) < 1000
+
+
+@pytest.mark.parametrize("host", ["gärten.farm.example", "a.b.farm.example", "www.farm.example", "-x.farm.example"])
+def test_a_malformed_slug_in_a_host_is_said_to_be_one(farm: Farm, host: str) -> None:
+    assert refusal(farm, token=farm.key(None), host=host)[0] is InvalidSlug
+
+
+@pytest.mark.parametrize("host", ["", "a b", "x/y", "::1", "[::1", "\0", "garden.example.org@evil", "h:p", "e" * 9999])
+def test_a_host_that_is_none_names_nothing_and_opens_nothing(farm: Farm, host: str) -> None:
+    assert refusal(farm, host=host, named="garden", loopback=True)[0] is Unauthorized
+    assert farm.slug(token=farm.key("garden"), host=host) == "garden"
+
+
+# ── what may be done ──
+
+
+def test_a_private_wiki_and_one_that_is_not_there_are_refused_alike(farm: Farm) -> None:
+    farm.key("garden")
+    expected = refusal(farm, named="garden", host=HERE, loopback=True)
+    assert expected[0] is Unauthorized
+    for named in ("runbook", "absent", None):
+        assert refusal(farm, named=named, host=HERE, loopback=True) == expected
+    for host in ("garden.farm.example", "absent.farm.example", "garden.example.org", "nobody.example"):
+        assert refusal(farm, host=host) == expected
+
+
+def test_a_public_wiki_may_be_read_by_anybody_and_written_by_nobody(farm: Farm) -> None:
+    farm.key("garden")
+    grant = farm.grant(named="leaflet", host="anywhere.example")
+    assert (grant.wiki.slug, grant.scope, grant.key) == ("leaflet", Scope.READ, None)
+    for needed in (Scope.WRITE, Scope.ADMIN):
+        assert refusal(farm, needed, named="leaflet", host=HERE, loopback=True)[0] is Unauthorized
+
+
+@pytest.mark.parametrize("own", ["", "true", "false", "yes", "TRUE"])
+@pytest.mark.parametrize("general", [True, False])
+def test_a_wikis_own_word_on_being_public_counts_more_than_the_general_one(
+    tmp_path: Path, own: str, general: bool
+) -> None:
+    farm = Farm(tmp_path, public=general)
+    farm.add("garden", public=own)
+    farm.key("garden")
+    if own == "true" or (own == "" and general):
+        assert farm.slug(named="garden") == "garden"
+    else:
+        assert refusal(farm, named="garden")[0] is Unauthorized
+    farm.registry.close()
+
+
+@pytest.mark.parametrize("scope", list(Scope))
+@pytest.mark.parametrize("needed", list(Scope))
+def test_a_scope_allows_itself_and_what_is_below(farm: Farm, scope: Scope, needed: Scope) -> None:
+    token = farm.key("garden", scope)
+    if list(Scope).index(needed) <= list(Scope).index(scope):
+        assert farm.grant(needed, token=token).scope is scope
+    else:
+        assert refusal(farm, needed, token=token)[0] is Forbidden
+
+
+def test_an_operators_key_opens_every_wiki_for_everything(farm: Farm) -> None:
+    token = farm.key(None)
+    for slug in ("garden", "runbook", "leaflet"):
+        grant = farm.grant(Scope.ADMIN, token=token, named=slug)
+        assert (grant.wiki.slug, grant.scope) == (slug, Scope.ADMIN)
+    assert refusal(farm, token=token, named="absent")[0] is WikiNotFound
+
+
+@pytest.mark.parametrize(
+    "token", ["", "nonsense", "wh_" + "a" * 12 + "_" + "b" * 40, "wh_\0", "é" * 99, "x" * 1_000_000]
+)
+def test_a_key_that_is_not_known_opens_not_even_what_is_public(farm: Farm, token: str) -> None:
+    for named in ("leaflet", "garden", "absent", None):
+        assert refusal(farm, token=token, named=named, host=HERE, loopback=True)[0] is Unauthorized
+    for question in (farm.access.operator, farm.access.visible):
+        with pytest.raises(Unauthorized):
+            question(Visit(token=token, host=HERE, loopback=True))
+
+
+# ── before the first key ──
+
+
+@pytest.mark.parametrize(
+    "host", [HERE, "127.0.0.1", "localhost", "LOCALHOST:80", "[::1]:8765", "[::1]", OWN, f"{OWN}:1"]
+)
+def test_before_the_first_key_this_machine_may_read_all_and_write_nothing(farm: Farm, host: str) -> None:
+    assert farm.access.open_without_keys()
+    for slug in ("garden", "runbook", "leaflet"):
+        grant = farm.grant(named=slug, host=host, loopback=True)
+        assert (grant.wiki.slug, grant.scope, grant.key) == (slug, Scope.READ, None)
+    assert refusal(farm, Scope.WRITE, named="garden", host=host, loopback=True)[0] is Unauthorized
+    assert refusal(farm, named="absent", host=host, loopback=True)[0] is WikiNotFound
+    assert [wiki.slug for wiki in farm.access.visible(Visit(host=host, loopback=True))] == [
+        "garden",
+        "leaflet",
+        "runbook",
+    ]
+
+
+@pytest.mark.parametrize(
+    "host", [None, "evil.example", "127.0.0.1.evil.example", "localhost.evil.example", "0.0.0.0", "127.0.0.2", "[::2]"]
+)
+def test_a_name_that_is_not_ours_opens_nothing_so_that_no_rebound_name_does(farm: Farm, host: str | None) -> None:
+    assert refusal(farm, named="garden", host=host, loopback=True)[0] is Unauthorized
+    assert [wiki.slug for wiki in farm.access.visible(Visit(host=host, loopback=True))] == ["leaflet"]
+
+
+def test_beyond_this_machine_nothing_is_open_for_want_of_keys(farm: Farm) -> None:
+    assert refusal(farm, named="garden", host=HERE, loopback=False)[0] is Unauthorized
+
+
+def test_the_first_key_closes_all_wikis_and_they_stay_closed(farm: Farm) -> None:
+    with closing(Registry(farm.path)) as elsewhere:
+        key, _ = elsewhere.keys.create(elsewhere.get("runbook").id, Scope.READ)
+        assert refusal(farm, named="garden", host=HERE, loopback=True)[0] is Unauthorized
+        elsewhere.keys.revoke(key.id)
+    assert not farm.access.open_without_keys()
+    assert refusal(farm, named="garden", host=HERE, loopback=True)[0] is Unauthorized
+    assert farm.slug(named="leaflet", host=HERE, loopback=True) == "leaflet"
+
+
+def test_removing_the_wiki_of_the_last_key_opens_no_other(farm: Farm) -> None:
+    farm.key("runbook")
+    farm.registry.remove("runbook")
+    assert refusal(farm, named="garden", host=HERE, loopback=True)[0] is Unauthorized
+
+
+# ── the farm as a whole ──
+
+
+def test_only_an_operators_key_is_the_operators(farm: Farm) -> None:
+    token = farm.key(None)
+    assert farm.access.operator(Visit(token=token)).wiki_id is None
+    with pytest.raises(Forbidden):
+        farm.access.operator(Visit(token=farm.key("garden", Scope.ADMIN)))
+    with pytest.raises(Unauthorized):
+        farm.access.operator(Visit(host=HERE, loopback=True))
+
+
+def test_a_visitor_sees_what_is_theirs_listed(farm: Farm) -> None:
+    def seen(**visit: object) -> list[str]:
+        return [wiki.slug for wiki in farm.access.visible(Visit(**visit))]  # type: ignore[arg-type]
+
+    assert seen(token=farm.key("garden")) == ["garden"]
+    assert seen(token=farm.key(None)) == ["garden", "leaflet", "runbook"]
+    assert seen(host=HERE, loopback=True) == ["leaflet"]
+    assert seen(token=farm.key(None), host="garden.example.org") == ["garden"]
+    assert seen(named="leaflet") == ["leaflet"]
+    for hidden in ({"named": "garden"}, {"host": "garden.example.org"}, {"named": "absent"}):
+        with pytest.raises(Unauthorized):
+            seen(**hidden)
+
+
+def test_a_key_whose_wiki_goes_opens_nothing_from_then_on(farm: Farm) -> None:
+    token = farm.key("garden")
+    farm.registry.remove("garden")
+    farm.add("garden")
+    assert refusal(farm, token=token, named="garden")[0] is Unauthorized
+
+
+# ── any farm, any visit ──
+
+SLUGS = ("ash", "birch", "cedar")
+ABSENT = ("dogwood",)
+MALFORMED = ("..", "ASH", "аsh", "a\0sh", "", "x" * 64, "api")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A farm in words: which wikis there are and what their settings say, which keys, what is set in general."""
+
+    wikis: dict[str, tuple[str, str | None]]
+    keys: tuple[tuple[str | None, Scope, bool], ...]
+    public: bool
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> Plan:
+    slugs = draw(st.lists(st.sampled_from(SLUGS), unique=True))
+    wikis = {
+        slug: (draw(st.sampled_from(["", "true", "false"])), draw(st.sampled_from([None, f"{slug}.host.example"])))
+        for slug in slugs
+    }
+    owners = st.sampled_from([None, *slugs])
+    keys = draw(st.just([]) | st.lists(st.tuples(owners, st.sampled_from(Scope), st.booleans()), max_size=3))
+    operators_are_admins = ((owner, scope if owner else Scope.ADMIN, revoked) for owner, scope, revoked in keys)
+    return Plan(wikis, tuple(operators_are_admins), draw(st.booleans()))
+
+
+NAMED = (None, *SLUGS, *ABSENT, *MALFORMED)
+HOSTS = (
+    *(None, HERE, "localhost", "[::1]:80", OWN, "evil.example", "no host", f"api.{DOMAIN}", DOMAIN),
+    *(f"{slug}.{DOMAIN}:8080" for slug in SLUGS + ABSENT),
+    *(f"{slug.upper()}.Host.example" for slug in SLUGS),
+)
+TOKENS = (None, 0, 1, 2, -1)
+VISITS = tuple(product(TOKENS, NAMED, HOSTS, (True, False), Scope))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What comes of a visit: a grant of this wiki with this scope, or this error."""
+
+    slug: str = ""
+    scope: Scope = Scope.READ
+    error: type[WikiholtError] | None = None
+
+
+def named_by_host(plan: Plan, host: str | None) -> str | None:
+    """What a host stands for, as the manual says it."""
+    bare = (host or "").lower().removesuffix(":8080")
+    if bare.endswith(f".{DOMAIN}"):
+        return bare[: -len(DOMAIN) - 1]
+    owners = [slug for slug, (_, own) in plan.wikis.items() if own == bare]
+    return owners[0] if owners else None
+
+
+def rules(plan: Plan, token: int | None, named: str | None, host: str | None, loopback: bool, needed: Scope) -> Outcome:
+    """The rules once more, as a list of cases over the plan, without a registry."""
+    valid = token is None or (0 <= token < len(plan.keys) and not plan.keys[token][2])
+    if not valid:
+        return Outcome(error=Unauthorized)
+    said = {name for name in (named, named_by_host(plan, host)) if name is not None}
+    if any(name in MALFORMED for name in said):
+        return Outcome(error=InvalidSlug)
+    if len(said) == 2:
+        return Outcome(error=_two_names(plan, token, host))
+    everyone = said or set(plan.wikis)
+    about = next(iter(everyone)) if len(everyone) == 1 else None
+    there = about if about in plan.wikis else None
+    if token is not None:
+        owner, scope, _ = plan.keys[token]
+        if owner is None:
+            return Outcome(there, Scope.ADMIN) if there else Outcome(error=WikiNotFound)
+        if said and about != owner:
+            return Outcome(error=Forbidden)
+        enough = list(Scope).index(scope) >= list(Scope).index(needed)
+        return Outcome(owner, scope) if enough else Outcome(error=Forbidden)
+    if needed is not Scope.READ:
+        return Outcome(error=Unauthorized)
+    ours = host in (HERE, "localhost", "[::1]:80", OWN)
+    if not plan.keys and loopback and ours:
+        return Outcome(there) if there else Outcome(error=WikiNotFound)
+    return Outcome(there) if there and is_public(plan, there) else Outcome(error=Unauthorized)
+
+
+def is_public(plan: Plan, slug: str) -> bool:
+    own = plan.wikis[slug][0]
+    return plan.public if own == "" else own == "true"
+
+
+def _two_names(plan: Plan, token: int | None, host: str | None) -> type[WikiholtError]:
+    """Path and host disagree. Who has no key must not learn so that a host is a private wiki's."""
+    slug = named_by_host(plan, host)
+    secret = slug in plan.wikis and "host.example" in (host or "").lower() and not is_public(plan, slug or "")
+    return Unauthorized if token is None and secret else Forbidden
+
+
+def outcome(farm: Farm, visit: Visit, needed: Scope) -> Outcome:
+    try:
+        grant = farm.access.wiki(visit, needed)
+    except WikiholtError as error:
+        if isinstance(error, Refused) and any(slug in f"{error.message} {error.hint}" for slug in SLUGS):
+            pytest.fail(f"a refusal names a wiki: {error}")
+        return Outcome(error=type(error))
+    return Outcome(grant.wiki.slug, grant.scope)
+
+
+def built(plan: Plan, directory: Path) -> tuple[Farm, list[str]]:
+    farm = Farm(directory, public=plan.public)
+    for slug, (public, host) in plan.wikis.items():
+        farm.add(slug, **({"public": public} if public else {}), **({"hosts": host} if host else {}))
+    tokens = []
+    for owner, scope, revoked in plan.keys:
+        tokens.append(farm.key(owner, scope))
+        if revoked:
+            farm.registry.keys.revoke(tokens[-1].split("_")[1])
+    return farm, tokens
+
+
+@settings(max_examples=40, deadline=None)
+@given(plan=plans(), chance=st.integers(0, 2**32))
+def test_in_any_farm_any_visit_gets_what_the_rules_say_and_no_more(plan: Plan, chance: int) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        farm, tokens = built(plan, Path(directory))
+        with closing(farm.registry):
+            for token, named, host, loopback, needed in Random(chance).sample(VISITS, 600):
+                known = token is not None and 0 <= token < len(tokens)
+                sent = None if token is None else tokens[token] if known else f"wh_{'a' * 12}_{'a' * 40}"
+                expected = rules(plan, token, named, host, loopback, needed)
+                got = outcome(farm, Visit(sent, named, host, loopback), needed)
+                assert got == expected, (token, named, host, loopback, needed)
