@@ -78,21 +78,26 @@ class _Buckets:
         if not self._per_minute:
             return Allowance(0, 0, 0)
         with self._lock:
-            left = self._level(name) - 1
-            if left < 0:
-                raise self._refusal(left)
+            left = self._after_one(name)
             self._keep(name, left)
         return Allowance(self._per_minute, int(left), math.ceil((self._capacity - left) / self._per_second))
 
     def look(self, name: str) -> None:
+        """Raises TooManyRequests when there is no token."""
         with self._lock:
-            left = self._level(name) - 1
-        if left < 0:
-            raise self._refusal(left)
+            self._after_one(name)
 
     def spend(self, name: str) -> None:
+        """One token, if there is one."""
         with self._lock:
             self._keep(name, max(0.0, self._level(name) - 1))
+
+    def _after_one(self, name: str) -> float:
+        left = self._level(name) - 1
+        if left < 0:
+            self._levels.move_to_end(name)  # whoever goes on asking is not forgotten
+            raise self._refusal(left)
+        return left
 
     def _level(self, name: str) -> float:
         level, then = self._levels.get(name, (self._capacity, 0.0))

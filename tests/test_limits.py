@@ -1,0 +1,186 @@
+"""Limits: nobody asks more often than they may, and nobody else pays for it."""
+
+import threading
+from ipaddress import IPv6Address
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wikiholt import limits as limits_module
+from wikiholt.errors import TooManyRequests
+from wikiholt.limits import FAILURES_PER_MINUTE, Limits, network_of
+
+HOME, ELSEWHERE = "192.0.2.1", "192.0.2.2"
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def limits(clock: Clock) -> Limits:
+    return Limits(120, 60, clock=clock)
+
+
+def used_up(limits: Limits, key_id: str | None, address: str = HOME) -> int:
+    """How many requests pass at once."""
+    passed = 0
+    while True:
+        try:
+            limits.check(key_id, address)
+        except TooManyRequests:
+            return passed
+        passed += 1
+
+
+@pytest.mark.parametrize(("per_minute", "burst"), [(1, 20), (60, 20), (80, 20), (120, 30), (1200, 300)])
+def test_a_quarter_of_a_minutes_requests_may_come_at_once(clock: Clock, per_minute: int, burst: int) -> None:
+    assert used_up(Limits(per_minute, 60, clock=clock), "key") == burst
+    assert used_up(Limits(60, per_minute, clock=clock), None) == burst
+
+
+def test_tokens_come_back_as_time_goes_by_and_not_beyond_the_burst(limits: Limits, clock: Clock) -> None:
+    assert used_up(limits, None) == 20
+    clock.now += 5
+    assert used_up(limits, None) == 5
+    clock.now += 10_000
+    assert used_up(limits, None) == 20
+
+
+def test_over_a_long_time_no_more_pass_than_the_limit_says(limits: Limits, clock: Clock) -> None:
+    passed = 0
+    for _ in range(600):
+        clock.now += 1
+        passed += used_up(limits, "key")
+    assert passed == pytest.approx(10 * 120, abs=31)
+
+
+def test_the_allowance_says_what_is_left(limits: Limits, clock: Clock) -> None:
+    first = limits.check("key", HOME)
+    assert (first.limit, first.remaining, first.reset_seconds) == (120, 29, 1)
+    for _ in range(9):
+        last = limits.check("key", HOME)
+    assert (last.remaining, last.reset_seconds) == (20, 5)
+    clock.now += 5
+    assert limits.check("key", HOME).remaining == 29
+
+
+def test_a_refusal_says_when_to_come_back_and_then_it_is_true(limits: Limits, clock: Clock) -> None:
+    used_up(limits, None)
+    with pytest.raises(TooManyRequests) as caught:
+        limits.check(None, HOME)
+    assert caught.value.retry_after == 1
+    assert caught.value.hint
+    clock.now += caught.value.retry_after
+    assert limits.check(None, HOME).remaining == 0
+
+
+def test_a_refused_request_costs_nothing(limits: Limits, clock: Clock) -> None:
+    used_up(limits, None)
+    for _ in range(100):
+        with pytest.raises(TooManyRequests):
+            limits.check(None, HOME)
+    clock.now += 1
+    assert limits.check(None, HOME).remaining == 0
+
+
+def test_keys_and_addresses_are_counted_apart(limits: Limits) -> None:
+    assert used_up(limits, "one") == 30
+    assert used_up(limits, "two") == 30
+    assert used_up(limits, None, HOME) == 20
+    assert used_up(limits, None, ELSEWHERE) == 20
+
+
+def test_nought_means_no_limit(clock: Clock) -> None:
+    limits = Limits(0, 0, clock=clock)
+    for _ in range(1000):
+        assert limits.check(None, HOME).limit == limits.check("key", HOME).limit == 0
+
+
+def test_unknown_keys_shut_out_their_address_and_no_other(limits: Limits, clock: Clock) -> None:
+    for _ in range(20):
+        limits.guard(HOME)
+        limits.failed(HOME)
+    with pytest.raises(TooManyRequests) as caught:
+        limits.guard(HOME)
+    limits.guard(ELSEWHERE)
+    limits.failed(HOME)
+    clock.now += caught.value.retry_after
+    limits.guard(HOME)
+
+
+def test_failures_are_limited_even_where_requests_are_not(clock: Clock) -> None:
+    limits = Limits(0, 0, clock=clock)
+    failed = 0
+    for _ in range(120):
+        clock.now += 1
+        for _ in range(10):
+            try:
+                limits.guard(HOME)
+            except TooManyRequests:
+                break
+            limits.failed(HOME)
+            failed += 1
+    assert failed <= 2 * FAILURES_PER_MINUTE + 20
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("2001:db8::1", "2001:db8::ffff:ffff", True),
+        ("2001:db8::1", "2001:db8:0:1::1", False),
+        ("::ffff:192.0.2.1", "192.0.2.1", True),
+        ("fe80::1%eth0", "fe80::2%eth1", True),
+        ("192.0.2.1", "192.0.2.2", False),
+        ("", "no address", True),
+        ("192.0.2.1\n", "testclient", True),
+    ],
+)
+def test_what_counts_as_one_address(one: str, other: str, same: bool) -> None:
+    assert (network_of(one) == network_of(other)) is same
+
+
+@given(st.ip_addresses(v=6), st.ip_addresses(v=6))
+def test_ipv6_is_counted_by_the_first_64_bits(one: IPv6Address, other: IPv6Address) -> None:
+    if one.ipv4_mapped or other.ipv4_mapped:
+        return
+    assert (network_of(str(one)) == network_of(str(other))) is (int(one) >> 64 == int(other) >> 64)
+
+
+@given(st.text())
+def test_any_text_for_an_address_is_borne(text: str) -> None:
+    assert Limits(60, 60).check(None, text).remaining == 19
+
+
+def test_memory_stays_bounded_and_who_asks_is_not_forgotten(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
+    monkeypatch.setattr(limits_module, "_REMEMBERED", 100)
+    limits = Limits(60, 60, clock=clock)
+    for number in range(5000):
+        limits.check(None, f"198.51.{number // 250}.{number % 250}")
+        if number < 20:
+            limits.check(None, HOME)
+        else:
+            with pytest.raises(TooManyRequests):
+                limits.check(None, HOME)
+    assert len(limits._addresses._levels) == 100
+
+
+def test_threads_together_get_no_more_than_one_alone(clock: Clock) -> None:
+    limits = Limits(4000, 60, clock=clock)
+    passed: list[int] = []
+    threads = [threading.Thread(target=lambda: passed.append(used_up(limits, "key"))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(passed) == 1000
