@@ -11,6 +11,7 @@ import pytest
 from wikiholt.errors import Busy, IndexMissing, WikiholtError
 from wikiholt.model import Change, Filter, Problem, Recipe, WordQuery
 from wikiholt.ports import Store, WikiIndex
+from wikiholt.testing.contents import ContentsConformance
 from wikiholt.testing.embedder import FakeEmbedder
 from wikiholt.testing.entries import entry
 
@@ -19,7 +20,7 @@ EMBEDDER = FakeEmbedder()
 RECIPE = Recipe(EMBEDDER.fingerprint, EMBEDDER.dimensions, "test")
 
 
-class StoreConformance:
+class StoreConformance(ContentsConformance):
     """The tests; each runs on a fresh store with one empty index."""
 
     @pytest.fixture

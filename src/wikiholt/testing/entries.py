@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from datetime import datetime
 from hashlib import blake2b
 
-from wikiholt.model import Chunk, Metadata, Page, PageEntry, Words
+from wikiholt.model import Chunk, Link, Metadata, Page, PageEntry, Words
 from wikiholt.testing.embedder import FakeEmbedder
+from wikiholt.text.links import paths_of
 
 
 def entry(
@@ -16,14 +17,25 @@ def entry(
     tags: Sequence[str] = (),
     category: str | None = None,
     updated: datetime | None = None,
+    links: Sequence[str] = (),
 ) -> PageEntry:
-    """A page of these chunks; the words are simply the lower-case words of the text."""
+    """A page of these chunks; the words are simply the lower-case words of the text.
+
+    Each of `links` is the target of a wiki link, or of a Markdown link if it ends in `.md`, on a line of its own.
+    """
     body = "\n\n".join(texts)
     path = file.removesuffix(".md")
     metadata = Metadata(category=category, tags=tuple(tags), last_updated=updated)
-    page = Page(file, path, path.rsplit("/", 1)[-1], metadata, (), (), body, 1)
+    name, size = path.rsplit("/", 1)[-1], len(body)
+    written = tuple(_link(target, line, file) for line, target in enumerate(links, 1))
+    page = Page(file, path, name, metadata, (), written, body, 1, words=len(body.split()), length=size)
     chunks = tuple(Chunk(i, text, ("Heading",), "heading", i + 1, i + 1, 0, len(text)) for i, text in enumerate(texts))
     hashes = tuple(blake2b(text.encode(), digest_size=16).digest() for text in texts)
     words = Words(page.name.lower(), "heading", " ".join(body.lower().split()))
-    blob = blake2b(f"{body}{tags}{category}{updated}".encode(), digest_size=20).hexdigest()
+    blob = blake2b(f"{body}{tags}{category}{updated}{links}".encode(), digest_size=20).hexdigest()
     return PageEntry(blob, page, chunks, hashes, embedder.passages(texts), words)
+
+
+def _link(target: str, line: int, file: str) -> Link:
+    wiki = not target.endswith(".md")
+    return Link(target, "text", line, wiki, paths_of((target,), wiki, file))

@@ -1,5 +1,6 @@
 """A state machine that drives a store as a sync would, and compares it with a plain dictionary."""
 
+from collections import Counter
 from collections.abc import Callable
 
 import numpy as np
@@ -11,11 +12,15 @@ from wikiholt.model import Change, Filter, PageEntry, Problem, Recipe, WordQuery
 from wikiholt.ports import Store, WikiIndex
 from wikiholt.testing.embedder import FakeEmbedder
 from wikiholt.testing.entries import entry
+from wikiholt.text.links import folded, last_part
 
 _ID = "cccccccccccccccccccc"
 _FILES = st.sampled_from(["a.md", "b.md", "dir/a.md", "dir/sub/ü.md", "A.md"])
 _WORDS = st.sampled_from(["red", "green", "blue", "日本", "ütf", "x_y"])
 _TEXTS = st.lists(st.lists(_WORDS, min_size=1, max_size=4).map(" ".join), max_size=4)
+_LINKS = st.lists(
+    st.sampled_from(["a", "dir/a", "../b.md", "a.md", "/dir/sub/Ü.md", "ü", "https://x.example"]), max_size=3
+)
 _EMBEDDER = FakeEmbedder()
 
 
@@ -52,9 +57,9 @@ class _StoreMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         self.index.close()
 
-    @rule(file=_FILES, texts=_TEXTS, tag=st.sampled_from(["t", "u"]))
-    def put(self, file: str, texts: list[str], tag: str) -> None:
-        page = entry(file, texts, _EMBEDDER, tags=[tag])
+    @rule(file=_FILES, texts=_TEXTS, tag=st.sampled_from(["t", "u"]), links=_LINKS)
+    def put(self, file: str, texts: list[str], tag: str, links: list[str]) -> None:
+        page = entry(file, texts, _EMBEDDER, tags=[tag], links=links)
         self.index.apply(Change(pages=(page,)))
         self.pages[file] = page
         self.problems.pop(file, None)
@@ -153,3 +158,41 @@ class _StoreMachine(RuleBasedStateMachine):
         near = self.index.nearest(_EMBEDDER.query("red green"), 1000, None)
         assert len(set(near.chunk_ids.tolist())) == len(near.chunk_ids) == self.index.state().chunks
         assert np.all(np.diff(near.distances) >= 0)
+
+    @invariant()
+    def lists_and_facets_match(self) -> None:
+        for where, tag in ((Filter(), None), (Filter(tags=("T",)), "t")):
+            expected = sorted(
+                file for file, page in self.pages.items() if tag is None or tag in page.page.metadata.tags
+            )
+            total, listed = self.index.list_pages(where, 2, 1)
+            assert total == len(expected) == self.index.facets(where).pages
+            every = self.index.list_pages(where, None)[1]
+            assert sorted(page.file for page in every) == expected
+            assert [page.path for page in every] == sorted(page.path for page in every)
+            assert [page.file for page in listed] == [page.file for page in every[1:3]]
+            for page in every:
+                stored = self.pages[page.file].page
+                assert (page.words, page.length) == (stored.words, stored.length)
+
+    @invariant()
+    def links_match(self) -> None:
+        files = {page.page_id: page.file for page in self.index.list_pages(Filter(), None)[1]}
+        held = Counter((files[link.page_id], link.target, link.line, link.paths) for link in self.index.links())
+        written = [(file, link) for file, page in self.pages.items() for link in page.page.links]
+        assert held == Counter((file, link.target, link.line, link.paths) for file, link in written)
+        for key in ("a", "dir/a", "b", "dir/sub/ü"):
+            named = {page.file for page in self.index.named([key])}
+            assert named == {f for f, p in self.pages.items() if key in _keys(p.page.path)}
+            naming = Counter((files[link.page_id], link.line) for link in self.index.links_naming([key]))
+            assert naming == Counter((f, link.line) for f, link in written if key in map(folded, link.paths))
+
+    @invariant()
+    def vectors_of_pages_match(self) -> None:
+        for page in self.index.list_pages(Filter(), None)[1]:
+            rows = self.index.page_vectors([page.page_id])
+            np.testing.assert_array_equal(rows.vectors, self.pages[page.file].vectors)
+
+
+def _keys(path: str) -> tuple[str, str]:
+    return folded(path), folded(last_part(path))
