@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 import pytest
-from http_farm import Served, served
+from served_farm import Served, served
 
 
 @pytest.fixture(scope="session")

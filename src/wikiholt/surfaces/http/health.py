@@ -20,7 +20,7 @@ _LOG = logging.getLogger(__name__)
 
 router = APIRouter()
 
-OPEN: dict[str, Any] = {"openapi_extra": {"security": []}, "responses": {422: declared()[422]}, "tags": ["service"]}
+_OPEN: dict[str, Any] = {"openapi_extra": {"security": []}, "responses": {422: declared()[422]}, "tags": ["service"]}
 _NO_STORE = {"Cache-Control": "no-store"}
 
 
@@ -47,7 +47,8 @@ class ReadyDocument(TypedDict):
 
 
 # In the event loop, not in a thread: they answer even when every thread is at work.
-@router.get("/healthz", response_model=HealthDocument, **OPEN)
+@router.get("/api/v1/health", response_model=HealthDocument, **_OPEN)
+@router.get("/healthz", response_model=HealthDocument, **_OPEN)
 async def healthz(_: Annotated[Nothing, Query()]) -> Response:
     """Say that the process is there."""
     return json_response({"status": "ok", "version": __version__}, headers=_NO_STORE)
@@ -57,7 +58,7 @@ async def healthz(_: Annotated[Nothing, Query()]) -> Response:
     "/readyz",
     tags=["service"],
     response_model=ReadyDocument,
-    openapi_extra=OPEN["openapi_extra"],
+    openapi_extra=_OPEN["openapi_extra"],
     responses={503: {"model": ReadyDocument, "description": "A part is not ready."}, 422: declared()[422]},
 )
 def readyz(request: Request, _: Annotated[Nothing, Query()]) -> Response:

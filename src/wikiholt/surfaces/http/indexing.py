@@ -18,7 +18,7 @@ from wikiholt.surfaces.http.problems import told
 from wikiholt.surfaces.http.responses import declared
 from wikiholt.surfaces.http.visits import OpenWiki, Who
 
-router = APIRouter(tags=["index"])
+router = APIRouter(prefix="/api/v1", tags=["index"])
 
 _STATES: dict[JobState, Literal["idle", "in_progress", "complete", "error"]] = {
     JobState.NONE: "idle",

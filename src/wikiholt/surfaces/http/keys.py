@@ -16,7 +16,7 @@ from wikiholt.surfaces.http.parameters import Nothing
 from wikiholt.surfaces.http.responses import declared
 from wikiholt.surfaces.http.visits import Who
 
-router = APIRouter(tags=["keys"])
+router = APIRouter(prefix="/api/v1", tags=["keys"])
 
 NoQuery = Annotated[Nothing, Query()]
 _NO_STORE = {"Cache-Control": "no-store"}

@@ -21,7 +21,7 @@ from wikiholt.surfaces.http.parameters import Nothing
 from wikiholt.surfaces.http.responses import declared
 from wikiholt.surfaces.http.visits import Who
 
-router = APIRouter(tags=["links"])
+router = APIRouter(prefix="/api/v1", tags=["links"])
 
 
 @router.get("/links", response_model=GraphDocument, responses=declared(304))

@@ -23,7 +23,7 @@ from wikiholt.surfaces.http.parameters import Count, Nothing, Paged
 from wikiholt.surfaces.http.responses import declared
 from wikiholt.surfaces.http.visits import Who
 
-router = APIRouter(tags=["pages"])
+router = APIRouter(prefix="/api/v1", tags=["pages"])
 
 PagePath = Annotated[str, Path(max_length=1100, description="The page's path; slashes may stand as they are.")]
 

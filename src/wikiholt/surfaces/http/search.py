@@ -15,7 +15,7 @@ from wikiholt.surfaces.http.parameters import Asked, AskedByMeaning, AskedLike, 
 from wikiholt.surfaces.http.responses import declared
 from wikiholt.surfaces.http.visits import OpenWiki, Who
 
-router = APIRouter(tags=["search"])
+router = APIRouter(prefix="/api/v1", tags=["search"])
 
 
 @router.get("/search", response_model=AnswerDocument, responses=declared(304))

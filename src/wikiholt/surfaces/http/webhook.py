@@ -21,7 +21,7 @@ from wikiholt.surfaces.http.parameters import Nothing
 from wikiholt.surfaces.http.responses import declared
 from wikiholt.surfaces.http.visits import Who
 
-router = APIRouter(tags=["index"])
+router = APIRouter(prefix="/api/v1", tags=["index"])
 
 _NO_SECRET = secrets.token_hex(16)
 _HEX = ("x-gitea-signature", "x-forgejo-signature", "x-gogs-signature")

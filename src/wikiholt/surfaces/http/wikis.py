@@ -18,7 +18,7 @@ from wikiholt.surfaces.http.parameters import Count, Nothing
 from wikiholt.surfaces.http.responses import declared
 from wikiholt.surfaces.http.visits import Who
 
-router = APIRouter(tags=["wikis"])
+router = APIRouter(prefix="/api/v1", tags=["wikis"])
 
 Slug = Annotated[str, Path(max_length=200, description="The wiki's slug.")]
 NoQuery = Annotated[Nothing, Query()]

@@ -32,7 +32,7 @@ from wikiholt.surfaces.http.parameters import Nothing
 from wikiholt.surfaces.http.responses import Responses, declared
 from wikiholt.surfaces.http.visits import Who
 
-router = APIRouter(tags=["pages"])
+router = APIRouter(prefix="/api/v1", tags=["pages"])
 
 _WRITES = declared(404, 409, 412, 413)
 _CREATED: Responses = {201: {"model": WrittenDocument, "description": "The page is new."}}

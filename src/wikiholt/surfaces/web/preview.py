@@ -21,7 +21,7 @@ from wikiholt.text.anchors import AnchorStyle
 from wikiholt.text.links import Names, paths_of
 from wikiholt.text.page import parse_page
 
-router = APIRouter(tags=["pages"])
+router = APIRouter(prefix="/api/v1", tags=["pages"])
 
 
 class HeadingDocument(TypedDict):

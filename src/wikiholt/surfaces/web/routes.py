@@ -31,7 +31,7 @@ def add_pages(app: FastAPI, farm: Farm) -> None:
             return view("statuses", place, title="Status")
         return view("status", place, title="Status", heading=f"Index of {place.slug}" if place.slug else "Index")
 
-    app.include_router(preview.router, prefix="/api/v1")
+    app.router.routes.extend(preview.router.routes)
     for path, answer in (
         ("/", start),
         ("/status", status),

@@ -1,0 +1,191 @@
+"""Pages over HTTP: read, listed, written with the revision they were read at."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from served_farm import Served
+
+PRINTER = "/api/v1/pages/Equipment/Printer"
+
+
+def test_a_page_is_read_with_its_links_and_its_revision(shared: Served) -> None:
+    page = shared.client("read").get("/api/v1/pages/Home").json()
+    assert page["content"].startswith("# Home")
+    assert page["links_to"] == ["Equipment/Printer", "Coffee"]
+    assert page["frontmatter"] is None
+    assert page["revision"] == page["last_commit"]["revision"] == shared.alpha.head()
+    assert page["last_commit"]["author"] == "Ada"
+    printer = shared.client("read").get(PRINTER).json()
+    assert printer["linked_from"] == ["Home"]
+    assert printer["frontmatter"]["tags"] == ["paper", "repair"]
+    assert shared.client("read").get("/api/v1/pages/Equipment%2FPrinter.md").json() == printer
+
+
+def test_pages_are_listed_by_filter_and_in_parts(shared: Served) -> None:
+    client = shared.client("read")
+    every = client.get("/api/v1/pages").json()
+    assert [page["path"] for page in every["pages"]] == ["Coffee", "Equipment/Printer", "Home"]
+    assert every["total"] == 3
+    assert every["pages"][0]["content_length"] > 3
+    part = client.get("/api/v1/pages", params={"limit": 1, "offset": 1}).json()
+    assert ([page["path"] for page in part["pages"]], part["total"]) == (["Equipment/Printer"], 3)
+    tagged = client.get("/api/v1/pages", params={"tag": "kitchen", "updated_since": "2020-01-01"}).json()
+    assert [page["path"] for page in tagged["pages"]] == ["Coffee"]
+    assert client.get("/api/v1/pages", params={"updated_since": "soon"}).status_code == 422
+
+
+def test_links_history_and_changelog_have_otterwikis_fields(shared: Served) -> None:
+    client, head = shared.client("read"), shared.alpha.head()
+    assert client.get("/api/v1/links").json()["edges"] == [
+        {"source": "Home", "target": "Coffee"},
+        {"source": "Home", "target": "Equipment/Printer"},
+    ]
+    assert client.get("/api/v1/links/Coffee").json()["linked_from"] == ["Home"]
+    assert [page["path"] for page in client.get("/api/v1/orphans").json()["pages"]] == ["Home"]
+    assert client.get("/api/v1/pages/Coffee/history").json()["history"][0]["revision"] == head
+    entry = client.get("/api/v1/changelog", params={"limit": 1}).json()["entries"][0]
+    assert set(entry["pages_affected"]) == {"Home", "Coffee", "Equipment/Printer"}
+    assert client.get("/api/v1/links/Nowhere").status_code == 404
+    assert client.get("/api/v1/pages/Nowhere/history").status_code == 404
+
+
+def test_a_new_page_is_a_commit_of_its_author_and_is_found_at_once(own: Served) -> None:
+    client = own.client("write")
+    made = client.put("/api/v1/pages/Notes/Otter", json={"content": "# Otter\n\nwhiskers", "commit_message": "Begin"})
+    assert made.status_code == 201
+    assert made.json()["created"]
+    assert made.json()["revision"] == own.alpha.head()
+    assert own.alpha.git("log", "-1", "--format=%an|%s").decode() == "alpha write|Begin"
+    found = client.get("/api/v1/search", params={"q": "whiskers", "fresh": "true"}).json()
+    assert found["results"][0]["path"] == "Notes/Otter"
+    by = {"author": {"name": "Bob Ö", "email": "bob@example.org"}, "content": "x"}
+    assert client.put("/api/v1/pages/B", json=by).status_code == 201
+    assert own.alpha.git("log", "-1", "--format=%an <%ae>").decode() == "Bob Ö <bob@example.org>"
+    header = {"X-Author": "Eve <eve@example.org>"}
+    assert client.put("/api/v1/pages/E", json={"content": "x"}, headers=header).status_code == 201
+    assert own.alpha.git("log", "-1", "--format=%an <%ae>").decode() == "Eve <eve@example.org>"
+
+
+def test_a_page_that_is_there_is_not_written_over_by_chance(own: Served) -> None:
+    client, before = own.client("write"), own.alpha.head()
+    page = client.get(PRINTER)
+    blind = client.put(PRINTER, json={"content": "gone"})
+    assert blind.status_code == 409
+    assert blind.json()["current_revision"] == page.json()["revision"]
+    assert "revision" in blind.json()["hint"]
+    wrong = client.put(PRINTER, json={"content": "gone", "revision": "0" * 40})
+    assert (wrong.status_code, wrong.json()["current_revision"]) == (409, page.json()["revision"])
+    tagged = client.put(PRINTER, json={"content": "gone"}, headers={"If-Match": f'"{"0" * 40}"'})
+    assert (tagged.status_code, tagged.json()["code"]) == (412, "precondition-failed")
+    assert client.put(PRINTER, json={"content": "x"}, headers={"If-None-Match": "*"}).status_code == 412
+    weak = client.put(PRINTER, json={"content": "x"}, headers={"If-Match": f'W/"{page.json()["revision"]}"'})
+    assert weak.status_code == 412
+    assert client.put("/api/v1/pages/Absent", json={"content": "x"}, headers={"If-Match": "*"}).status_code == 412
+    assert own.alpha.head() == before
+    assert client.get(PRINTER).json()["content"] == page.json()["content"]
+
+
+@pytest.mark.parametrize("form", ["revision", "tag", "star", "short"])
+def test_a_page_is_written_by_whoever_has_read_it(own: Served, form: str) -> None:
+    client = own.client("write")
+    page = client.get(PRINTER)
+    revision = page.json()["revision"]
+    headers = {"tag": {"If-Match": page.headers["etag"]}, "star": {"If-Match": "*"}}.get(form, {})
+    body = {"revision": {"revision": revision}, "short": {"revision": revision[:7].upper()}}.get(form, {})
+    written = client.put(PRINTER, json={"content": "# Printer\n\nnew", **body}, headers=headers)
+    assert written.status_code == 200
+    assert not written.json()["created"]
+    again = client.put(PRINTER, json={"content": "# Printer\n\nnewer"}, headers={"If-Match": written.headers["etag"]})
+    assert again.status_code == 200
+    old = client.get(PRINTER, params={"revision": revision}).json()
+    assert old["content"] == page.json()["content"]
+
+
+def test_of_two_writers_at_once_one_is_told_so(own: Served) -> None:
+    revision = own.client("read").get(PRINTER).json()["revision"]
+
+    def write(number: int) -> int:
+        body = {"content": f"# Printer\n\nversion {number}", "revision": revision}
+        return own.client("write").put(PRINTER, json=body).status_code
+
+    with ThreadPoolExecutor(8) as pool:
+        codes = sorted(pool.map(write, range(8)))
+    assert codes == [200] + [409] * 7
+
+
+def test_patch_replaces_one_place(own: Served) -> None:
+    client = own.client("write")
+    revision = client.get(PRINTER).json()["revision"]
+    edit = {"revision": revision, "old_string": "rear flap", "new_string": "front flap"}
+    patched = client.patch(PRINTER, json=edit)
+    assert patched.status_code == 200
+    assert "front flap" in client.get(PRINTER).json()["content"]
+    assert client.patch(PRINTER, json=edit).status_code == 409
+    now = patched.json()["revision"]
+    for wrong in (
+        {"old_string": "absent", "new_string": "x"},
+        {"old_string": "r", "new_string": "x"},
+        {"old_string": "flap", "new_string": "flap"},
+        {"old_string": "", "new_string": "x"},
+        {"old_string": "flap"},
+    ):
+        assert client.patch(PRINTER, json={"revision": now, **wrong}).status_code == 422
+    assert client.patch(PRINTER, json={"old_string": "flap", "new_string": "x"}).status_code == 422
+
+
+def test_delete_and_rename_answer_as_otterwiki_api_does(own: Served) -> None:
+    client = own.client("write")
+    client.get("/api/v1/search", params={"q": "x", "fresh": "true"})
+    renamed = client.post(f"{PRINTER}/rename", json={"new_path": "Machines/Laser"})
+    assert renamed.status_code == 200
+    assert renamed.json()["old_path"] == "Equipment/Printer"
+    assert renamed.json()["new_path"] == "Machines/Laser"
+    assert renamed.json()["updated_pages"] == ["Home"]
+    assert client.post("/api/v1/pages/Home/rename", json={"new_path": "Machines/Laser"}).status_code == 409
+    assert client.post("/api/v1/pages/Home/rename", json={"new_path": "Home"}).status_code == 422
+    assert client.post("/api/v1/pages/Home/rename", json={"new_path": ""}).status_code == 422
+    gone = client.request("DELETE", "/api/v1/pages/Machines/Laser", json={"commit_message": "Away"})
+    assert (gone.status_code, gone.json()["deleted"], gone.json()["path"]) == (200, True, "Machines/Laser")
+    assert client.delete("/api/v1/pages/Machines/Laser").status_code == 404
+    assert client.get("/api/v1/pages/Machines/Laser").status_code == 404
+    stale = client.delete("/api/v1/pages/Home", headers={"If-Match": f'"{"1" * 40}"'})
+    assert stale.status_code == 412
+
+
+@pytest.mark.parametrize("path", ["../x", "a/../../x", ".git/config", "%00", "x%0Ay", "a//b", "x" * 300, "x" * 1200])
+def test_a_path_that_is_none_writes_nothing(own: Served, path: str) -> None:
+    before = own.alpha.head()
+    answer = own.client("write").put(f"/api/v1/pages/{path.replace('..', '%2E%2E')}", json={"content": "x"})
+    assert 400 <= answer.status_code < 500
+    assert own.alpha.head() == before
+    assert str(own.alpha.path) not in answer.text
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b'{"content": 5}',
+        b'{"content": null}',
+        b'{"content": "a\\u0000"}',
+        b'{"content": "\\ud800"}',
+        b'{"content": "x", "extra": 1}',
+        b'{"content": "x", "revision": "abc"}',
+        b'{"content": "x", "author": {"name": "A"}}',
+        b'{"content": "x", "author": {"name": "A\\n", "email": "a@b"}}',
+        b'{"content": "x", "author": {"name": "A", "email": "a@b>\\nX: y"}}',
+        b'{"content": "\xff"}',
+        b'"' + b"[" * 5000 + b'"',
+        b"[" * 100_000,
+    ],
+    ids=range(15),
+)
+def test_a_body_that_makes_no_sense_writes_nothing(own: Served, body: bytes) -> None:
+    before = own.alpha.head()
+    headers = {"Content-Type": "application/json"}
+    answer = own.client("write").put("/api/v1/pages/X", content=body, headers=headers)
+    assert answer.status_code in (400, 422)
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert own.alpha.head() == before
