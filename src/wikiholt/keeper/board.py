@@ -33,8 +33,8 @@ class Board:
         with self.changed:
             return list(self._entries.values())
 
-    def adopt(self, wiki: Wiki, interval: float) -> Entry:
-        """Begin to look after a wiki, or take up its new settings."""
+    def adopt(self, wiki: Wiki, interval: float, rank: Rank | None = None) -> Entry:
+        """Begin to look after a wiki, or take up its new settings; with a rank it is put in line at once."""
         with self.changed:
             self.declined.discard(wiki.source)
             entry = self._entries.get(wiki.id)
@@ -45,7 +45,11 @@ class Board:
                 entry.forgiven()
             else:
                 return entry
-            self.schedule(entry, 0.0)
+            if rank is None:
+                self.schedule(entry, 0.0)
+            else:
+                self.schedule(entry, time.monotonic() + interval)
+                self.put(entry, rank)
             return entry
 
     def forget(self, wiki_id: str) -> None:
@@ -75,6 +79,14 @@ class Board:
             if entry.wiki.id in self._entries:
                 self._fetches.put(entry.wiki.id, rank)
                 self.changed.notify_all()
+
+    def waits(self, entry: Entry) -> bool:
+        return entry.wiki.id in self._syncs
+
+    def leave(self, entry: Entry) -> None:
+        """Out of the line again: there is no use in a turn now."""
+        with self.changed:
+            self._syncs.drop(entry.wiki.id)
 
     def turns(self, *, urgent_only: bool = False) -> Iterator[Entry]:
         """The wikis whose turn to be synced it is, as they come, until the keeper stops."""

@@ -45,9 +45,9 @@ class Roots:
             known = self._board.get(wiki.id)
             if known is not None and known.wiki == wiki:
                 continue
-            entry = self._board.adopt(wiki, self._pace.interval_of(wiki))
-            if known is None and not entry.remote and store.published(wiki.id) is None:
-                self._board.put(entry, Rank.DUE)
+            # One without an index has nothing to be compared: it waits for its first sync.
+            unindexed = wiki.source.startswith("/") and store.published(wiki.id) is None
+            self._board.adopt(wiki, self._pace.interval_of(wiki), Rank.DUE if unindexed else None)
 
     def _register(self, wikis: Sequence[Wiki]) -> Sequence[Wiki]:
         """Register what was found under no slug yet; what cannot be is kept in `skipped`, with the reason."""

@@ -39,7 +39,7 @@ class Turns:
         now = time.monotonic()
         first = not entry.looked
         self._board.schedule(entry, now + entry.interval * (random.uniform(0.5, 1.0) if first else 1.0))  # noqa: S311
-        if entry.running:
+        if entry.running or self._board.waits(entry):
             return
         if entry.postponed is not None:
             rank, entry.postponed = entry.postponed, None
@@ -60,6 +60,7 @@ class Turns:
         if entry.failures:
             changed = head != entry.failed_head
         else:
+            entry.job = entry.job or (not entry.looked and self._has_job(entry))
             if not entry.looked and self._service.workshop.store.published(entry.wiki.id) is not None:
                 self._note(entry, self._service.background(entry.wiki.slug))
             changed = not self.settled(entry, head)
@@ -94,6 +95,7 @@ class Turns:
             self._note(entry, handle)
         entry.begun = False
         entry.forgiven()
+        entry.job = self._has_job(entry)
         if entry.job:
             result.reindexing = True
             self._reindexing(entry).go_on(handle, self._pause(entry))
@@ -131,11 +133,13 @@ class Turns:
     def _note(self, entry: Entry, handle: WikiHandle) -> None:
         """Read what the index stands for, and by what its files can be recognised as unchanged."""
         store = self._service.workshop.store
-        entry.job = read_job(store.directory(entry.wiki.id)).open
         before = store.stamp(entry.wiki.id)
         revision = handle.settled_at()
         entry.looked = True
         entry.revision, entry.stamp = (revision, before) if store.stamp(entry.wiki.id) == before else (None, "")
+
+    def _has_job(self, entry: Entry) -> bool:
+        return read_job(self._service.workshop.store.directory(entry.wiki.id)).open
 
     def _guarded(self, entry: Entry, result: "_Result | None", work: Callable[[], None]) -> None:
         try:
@@ -171,6 +175,7 @@ class Turns:
         with self._board.changed:
             entry.failed(error, head, time.monotonic())
             entry.looked = True
+            self._board.leave(entry)
             self._board.count["failures"] += 1
         _LOG.warning("%s: %s (tried %d times)", entry.wiki.slug, error.message, entry.failures)
         self._reindexing(entry).fail(error)
