@@ -7,6 +7,11 @@ from wikiholt.errors import InvalidSource, SourceMissing
 from wikiholt.sources.address import Address
 
 IP = ipaddress.IPv4Address | ipaddress.IPv6Address
+# What is kept for special use, where the library of some Python versions does not say so.
+_SPECIAL = tuple(
+    ipaddress.ip_network(text)
+    for text in ("192.0.0.0/24", "192.88.99.0/24", "64:ff9b:1::/48", "3fff::/20", "5f00::/16", "fec0::/10")
+)
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 _COMPATIBLE = ipaddress.IPv6Network("::/96")
 
@@ -41,6 +46,8 @@ def is_public(number: IP) -> bool:
             return False
         if number.ipv4_mapped:
             return True
-        if number.is_site_local or number.scope_id is not None:
+        if number.scope_id is not None:
             return False
+    if any(number in network for network in _SPECIAL):
+        return False
     return number.is_global and not number.is_multicast and not number.is_reserved and not number.is_unspecified

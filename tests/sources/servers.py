@@ -1,0 +1,143 @@
+"""Servers on this machine's own address, for tests of remotes: git over HTTP, and others that behave badly."""
+
+import os
+import socketserver
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+
+@dataclass
+class Server:
+    """A running HTTP server: where it is, and what it was asked."""
+
+    port: int
+    asked: list[str] = field(default_factory=list)
+    authorization: list[str | None] = field(default_factory=list)
+
+    def url(self, path: str = "wiki", host: str = "127.0.0.1") -> str:
+        return f"http://{host}:{self.port}/{path}"
+
+
+Answer = Callable[[BaseHTTPRequestHandler], None]
+
+
+@contextmanager
+def serving(answer: Answer) -> Iterator[Server]:
+    """Answer every request like this until the block is left."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.0"
+
+        def do_GET(self) -> None:
+            server.asked.append(self.path)
+            server.authorization.append(self.headers.get("Authorization"))
+            answer(self)
+
+        do_POST = do_GET  # noqa: N815
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    httpd = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    httpd.daemon_threads = True
+    server = Server(httpd.server_address[1])
+    thread = threading.Thread(target=httpd.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        httpd.shutdown()
+        httpd.server_close()
+        thread.join()
+
+
+def git_backend(root: Path) -> Answer:
+    """Serve the repositories below a directory as git's own CGI program does."""
+    program = Path(subprocess.check_output(["git", "--exec-path"], text=True).strip()) / "git-http-backend"
+
+    def answer(request: BaseHTTPRequestHandler) -> None:
+        path, _, query = request.path.partition("?")
+        environment = {
+            "PATH": os.environ["PATH"],
+            "GIT_PROJECT_ROOT": str(root),
+            "GIT_HTTP_EXPORT_ALL": "1",
+            "GIT_CONFIG_GLOBAL": os.devnull,
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_CONFIG_COUNT": "1",
+            "GIT_CONFIG_KEY_0": "safe.directory",
+            "GIT_CONFIG_VALUE_0": "*",
+            "PATH_INFO": path,
+            "QUERY_STRING": query,
+            "REQUEST_METHOD": request.command,
+            "CONTENT_TYPE": request.headers.get("Content-Type", ""),
+            "HTTP_CONTENT_ENCODING": request.headers.get("Content-Encoding", ""),
+            "GIT_PROTOCOL": request.headers.get("Git-Protocol", ""),
+        }
+        body = request.rfile.read(int(request.headers.get("Content-Length") or 0))
+        done = subprocess.run([program], env=environment, input=body, capture_output=True, check=False)
+        head, _, content = done.stdout.partition(b"\r\n\r\n")
+        fields = dict(line.split(": ", 1) for line in head.decode().split("\r\n") if ": " in line)
+        request.send_response(int(fields.pop("Status", "200").split()[0]))
+        for name, value in fields.items():
+            request.send_header(name, value)
+        request.end_headers()
+        request.wfile.write(content)
+
+    return answer
+
+
+@contextmanager
+def git_daemon(root: Path) -> Iterator[int]:
+    """The port at which git's own daemon serves the repositories below a directory."""
+    environment = os.environ | {
+        "GIT_CONFIG_COUNT": "1",
+        "GIT_CONFIG_KEY_0": "safe.directory",
+        "GIT_CONFIG_VALUE_0": "*",
+    }
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            command = ["git", "daemon", "--inetd", "--export-all", f"--base-path={root}"]
+            talk = self.request.fileno()
+            subprocess.run(command, stdin=talk, stdout=talk, stderr=subprocess.DEVNULL, env=environment, check=False)
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as daemon:
+        thread = threading.Thread(target=daemon.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+        thread.start()
+        yield daemon.server_address[1]
+        daemon.shutdown()
+        thread.join()
+
+
+def redirect_to(url: str) -> Answer:
+    def answer(request: BaseHTTPRequestHandler) -> None:
+        request.send_response(302)
+        request.send_header("Location", url + request.path)
+        request.end_headers()
+
+    return answer
+
+
+def advertising(then: Callable[[Callable[[bytes], object]], None]) -> Answer:
+    """Begin like a git server that speaks the first protocol, then go on as told, with a function that sends."""
+
+    def answer(request: BaseHTTPRequestHandler) -> None:
+        request.send_response(200)
+        request.send_header("Content-Type", "application/x-git-upload-pack-advertisement")
+        request.end_headers()
+        try:
+            request.wfile.write(packet(b"# service=git-upload-pack\n") + b"0000")
+            then(request.wfile.write)
+        except OSError:  # the visitor has had enough
+            pass
+
+    return answer
+
+
+def packet(line: bytes) -> bytes:
+    return f"{len(line) + 4:04x}".encode() + line
