@@ -16,7 +16,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wikiholt.errors import Busy, IndexCorrupt, IndexTooNew, InvalidSlug, StorageRefused, WikiExists, WikiNotFound
+from wikiholt.errors import (
+    Busy,
+    InvalidSetting,
+    InvalidSlug,
+    WikiExists,
+    WikiNotFound,
+)
 from wikiholt.registry import Registry, validate_slug
 from wikiholt.registry.slugs import RESERVED, propose_slug
 
@@ -113,87 +119,163 @@ def test_near_slugs_are_suggested_on_request(registry: Registry) -> None:
     assert registry.suggest("zzz") == ()
 
 
-# ── damage ──
-
-
-@pytest.mark.parametrize("content", [b"", b"not a database at all" * 100, b"SQLite format 3\0" + b"\0" * 5000])
-def test_a_damaged_file_is_an_error_and_never_an_empty_list(path: Path, content: bytes) -> None:
-    path.parent.mkdir()
-    path.write_bytes(content)
-    with closing(Registry(path)) as registry:
-        for use in (registry.list, lambda: registry.get("garden"), lambda: registry.add("garden", "/srv")):
-            with pytest.raises(IndexCorrupt, match="damaged") as caught:
-                use()
-            assert "backup" in caught.value.hint
-    assert path.read_bytes() == content
-
-
-def test_a_torn_file_is_an_error(registry: Registry, path: Path) -> None:
-    for number in range(400):
-        registry.add(f"wiki-{number}", "/srv/" + "x" * 100)
-    registry.close()
-    content = path.read_bytes()
-    path.write_bytes(content[: len(content) // 2])
-    with pytest.raises(IndexCorrupt):
-        registry.list()
-
-
-def test_another_database_is_not_taken_for_a_registry(registry: Registry, path: Path) -> None:
-    path.parent.mkdir()
-    with closing(sqlite3.connect(path)) as other:
-        other.execute("CREATE TABLE wikis (id)")
-    with pytest.raises(IndexCorrupt, match="not a registry"):
-        registry.list()
-
-
-def test_a_newer_registry_is_refused(registry: Registry, path: Path) -> None:
-    registry.add("garden", "/srv/garden")
-    registry.close()
-    with closing(sqlite3.connect(path)) as newer:
-        newer.execute("PRAGMA user_version = 99")
-    with pytest.raises(IndexTooNew, match="newer Wikiholt"):
-        registry.list()
-
-
-@pytest.mark.parametrize("settings", ["{", "[]", "null", '{"a": 1}'])
-def test_a_row_that_makes_no_sense_is_damage(registry: Registry, path: Path, settings: str) -> None:
-    registry.add("garden", "/srv/garden")
-    with closing(sqlite3.connect(path, isolation_level=None)) as other:
-        other.execute("UPDATE wikis SET settings = ?", (settings,))
-    with pytest.raises(IndexCorrupt, match="cannot be understood"):
-        registry.list()
-
-
-def test_a_directory_that_cannot_be_made_is_said_as_such(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("in the way")
-    with closing(Registry(tmp_path / "file" / "registry.db")) as registry, pytest.raises(StorageRefused):
-        registry.add("garden", "/srv/garden")
-
-
-@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write everywhere")
-def test_a_registry_in_a_read_only_directory_can_be_read(registry: Registry, path: Path) -> None:
+def test_a_wiki_is_found_by_its_id(registry: Registry) -> None:
     wiki = registry.add("garden", "/srv/garden")
-    registry.close()
-    path.chmod(0o444)
-    path.parent.chmod(0o555)
-    try:
-        assert registry.list() == [wiki]
-        with pytest.raises(StorageRefused):
-            registry.add("other", "/srv/other")
-    finally:
-        path.parent.chmod(0o755)
+    assert registry.by_id(wiki.id) == wiki
+    for odd in ("garden", "", "a" * 20, "\0", "é"):
+        with pytest.raises(WikiNotFound) as caught:
+            registry.by_id(odd)
+        assert "garden" not in f"{caught.value} {caught.value.hint}"
 
 
-def test_a_restored_file_is_read_and_not_the_one_before(registry: Registry, path: Path) -> None:
-    registry.add("old", "/srv/old")
+def test_the_only_wiki_is_known_as_such(registry: Registry) -> None:
+    assert registry.only() is None
+    wiki = registry.add("garden", "/srv/garden")
+    assert registry.only() == wiki
+    registry.add("other", "/srv/other")
+    assert registry.only() is None
+
+
+def test_some_settings_change_and_the_others_stay(registry: Registry) -> None:
+    registry.add("garden", "/srv/garden", {"language": "german", "public": "true"})
+    changed = registry.change("garden", {"public": "", "url": "{path}.html"})
+    assert changed.settings == {"language": "german", "url": "{path}.html"}
+    assert registry.get("garden") == changed
+    with pytest.raises(WikiNotFound):
+        registry.change("other", {"public": "true"})
+
+
+def test_two_who_change_different_settings_at_once_lose_none(registry: Registry, path: Path) -> None:
+    registry.add("garden", "/srv/garden")
+
+    def change(number: int) -> None:
+        with closing(Registry(path)) as own:
+            own.change("garden", {f"setting-{number}": "set"})
+
+    threads = [threading.Thread(target=change, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(registry.get("garden").settings) == 8
+
+
+# ── many at once ──
+
+
+def test_many_are_added_at_once_and_what_is_taken_is_left(registry: Registry) -> None:
+    first = registry.add("b", "/srv/first")
+    added = registry.add_many([("a", "/srv/a", {"public": "true"}), ("b", "/srv/other", {}), ("c", "/srv/c", {})])
+    assert [wiki.slug for wiki in added] == ["a", "c"]
+    assert registry.get("b") == first
+    assert registry.list() == [added[0], first, added[1]]
+
+
+def test_of_two_with_one_slug_the_first_is_added(registry: Registry) -> None:
+    (added,) = registry.add_many([("a", "/srv/one", {}), ("a", "/srv/two", {})])
+    assert registry.get("a").source == added.source == "/srv/one"
+
+
+@pytest.mark.parametrize(
+    ("bad", "error"),
+    [
+        (("../x", "/srv", {}), InvalidSlug),
+        (("x", "/srv", {"hosts": "a.example"}), WikiExists),
+        (("x", "/srv", {"hosts": "not a host"}), InvalidSetting),
+    ],
+)
+def test_of_many_all_are_added_or_none(
+    registry: Registry, bad: tuple[str, str, dict[str, str]], error: type[Exception]
+) -> None:
+    before = registry.add("before", "/srv", {"hosts": "a.example"})
+    with pytest.raises(error):
+        registry.add_many([("a", "/srv/a", {"hosts": "b.example"}), bad])
+    assert registry.list() == [before]
+    assert registry.by_host("b.example") is None
     registry.close()
-    backup = path.read_bytes()
-    registry.add("newer", "/srv/newer")
-    (path.parent / "restored").write_bytes(backup)
-    for leftover in path.parent.glob("registry.db-*"):
-        leftover.unlink()
-    (path.parent / "restored").replace(path)
-    assert [wiki.slug for wiki in registry.list()] == ["old"]
+    assert registry.list() == [before]
+
+
+def test_ten_thousand_wikis_are_registered_in_seconds_and_one_more_costs_what_one_costs(registry: Registry) -> None:
+    began = time.perf_counter()
+    registry.add_many((f"wiki-{number}", f"/srv/{number}", {}) for number in range(10_000))
+    assert time.perf_counter() - began < 10
+    statements: list[str] = []
+    with registry._database.reading() as connection:
+        assert connection
+        connection.set_trace_callback(statements.append)
+        registry.add("one-more", "/srv/one-more")
+        connection.set_trace_callback(None)
+    read = [statement for statement in statements if statement.startswith("SELECT")]
+    assert read
+    assert all("WHERE" in statement or "FROM sealed" in statement for statement in read)
+
+
+# ── hosts ──
+
+
+def test_a_wiki_is_found_by_each_of_its_hosts(registry: Registry) -> None:
+    wiki = registry.add(
+        "garden", "/srv/garden", {"hosts": "Garden.Example.org., plants.example.org\nplants.example.org"}
+    )
+    for host in ("garden.example.org", "GARDEN.example.ORG", "garden.example.org.", "plants.example.org:8080"):
+        assert registry.by_host(host) == wiki
+    for host in ("example.org", "x.garden.example.org", "", "garden", "\0", "gärten.example", "x" * 9999):
+        assert registry.by_host(host) is None
+
+
+def test_hosts_follow_the_settings(registry: Registry) -> None:
+    registry.add("garden", "/srv/garden", {"hosts": "old.example"})
+    registry.change("garden", {"hosts": "new.example"})
+    assert registry.by_host("old.example") is None
+    assert registry.by_host("new.example") == registry.get("garden")
+    registry.update("garden", {})
+    assert registry.by_host("new.example") is None
+    registry.change("garden", {"hosts": "new.example"})
+    assert registry.remove("garden").hosts == ("new.example",)
+    assert registry.by_host("new.example") is None
+    assert registry.add("other", "/srv", {"hosts": "new.example"}) == registry.by_host("new.example")
+
+
+def test_a_host_is_one_wikis_and_the_other_is_not_named(registry: Registry) -> None:
+    registry.add("garden", "/srv/canary", {"hosts": "wiki.example.org"})
+    with pytest.raises(WikiExists) as caught:
+        registry.add("other", "/srv/other", {"hosts": "b.example, Wiki.Example.Org"})
+    told = f"{caught.value} {caught.value.hint}"
+    assert "garden" not in told
+    assert "canary" not in told
+    other = registry.add("other", "/srv/other", {"hosts": "b.example"})
+    with pytest.raises(WikiExists):
+        registry.change("other", {"hosts": "wiki.example.org"})
+    assert registry.get("other") == registry.by_host("b.example") == other
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *(
+            "https://wiki.example",
+            "wiki.example:80",
+            "wiki.example/x",
+            "a b",
+            "-a.example",
+            "a..b",
+            "*.example",
+            "_x.y",
+        ),
+        *("gärten.example", "wіki.example", "x" * 64 + ".example", "a." * 130 + "b", "a\0b", "[2001:db8::1]"),
+        *("localhost", "LOCALHOST.", "127.0.0.1", "[::1]"),
+    ],
+    ids=lambda host: ascii(host)[:30],
+)
+def test_what_is_no_host_is_refused_and_nothing_changes(registry: Registry, host: str) -> None:
+    wiki = registry.add("garden", "/srv/garden", {"hosts": "good.example"})
+    with pytest.raises(InvalidSetting) as caught:
+        registry.change("garden", {"hosts": f"other.example, {host}"})
+    assert caught.value.hint
+    assert len(caught.value.message) < 300
+    assert registry.get("garden") == registry.by_host("good.example") == wiki
+    assert registry.by_host("other.example") is None
 
 
 # ── together ──

@@ -70,9 +70,10 @@ class Ledger:
         return rows
 
     def seal(self) -> None:
-        """Note the new sum; to be called once, before the transaction is committed."""
+        """Note the new sum, before the transaction is committed."""
         (old,) = self.connection.execute("SELECT digest FROM sealed").fetchone()
         self.connection.execute("UPDATE sealed SET digest = ?", (_written(int(old, 16) + self._change),))
+        self._change = 0
 
 
 def create(connection: sqlite3.Connection) -> None:
