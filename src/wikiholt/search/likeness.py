@@ -1,12 +1,17 @@
 """How like pages are, by the vectors of their passages. Pure functions."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from wikiholt.model import Floats, VectorRows
+from wikiholt.model import Floats, Neighbours, VectorRows
 from wikiholt.ranking import Candidate
 
-PROBES = 8
+PROBES = 5
 """Vectors by which a page looks for others: the middle of its passages, and some of them."""
+
+LOOKED_AT = 60
+"""Pages that are compared passage by passage; fixed, so that asking for more hits only lengthens the list."""
 
 _COMPARED = 64
 """Passages of a page that are compared one by one; of a longer page, as many from all over it."""
@@ -22,23 +27,31 @@ def probes(own: Floats) -> Floats:
     return np.concatenate([_middle(own)[None], _spread(own, PROBES - 1)])
 
 
+def nearest_pages(near: Sequence[Neighbours], but: int) -> list[int]:
+    """The pages nearest to any of the probes, itself left out: those that are worth a closer look."""
+    page_ids = np.concatenate([each.page_ids for each in near])
+    distances = np.concatenate([each.distances for each in near])
+    order = np.lexsort((page_ids, distances))
+    ordered = page_ids[order]
+    _, firsts = np.unique(ordered, return_index=True)
+    return [page_id for page_id in ordered[np.sort(firsts)].tolist() if page_id != but][:LOOKED_AT]
+
+
 def alike(own: Floats, rows: VectorRows) -> list[Candidate]:
     """One candidate a page: how near its middle is to this page's, and its passages to the most alike of this one."""
     if not len(rows.chunk_ids):
         return []
-    middle = _middle(own)
-    # For each passage of the others, the most alike of this page's.
+    # For each passage of the others, the most alike of this page's; then page by page, the most alike first.
     best = (rows.vectors @ _spread(own, _COMPARED).T).max(axis=1)
-    order = np.argsort(rows.page_ids, kind="stable")
-    pages, starts = np.unique(rows.page_ids[order], return_index=True)
-    found = []
-    for page_id, members in zip(pages.tolist(), np.split(order, starts[1:]), strict=True):
-        near = members[np.argsort(-best[members], kind="stable")]
-        passages = float(best[near[:_BEST]].mean())
-        likeness = (float(_middle(rows.vectors[members]) @ middle) + passages) / 2
-        chunk_id = int(rows.chunk_ids[near[0]])
-        found.append(Candidate(page_id, chunk_id, 1.0 - likeness, None, ("semantic",)))
-    return found
+    order = np.lexsort((-best, rows.page_ids))
+    pages, starts, counts = np.unique(rows.page_ids[order], return_index=True, return_counts=True)
+    place = np.arange(len(order)) - np.repeat(starts, counts)
+    passages = np.add.reduceat(np.where(place < _BEST, best[order], 0), starts) / np.minimum(counts, _BEST)
+    middles = np.add.reduceat(rows.vectors[order], starts, axis=0)
+    norms = np.maximum(np.linalg.norm(middles, axis=1), 1e-6)
+    likeness = (middles @ _middle(own) / norms + passages) / 2
+    found = zip(pages.tolist(), rows.chunk_ids[order][starts].tolist(), (1.0 - likeness).tolist(), strict=True)
+    return [Candidate(page_id, chunk_id, distance, None, ("semantic",)) for page_id, chunk_id, distance in found]
 
 
 def _middle(vectors: Floats) -> Floats:

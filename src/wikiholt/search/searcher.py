@@ -37,7 +37,7 @@ from wikiholt.model import (
 )
 from wikiholt.ports import Embedder, VectorCache, WikiIndex, WordCache
 from wikiholt.ranking import Candidate, best_by_page, joined, ranked
-from wikiholt.search.likeness import alike, probes
+from wikiholt.search.likeness import alike, nearest_pages, probes
 from wikiholt.search.request import MAX_HITS, Request
 from wikiholt.text.links import folded
 from wikiholt.text.queries import parse_query, plain_query
@@ -186,15 +186,15 @@ class Searcher:
             return []
         # Its own passages are the nearest of all and must not crowd out the others.
         limit = BY_MEANING + (len(own) if run.allowed is None else 0)
-        found = {
-            int(page_id) for probe in probes(own) for page_id in self._nearest(run, probe, limit, run.allowed).page_ids
-        }
-        found.discard(page.page_id)
-        best = ranked(Mode.SEMANTIC, alike(own, self._index.page_vectors(sorted(found))))
+        looked_near = probes(own)
+        near = [self._nearest(run, probe, limit, run.allowed) for probe in looked_near]
+        looked_at = nearest_pages(near, page.page_id)
+        best = ranked(Mode.SEMANTIC, alike(own, self._index.page_vectors(looked_at)))
         if len(best) >= run.request.n:
             return best
-        further = self._by_meaning(run, probes(own)[0], run.request.n + len(best) + 1)
-        return best + [each for each in further if each.page_id not in found and each.page_id != page.page_id]
+        known = {page.page_id, *looked_at}
+        further = self._by_meaning(run, looked_near[0], run.request.n + len(known))
+        return best + [each for each in further if each.page_id not in known]
 
     def _vector(self, run: "_Run", fingerprint: str) -> Floats | None:
         """The query's vector; None where a hybrid search has to do without, since the model failed or is another."""

@@ -229,8 +229,9 @@ class SqliteIndex:
             " WHERE chunks.page_id IN ({})"
         )
         with self._pool.reading() as db:
-            found = sorted(_select_in(db, sql, page_ids), key=lambda row: int(row[0]))
-        return rows.vector_rows(found, self.recipe.dimensions)
+            found = rows.vector_rows(list(_select_in(db, sql, page_ids)), self.recipe.dimensions)
+        order = np.argsort(found.chunk_ids)
+        return VectorRows(found.chunk_ids[order], found.page_ids[order], found.vectors[order])
 
     def facets(self, where: Filter) -> Facets:
         with self._pool.snapshot() as db:
