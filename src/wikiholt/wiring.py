@@ -2,7 +2,7 @@
 
 import logging
 import resource
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import cast
 from wikiholt import embedding
 from wikiholt.access import Access
 from wikiholt.handle import Parts, Workshop
-from wikiholt.keeper import Finding, Keeper, Pace
+from wikiholt.keeper import Keeper, Pace
 from wikiholt.limits import Limits
 from wikiholt.model import Wiki
 from wikiholt.pages import Pipeline
@@ -21,6 +21,7 @@ from wikiholt.registry import Registry
 from wikiholt.service import Service
 from wikiholt.settings import Settings, WikiSettings, load
 from wikiholt.sources.address import is_remote
+from wikiholt.sources.discovery import repositories
 from wikiholt.sources.git import GitSource
 from wikiholt.sources.remote import RemoteSource
 from wikiholt.sources.transfer import Costs
@@ -102,20 +103,9 @@ def open_farm(settings: Settings, roots: Sequence[Path] = (), *, service: Servic
             own_hosts=settings.serve_hosts,
         ),
         limits=Limits(settings.limit_key_per_minute, settings.limit_address_per_minute),
-        keeper=Keeper(service, pace, lambda: _found(roots)),
+        keeper=Keeper(service, pace, lambda: (found for root in roots for found in repositories(root))),
         settings=settings,
     )
-
-
-def _found(roots: Sequence[Path]) -> Iterator[Finding]:
-    for root in roots:
-        yield from _below(root)
-
-
-def _below(root: Path) -> Iterator[Finding]:
-    for entry in sorted(root.iterdir()):
-        if (entry / ".git").exists() or (entry / "HEAD").exists():
-            yield Finding(entry.name.removesuffix(".git"), entry)
 
 
 def embedder_of(settings: Settings) -> Callable[[], Embedder]:

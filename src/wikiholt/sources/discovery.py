@@ -1,0 +1,97 @@
+"""Repositories in a directory of wikis, found by where they lie: `slug/`, `slug/repo`, `slug/repository`, `slug.git`.
+
+A few looks at each entry tell, and no git is started. What lies in a wiki's own directory must not lead out of it:
+who may write there could otherwise have another wiki's pages, or any repository of the machine, served as their own.
+"""
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from wikiholt.errors import InvalidSlug
+from wikiholt.keeper.entries import Finding
+from wikiholt.registry import validate_slug
+
+_INSIDE = ("", "repo", "repository")
+
+
+def repositories(root: Path) -> Iterator[Finding]:
+    """Every repository below the directory, by slug; those that cannot be taken up come with the reason."""
+    try:
+        top = root.resolve()
+        with os.scandir(top) as entries:
+            names = {entry.name: entry.is_symlink() for entry in entries if not entry.name.startswith(".")}
+    except OSError as error:
+        yield Finding("", root, f"the directory cannot be read ({error.strerror})")
+        return
+    # All of one slug stand side by side, and `slug` before `slug.git`.
+    claimed: dict[str, Path] = {}
+    for name in sorted(names, key=lambda name: (name.removesuffix(".git"), name)):
+        for found in _at(top, name, linked=names[name]):
+            if not found.reason and (winner := claimed.setdefault(found.slug, found.path)) != found.path:
+                first = winner.relative_to(top)
+                found = Finding(found.slug, found.path, f"{first} is the wiki {found.slug} already")  # noqa: PLW2901
+            yield found
+
+
+def _at(top: Path, name: str, *, linked: bool) -> Iterator[Finding]:
+    """What an entry of the directory holds: a repository, or one or two inside it."""
+    slug = name.removesuffix(".git")
+    entry = top / name
+    try:
+        if linked and not _within(entry, top):
+            if _is_repository(entry):
+                yield Finding(slug, entry, "it is a link that leads out of the directory")
+            return
+        places = _INSIDE if slug == name else ("",)
+        for place in (entry / inside for inside in places):
+            if _is_repository(place):
+                yield Finding(slug, place, _fault(slug, entry, place))
+                if place == entry:
+                    return  # what lies inside a repository is its content
+    except OSError as error:
+        yield Finding(slug, entry, f"it cannot be read ({error.strerror})")
+
+
+def _fault(slug: str, entry: Path, place: Path) -> str:
+    try:
+        validate_slug(slug)
+    except InvalidSlug as error:
+        return error.message
+    leads_out = any(_leads_out(entry, path) for path in (str(place), f"{place}/.git"))
+    return "it leads out of its own directory" if leads_out else ""
+
+
+def _leads_out(entry: Path, path: str) -> bool:
+    """Whether this is a link, a `.git` file or a linked work tree whose repository lies elsewhere."""
+    kind = _kind(path, follow=False)
+    if kind == stat.S_IFLNK and path != str(entry) and not _within(Path(path), entry):
+        return True
+    if kind == stat.S_IFREG:
+        target = Path(path).parent / os.fsdecode(Path(path).read_bytes().removeprefix(b"gitdir:").strip())
+        return not _within(target, entry) or _leads_out(entry, str(target))
+    if not os.access(f"{path}/commondir", os.F_OK):
+        return False
+    return not _within(Path(path) / os.fsdecode(Path(path, "commondir").read_bytes().strip()), entry)
+
+
+def _within(path: Path, directory: Path) -> bool:
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(directory))
+
+
+def _is_repository(path: Path) -> bool:
+    # Thousands are looked at every few seconds: plain names of files are many times cheaper here than paths.
+    place = str(path)
+    dot_git = _kind(f"{place}/.git")
+    if dot_git == stat.S_IFDIR:
+        return bool(_kind(f"{place}/.git/HEAD"))
+    return dot_git == stat.S_IFREG or (bool(_kind(f"{place}/HEAD")) and _kind(f"{place}/objects") == stat.S_IFDIR)
+
+
+def _kind(path: str, *, follow: bool = True) -> int:
+    """What there is at a path; 0 for nothing."""
+    try:
+        return stat.S_IFMT(os.stat(path, follow_symlinks=follow).st_mode)  # noqa: PTH116
+    except (FileNotFoundError, NotADirectoryError):
+        return 0
