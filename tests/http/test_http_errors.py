@@ -73,10 +73,6 @@ def test_an_address_that_is_none_and_a_method_it_does_not_take(shared: Served) -
     assert (wrong.status_code, wrong.json()["code"]) == (405, "method-not-allowed")
     assert wrong.headers["allow"] == "DELETE, GET, HEAD, PATCH, PUT"
     assert client.request("BREW", "/healthz").status_code == 405
-    assert (
-        methods_at(Request({"type": "http", "method": "GET", "path": "/none", "app": shared.app, "headers": []}))
-        == set()
-    )
 
 
 def test_a_body_over_the_limit_is_refused_whether_announced_or_not(own: Served) -> None:

@@ -8,13 +8,13 @@ from starlette.middleware.cors import CORSMiddleware
 from wikiholt import __version__
 from wikiholt.errors import WikiholtError
 from wikiholt.surfaces.http import (
+    failures,
     health,
     indexing,
     keys,
     links,
     metrics,
     pages,
-    problems,
     reference,
     search,
     webhook,
@@ -46,9 +46,9 @@ def create_app(farm: Farm) -> FastAPI:
     app.state.metrics.registry.register(Keeping(farm.keeper.counters))
     _add_routes(app)
     add_pages(app, farm)
-    app.add_exception_handler(WikiholtError, problems.on_error)
-    app.add_exception_handler(RequestValidationError, problems.on_invalid)
-    app.add_exception_handler(HTTPException, problems.on_refusal)
+    app.add_exception_handler(WikiholtError, failures.on_error)
+    app.add_exception_handler(RequestValidationError, failures.on_invalid)
+    app.add_exception_handler(HTTPException, failures.on_refusal)
     origins = farm.settings.serve_cors_origins
     app.add_middleware(
         Edge,

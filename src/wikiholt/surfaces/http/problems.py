@@ -7,11 +7,8 @@ what it means for them, the operator's log has the rest.
 import logging
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NotRequired
+from typing import NotRequired
 
-from fastapi.exceptions import RequestValidationError
-from starlette.exceptions import HTTPException
-from starlette.requests import Request
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
@@ -27,7 +24,6 @@ from wikiholt.errors import (
     SourceError,
     StorageRefused,
     SyncFailed,
-    TooLarge,
     TooManyRequests,
     Unauthorized,
     WikiholtError,
@@ -132,50 +128,8 @@ def _response(document: ProblemDetails, headers: Mapping[str, str]) -> Response:
     return Response(encoded(document), document["status"], fixed, media_type=MEDIA_TYPE)
 
 
-async def on_error(_request: Request, error: Exception) -> Response:
-    assert isinstance(error, WikiholtError)
-    return problem(error)
-
-
-async def on_invalid(_request: Request, error: Exception) -> Response:
-    """Parameters or a body that are not what the route takes: every field that is wrong is named."""
-    assert isinstance(error, RequestValidationError)
-    return invalid([_fault(each) for each in error.errors()])
-
-
 def invalid(faults: Sequence[FieldFault]) -> Response:
     message = "; ".join(f"{fault['field'] or fault['where']}: {fault['message']}" for fault in faults[:5])
     return problem(
         BadInput(message, hint="The document at /openapi.json lists what each address takes."), errors=faults
     )
-
-
-def _fault(error: Mapping[str, Any]) -> FieldFault:
-    where, *names = error["loc"]
-    message = "there is no such field" if error["type"] == "extra_forbidden" else str(error["msg"])
-    # The position in broken JSON is no field.
-    field = "" if error["type"] == "json_invalid" else ".".join(map(str, names))
-    return {"field": field, "where": str(where), "message": message}
-
-
-async def on_refusal(request: Request, error: Exception) -> Response:
-    """What the framework refuses by itself: no such address, no such method, a body that is too large."""
-    assert isinstance(error, HTTPException)
-    if error.status_code == TooLarge.status:
-        return problem(TooLarge(str(error.detail), hint="Send less; the setting limit.body_bytes is the limit."))
-    if error.status_code == 404:
-        return refused(404, "not-found", "There is nothing at this address.", "/openapi.json lists what there is.")
-    if error.status_code == 405:
-        allowed = ", ".join(sorted(methods_at(request)))
-        return refused(405, "method-not-allowed", f"This address takes {allowed}.", "", {"Allow": allowed})
-    return refused(error.status_code, "bad-request", "The request could not be read.", "Send JSON in UTF-8.")
-
-
-def methods_at(request: Request) -> set[str]:
-    """The methods of every route that has this address."""
-    methods: set[str] = set()
-    for route in request.app.routes:
-        match, _ = route.matches(dict(request.scope))
-        if match.value and getattr(route, "methods", None):
-            methods |= route.methods
-    return methods | ({"HEAD"} if "GET" in methods else set())
