@@ -97,8 +97,15 @@ def _check(wiki_id: str | None, scope: Scope, label: str, expires_at: datetime |
         raise InvalidSetting(
             "A key's label cannot be that.", hint=f"Use up to {MAX_LABEL} printable characters on one line."
         )
-    if expires_at is not None and (expires_at.tzinfo is None or expires_at <= now):
-        raise InvalidSetting("A key cannot expire in the past.", hint="Give a later time, with its time zone.")
+    if expires_at is not None and not _ahead(expires_at, now):
+        raise InvalidSetting("A key cannot expire then.", hint="Give a time to come, with its time zone.")
+
+
+def _ahead(when: datetime, now: datetime) -> bool:
+    try:
+        return when.tzinfo is not None and when.astimezone(UTC) > now
+    except OverflowError:  # the last day of the calendar, west of here
+        return False
 
 
 def _letters(count: int) -> str:
