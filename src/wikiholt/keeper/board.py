@@ -3,7 +3,7 @@
 import heapq
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from threading import Condition
 
@@ -110,13 +110,15 @@ class Board:
                 entry.running, entry.again = True, None
             return entry
 
-    def ended(self, entry: Entry, then: Rank | None) -> None:
-        """A turn has ended; `then` is why the wiki is to have another, if it is."""
+    def ended(self, entry: Entry, then: Callable[[Rank | None], Rank | None]) -> None:
+        """A turn has ended; `then` makes of what was asked for in the middle of it why there is to be another."""
         with self.changed:
+            asked, entry.again = entry.again, None
             entry.running, entry.activity = False, None
             entry.turns += 1
-            if then is not None:
-                self.put(entry, then)
+            rank = then(asked)
+            if rank is not None:
+                self.put(entry, rank)
             self.changed.notify_all()
 
     def schedule(self, entry: Entry, at: float) -> None:

@@ -71,12 +71,21 @@ class Turns:
         """Bring the index to HEAD, then go on with a reindexing if there is one; let others go first in between."""
         result = _Result()
         self._guarded(entry, result, lambda: self._work(entry, result))
-        then = entry.again
         if result.paused:
             entry.begun = True
             self._board.count["pauses"] += 1
-            then = entry.again if result.reindexing and entry.again is not None else Rank.DUE
-        self._board.ended(entry, None if result.busy else then)
+        self._board.ended(entry, lambda asked: self._next(entry, result, asked))
+
+    def _next(self, entry: Entry, result: "_Result", asked: Rank | None) -> Rank | None:
+        """Why the wiki is to have another turn after this one, if it is; what was asked for meanwhile says so too."""
+        if result.busy:
+            # Somebody else is writing it: no failure, and perhaps all that was to be done.
+            entry.postponed = Rank.DUE if asked is None else asked
+            self._board.schedule(entry, time.monotonic() + _BUSY_DELAY)
+            return None
+        if result.paused and not (result.reindexing and asked is not None):
+            return Rank.DUE
+        return asked
 
     def _work(self, entry: Entry, result: "_Result") -> None:
         handle = self._service.background(entry.wiki.slug)
@@ -150,9 +159,6 @@ class Turns:
         except Busy:
             if result is not None:
                 result.busy = True
-            # Somebody else is writing it: no failure, and perhaps all that was to be done.
-            entry.postponed = Rank.DUE if entry.again is None else entry.again
-            self._board.schedule(entry, time.monotonic() + _BUSY_DELAY)
         except SourceMissing as error:
             self._missing(entry, error)
         except WikiholtError as error:
