@@ -16,6 +16,7 @@ from wikiholt.surfaces.web.preview import preview_document
 from wikiholt.surfaces.web.shell import Place, page
 
 _HITS = 20
+_TITLE = '<h1 class="unseen">Search</h1>'
 
 
 def find(request: HttpRequest) -> Response:
@@ -28,7 +29,7 @@ def find(request: HttpRequest) -> Response:
         answer = wiki.handle.search(asked)
     except WikiholtError as error:
         return _failed(request, error, form)
-    main = f'<main id="app.main" class="plain">{form}{"".join(_answer(answer))}</main>'
+    main = f'<main id="app.main" class="plain">{_TITLE}{form}{"".join(_answer(answer))}</main>'
     return page("plain", Place.of(request), main, current="search", title=query)
 
 
@@ -93,5 +94,5 @@ def marked(text: str, matches: Sequence[Span]) -> str:
 def _failed(request: HttpRequest, error: WikiholtError, form: str) -> Response:
     message, hint = told(error)
     said = f'<div class="said problem"><p class="title">{escape(message)}</p><p class="hint">{escape(hint)}</p></div>'
-    main = f'<main id="app.main" class="plain">{form}{said}</main>'
+    main = f'<main id="app.main" class="plain">{_TITLE}{form}{said}</main>'
     return page("plain", Place.of(request), main, current="search", title="Search", status=error.status)

@@ -27,6 +27,9 @@ MAX_CHARACTERS = 120_000
 _MAX_DEPTH = 200
 """Elements within one another; a cleaner of HTML takes time in their square."""
 
+_MAX_RUN = 20_000
+"""Characters of one paragraph; markdown-it takes time in their square where they are brackets."""
+
 _TASK = re.compile(r"\[([ xX])\][ \t]+(?=\S)")
 
 
@@ -79,6 +82,7 @@ def _parser_without_html() -> MarkdownIt:
 def _made(parser: MarkdownIt) -> MarkdownIt:
     parser.enable(["table", "strikethrough"])
     parser.inline.ruler.before("link", "wiki_link", _wiki_link)
+    parser.core.ruler.before("inline", "long_runs", _long_runs)
     parser.core.ruler.push("anchors", _anchors)
     parser.core.ruler.push("tasks", _tasks)
     parser.core.ruler.push("alignment", _alignment)
@@ -112,6 +116,13 @@ def _aim(target: str, text: str, resolve: Resolve) -> tuple[str, str]:
             fragment = aim.partition("#")[2]
             return WIKI_SCHEME + quote(path) + (f"#{quote(fragment)}" if fragment else ""), said
     return (target if target.startswith(("#", "http://", "https://")) else ""), text
+
+
+def _long_runs(state: StateCore) -> None:
+    """A paragraph that nobody wrote by hand is shown as it is written."""
+    for token in state.tokens:
+        if token.type == "inline" and len(token.content) > _MAX_RUN:
+            token.type, token.content = "html_block", escape(token.content)
 
 
 def _anchors(state: StateCore) -> None:

@@ -29,6 +29,9 @@ export class Preview {
     this.go({ page: "", anchor: "" }, true);
   }
 
+  // The page that is shown next is asked for anew, be it the same.
+  forget() { this.page = ""; }
+
   // Shows the page the address names, or nothing.
   show(state, first = false) {
     if (!state.page) { this.hide(); return; }
@@ -43,6 +46,8 @@ export class Preview {
     this.running?.abort();
     const inside = this.box.contains(document.activeElement) || narrow.matches;
     this.box.hidden = true;
+    this.box.removeAttribute("aria-labelledby");
+    this.box.replaceChildren();
     this.page = "";
     this.frame();
     if (inside) (this.opener?.isConnected && this.opener !== document.body ? this.opener : byId("q")).focus({ preventScroll: true });
@@ -50,6 +55,7 @@ export class Preview {
 
   frame() {
     const over = this.isOpen && narrow.matches;
+    if (this.isOpen) this.box.setAttribute("aria-labelledby", "app.preview-name");
     document.body.classList.toggle("reading", this.isOpen);
     for (const other of document.querySelectorAll(".top, .bar, .filters, .found")) other.inert = over;
     if (over) { this.box.setAttribute("role", "dialog"); this.box.setAttribute("aria-modal", "true"); }
@@ -60,7 +66,7 @@ export class Preview {
     this.running?.abort();
     const mine = new AbortController();
     this.running = mine;
-    const again = () => { this.page = ""; this.load(state, first); };
+    const again = () => this.load(state, first);
     this.page = state.page;
     if (!this.isOpen) {
       this.box.replaceChildren(this.head({ name: crumbs(state.page), path: state.page }), el("div", { class: "body waiting" }));
@@ -77,6 +83,7 @@ export class Preview {
       this.near(page, mine.signal);
     } catch (error) {
       if (error.name === "AbortError" || this.running !== mine) return;
+      this.forget();
       const body = el("div", { class: "body" });
       this.box.replaceChildren(this.head({ name: crumbs(state.page), path: state.page }), body);
       // The list asks for a key already; one dialog is enough.

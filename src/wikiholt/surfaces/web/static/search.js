@@ -227,6 +227,7 @@ function begin() {
   keyButton(begin);
   filters.load(state);
   search();
+  preview.forget();
   preview.show(state, true);
 }
 fill();
