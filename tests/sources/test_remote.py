@@ -49,6 +49,16 @@ def test_the_first_fetch_makes_a_mirror_and_the_next_bring_what_is_new(
     assert sorted(file.name for file in (tmp_path / "place").iterdir()) == ["mirror.git", "mirror.lock"]
 
 
+def test_a_directory_named_from_where_the_process_runs_is_fine(
+    repository: Repository, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    head = repository.commit({"a.md": "one"})
+    monkeypatch.chdir(tmp_path)
+    remote = RemoteSource(server.url("wiki/.git"), Path("data/place"), HERE)
+    remote.fetch()
+    assert remote.head() == head
+
+
 def test_a_rewritten_history_and_another_default_branch_are_followed(
     repository: Repository, remote: RemoteSource
 ) -> None:

@@ -124,8 +124,8 @@ class Turns:
             self._board.changed.notify_all()
 
     def _fetched(self, entry: Entry, began: float) -> None:
+        self._service.background(entry.wiki.slug).fetch()
         source = self._service.source(entry.wiki)
-        source.fetch()
         self._board.count["fetches"] += 1
         entry.fetched_at = began
         head = source.head()

@@ -34,7 +34,7 @@ class RemoteSource(GitSource):
         self._address = parse(url, costs.schemes)
         self._shown = shown(url)
         self._costs = costs
-        self._directory = directory or Path("/nonexistent")
+        self._directory = (directory or Path("/nonexistent")).absolute()
         super().__init__(self._directory / MIRROR, subdirectory=subdirectory, ignore=ignore)
 
     def prove(self) -> None:
