@@ -1,0 +1,72 @@
+"""Many wikis that nobody uses and nothing happens in."""
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from git_repository import Repository
+from keeper_ground import Ground, until
+
+from wikiholt.stores.sqlite.store import SqliteStore
+
+IDLE = 2000
+
+
+class Farm:
+    """Thousands of wikis that are indexed: copies of one repository and of one index."""
+
+    def __init__(self, ground: Ground, count: int) -> None:
+        self.ground = ground
+        self.slugs = [f"w{number:05}" for number in range(count)]
+        original = Repository(ground.data.parent / "original")
+        original.commit({"A.md": "# A\n\nIdle pages.\n"})
+        bare = ground.data.parent / "bare"
+        original.git("clone", "--quiet", "--bare", "--template=", ".", str(bare))
+        ground.service.add("first", str(bare), {})
+        ground.service.wiki("first").sync()
+        ground.service.close()
+        index = ground.store.directory(ground.id("first"))
+        sources = {slug: self._copy(bare, slug) for slug in self.slugs}
+        ground.service.registry.add_many([(slug, str(path), {}) for slug, path in sources.items()])
+        for wiki in ground.service.registry.list():
+            if wiki.slug != "first":
+                shutil.copytree(index, ground.store.directory(wiki.id))
+
+    def _copy(self, bare: Path, slug: str) -> Path:
+        copy = self.ground.wikis / f"{slug}.git"
+        shutil.copytree(bare, copy)
+        return copy
+
+
+def test_thousands_of_idle_wikis_start_no_process_and_open_no_index(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    farm = Farm(ground, IDLE)
+    started: list[Any] = []
+    opened: list[str] = []
+    popen, really_open = subprocess.Popen.__init__, SqliteStore.open
+
+    def noted_popen(self: Any, *arguments: Any, **options: Any) -> None:
+        started.append(arguments)
+        popen(self, *arguments, **options)
+
+    def noted_open(self: SqliteStore, wiki_id: str) -> Any:
+        opened.append(wiki_id)
+        return really_open(self, wiki_id)
+
+    monkeypatch.setattr(subprocess.Popen, "__init__", noted_popen)
+    monkeypatch.setattr(SqliteStore, "open", noted_open)
+    keeper = ground.keeper(workers=2, interval=1.0)
+    assert ground.finds(farm.slugs[-1], "idle pages", "A")  # at once, whatever the number of wikis
+    until(lambda: keeper.counters().looks >= IDLE + 1, seconds=120)
+    until(lambda: all(entry.revision for entry in keeper._board.all()), seconds=120)
+    assert not started
+    assert len(opened) <= IDLE + 2
+    opened.clear()
+    looks = keeper.counters().looks
+    until(lambda: keeper.counters().looks >= looks + 2 * IDLE, seconds=120)
+    assert not started
+    assert not opened
+    assert keeper.counters().syncs == 0
