@@ -15,6 +15,7 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 _FAR = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|mailto:", re.IGNORECASE)
 _ENDING = re.compile(r"(?<=[^/])\.(?:md|markdown|mdown|mkdn?)\Z", re.IGNORECASE)
 _OTHER_ENDING = re.compile(r"[^/]\.[A-Za-z][A-Za-z0-9]{0,4}\Z")
+_HEADING_OR_BLOCK = re.compile(r"[#^]")
 _JOINTS = re.compile(r"[\s_-]+")
 
 
@@ -30,8 +31,18 @@ def last_part(path: str) -> str:
 
 def paths_of(targets: Sequence[str], wiki: bool, file: str) -> tuple[str, ...]:
     """The page paths that a link on this page may mean, in order; none if it leads elsewhere or nowhere."""
-    read = (_wiki_path(target, file) if wiki else _markdown_path(target, file) for target in targets)
-    return tuple(dict.fromkeys(path for path in read if path))
+    if not wiki:
+        path = _markdown_path(targets[0], file)
+        return (path,) if path else ()
+    paths = [_wiki_path(target, file) for target in targets]
+    # What stands before an address or a heading of this page is its text and no path.
+    return tuple(dict.fromkeys(path for path in paths if path)) if paths[0] else ()
+
+
+def wiki_parts(target: str) -> tuple[str, str]:
+    """The path in the target of a wiki link, and its heading (`#`) or block (`^`) with the sign before it."""
+    path = _HEADING_OR_BLOCK.split(target, maxsplit=1)[0]
+    return path, target[len(path) :]
 
 
 def fragment(target: str) -> str:
@@ -65,7 +76,7 @@ def _markdown_path(target: str, file: str) -> str:
 def _wiki_path(target: str, file: str) -> str:
     if _FAR.match(target):
         return ""
-    written = target.partition("#")[0].strip()
+    written = wiki_parts(target)[0].strip()
     return _from_top(written, file if written.startswith(("./", "../")) else "")
 
 

@@ -9,11 +9,11 @@ from urllib.parse import quote
 from wikiholt.text.decoding import decode
 from wikiholt.text.frontmatter import split
 from wikiholt.text.inline import Place, destination, links
-from wikiholt.text.links import Names, has_ending, last_part, paths_of
+from wikiholt.text.links import Names, has_ending, last_part, paths_of, wiki_parts
 from wikiholt.text.markdown import link_lines
 
 _DEFINITION = re.compile(r"[ \t>]*\[(?:[^\[\]\\]|\\.)+\]:\s*(?:<(?P<angle>[^<>\n]*)>|(?P<bare>[^\s<]\S*))")
-_NOT_IN_WIKI_LINKS = re.compile(r"[\[\]|#\n\r]")
+_NOT_IN_WIKI_LINKS = re.compile(r"[\[\]|#^\n\r]")
 _ENTITY = re.compile(r"&(?=#?\w+;)")
 
 
@@ -107,8 +107,10 @@ def _changed(link: _Written, text: str, file: str, new_file: str, move: Move) ->
     if not place.wiki:
         return None
     whole = text.index("]]", max(each[1] for each in place.sides) + link.start) + 2
-    tail = raw.partition("#")[1:]
-    return (link.start + place.offset, whole), f"[{place.text}](/{_quoted(wanted, '/')}{''.join(tail)})"
+    # No wiki link can have this name.
+    tail = wiki_parts(raw)[1]
+    heading = "#" + _quoted(tail[1:], "/") if tail.startswith("#") else ""
+    return (link.start + place.offset, whole), f"[{place.text}](/{_quoted(wanted, '/')}{heading})"
 
 
 def _side(place: Place, file: str, names: Names) -> int:
@@ -121,7 +123,7 @@ def _side(place: Place, file: str, names: Names) -> int:
 
 def _wiki_forms(raw: str, wanted: str, file: str) -> Iterator[str]:
     """The target of a wiki link to a page, in the form of the one before if that can be, else by its path."""
-    written, sign, anchor = raw.partition("#")
+    written, tail = wiki_parts(raw)
     path = wanted + ".md" if written.strip().lower().endswith(".md") and not has_ending(wanted) else wanted
     forms = [path, "/" + path]
     if written.startswith("/"):
@@ -130,7 +132,7 @@ def _wiki_forms(raw: str, wanted: str, file: str) -> Iterator[str]:
         forms = [*_relative(path, file, dotted=True), *forms]
     elif "/" not in written:
         forms = [last_part(path), *forms]
-    yield from (form + sign + anchor for form in forms if not _NOT_IN_WIKI_LINKS.search(form) and form == form.strip())
+    yield from (form + tail for form in forms if not _NOT_IN_WIKI_LINKS.search(form) and form == form.strip())
 
 
 def _markdown_forms(raw: str, wanted: str, file: str, angle: bool) -> Iterator[str]:
