@@ -1,6 +1,6 @@
 """What every request passes on its way in and every answer on its way out.
 
-One ASGI layer: it takes /w/{slug} off the path, checks the query string, bounds the body, answers HEAD where GET is
+One ASGI layer: it takes /w/{slug} off the path, bounds the body, answers HEAD where GET is
 answered, adds the headers every answer has, counts, and turns what nobody foresaw into a 500 that tells nothing.
 """
 
@@ -8,9 +8,7 @@ import logging
 import math
 import re
 import time
-from collections import Counter
 from dataclasses import dataclass
-from urllib.parse import parse_qsl
 
 from starlette.datastructures import MutableHeaders
 from starlette.responses import RedirectResponse, Response
@@ -19,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from wikiholt.limits import Allowance
 from wikiholt.surfaces.http.bodies import bounded
 from wikiholt.surfaces.http.counting import Metrics
-from wikiholt.surfaces.http.problems import FieldFault, invalid, unexpected
+from wikiholt.surfaces.http.problems import unexpected
 
 _LOG = logging.getLogger(__name__)
 
@@ -28,7 +26,6 @@ ALLOWANCE = "wikiholt.allowance"
 """Where the scope keeps the slug of the path, and what the rate limit still allows."""
 
 _PREFIX = re.compile(r"/w/([^/]*)(/.*)?", re.DOTALL)
-_REPEATABLE = frozenset({"tag", "category"})
 _CSP = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 _FIXED = {
     "X-Content-Type-Options": "nosniff",
@@ -86,21 +83,7 @@ class Edge:
                 return RedirectResponse(f"{scope['root_path']}/", 308)
         if scope["method"] == "HEAD":
             scope["method"] = "GET"
-        faults = _query_faults(scope["query_string"])
-        return invalid(faults) if faults else None
-
-
-def _query_faults(query: bytes) -> list[FieldFault]:
-    """What no route's parameters can tell: bytes that are no text, and a parameter that is given twice."""
-    if not query:
-        return []
-    try:
-        pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict")
-    except ValueError:
-        return [{"field": "", "where": "query", "message": "it is not UTF-8 text, percent-encoded"}]
-    counts = Counter(name for name, _ in pairs)
-    twice = [name for name, count in counts.items() if count > 1 and name not in _REPEATABLE]
-    return [{"field": name, "where": "query", "message": "it is given more than once"} for name in twice]
+        return None
 
 
 def _route(scope: Scope) -> str:

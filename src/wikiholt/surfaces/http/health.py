@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 from typing_extensions import TypedDict
@@ -13,6 +13,7 @@ from wikiholt import __version__
 from wikiholt.errors import WikiholtError
 from wikiholt.surfaces.http.bodies import json_response
 from wikiholt.surfaces.http.parameters import Nothing
+from wikiholt.surfaces.http.queries import taken
 from wikiholt.surfaces.http.responses import declared
 from wikiholt.wiring import Farm
 
@@ -49,7 +50,7 @@ class ReadyDocument(TypedDict):
 # In the event loop, not in a thread: they answer even when every thread is at work.
 @router.get("/api/v1/health", response_model=HealthDocument, **_OPEN)
 @router.get("/healthz", response_model=HealthDocument, **_OPEN)
-async def healthz(_: Annotated[Nothing, Query()]) -> Response:
+async def healthz(_: Annotated[Nothing, taken(Nothing)]) -> Response:
     """Say that the process is there."""
     return json_response({"status": "ok", "version": __version__}, headers=_NO_STORE)
 
@@ -61,7 +62,7 @@ async def healthz(_: Annotated[Nothing, Query()]) -> Response:
     openapi_extra=_OPEN["openapi_extra"],
     responses={503: {"model": ReadyDocument, "description": "A part is not ready."}, 422: declared()[422]},
 )
-def readyz(request: Request, _: Annotated[Nothing, Query()]) -> Response:
+def readyz(request: Request, _: Annotated[Nothing, taken(Nothing)]) -> Response:
     """Say whether the registry can be read and the model be loaded."""
     farm: Farm = request.app.state.farm
     parts = {

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 from typing_extensions import TypedDict
@@ -15,6 +15,7 @@ from wikiholt.surfaces.documents.moments import moment
 from wikiholt.surfaces.http.bodies import json_response
 from wikiholt.surfaces.http.parameters import Nothing
 from wikiholt.surfaces.http.problems import told
+from wikiholt.surfaces.http.queries import taken
 from wikiholt.surfaces.http.responses import declared
 from wikiholt.surfaces.http.visits import OpenWiki, Who
 
@@ -28,7 +29,7 @@ _STATES: dict[JobState, Literal["idle", "in_progress", "complete", "error"]] = {
     JobState.FAILED: "error",
 }
 _FAILED = "The reindexing failed; the operator finds the reason in the service's log."
-NoQuery = Annotated[Nothing, Query()]
+NoQuery = Annotated[Nothing, taken(Nothing)]
 
 
 class ActivityDocument(TypedDict):

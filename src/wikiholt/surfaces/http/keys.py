@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Path
 from pydantic import AwareDatetime, Field
 from starlette.responses import Response
 from typing_extensions import TypedDict
@@ -13,12 +13,13 @@ from wikiholt.surfaces.documents import KeyDocument, NewKeyDocument, key_documen
 from wikiholt.surfaces.http.bodies import json_response
 from wikiholt.surfaces.http.edits import Strict
 from wikiholt.surfaces.http.parameters import Nothing
+from wikiholt.surfaces.http.queries import taken
 from wikiholt.surfaces.http.responses import declared
 from wikiholt.surfaces.http.visits import Who
 
 router = APIRouter(prefix="/api/v1", tags=["keys"])
 
-NoQuery = Annotated[Nothing, Query()]
+NoQuery = Annotated[Nothing, taken(Nothing)]
 _NO_STORE = {"Cache-Control": "no-store"}
 
 

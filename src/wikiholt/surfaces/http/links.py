@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter
 from starlette.responses import Response
 
 from wikiholt.model import Scope
@@ -18,6 +18,7 @@ from wikiholt.surfaces.http.bodies import json_response
 from wikiholt.surfaces.http.etags import Held, names, not_modified, weak
 from wikiholt.surfaces.http.pages import PagePath
 from wikiholt.surfaces.http.parameters import Nothing
+from wikiholt.surfaces.http.queries import taken
 from wikiholt.surfaces.http.responses import declared
 from wikiholt.surfaces.http.visits import Who
 
@@ -25,7 +26,7 @@ router = APIRouter(prefix="/api/v1", tags=["links"])
 
 
 @router.get("/links", response_model=GraphDocument, responses=declared(304))
-def graph(who: Who, _: Annotated[Nothing, Query()], held: Held = None) -> Response:
+def graph(who: Who, _: Annotated[Nothing, taken(Nothing)], held: Held = None) -> Response:
     """List all pages and the links between them."""
     wiki = who.wiki(Scope.READ)
     tag = weak("links", wiki.handle.stamp())
@@ -35,12 +36,12 @@ def graph(who: Who, _: Annotated[Nothing, Query()], held: Held = None) -> Respon
 
 
 @router.get("/links/{path:path}", response_model=LinksDocument, responses=declared(404))
-def links(who: Who, path: PagePath, _: Annotated[Nothing, Query()]) -> Response:
+def links(who: Who, path: PagePath, _: Annotated[Nothing, taken(Nothing)]) -> Response:
     """List the pages a page links to, and those that link to it."""
     return json_response(links_document(who.wiki(Scope.READ).handle.contents.links(path)))
 
 
 @router.get("/orphans", response_model=OrphansDocument, responses=declared())
-def orphans(who: Who, _: Annotated[Nothing, Query()]) -> Response:
+def orphans(who: Who, _: Annotated[Nothing, taken(Nothing)]) -> Response:
     """List the pages that no other page links to."""
     return json_response(orphans_document(who.wiki(Scope.READ).handle.contents.orphans()))

@@ -2,13 +2,14 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from starlette.requests import Request
 from starlette.responses import Response
 
 from wikiholt.surfaces.http.counting import Metrics
 from wikiholt.surfaces.http.parameters import Nothing
+from wikiholt.surfaces.http.queries import taken
 from wikiholt.surfaces.http.responses import declared
 from wikiholt.surfaces.http.visits import Who
 
@@ -20,7 +21,7 @@ router = APIRouter(tags=["service"])
     response_class=Response,
     responses=declared() | {200: {"description": "Prometheus' text format.", "content": {"text/plain": {}}}},
 )
-def metrics(request: Request, who: Who, _: Annotated[Nothing, Query()]) -> Response:
+def metrics(request: Request, who: Who, _: Annotated[Nothing, taken(Nothing)]) -> Response:
     """Figures of the service, for an operator's key."""
     who.watches()
     held: Metrics = request.app.state.metrics

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Path
 from pydantic import Field
 from starlette.responses import Response
 
@@ -20,6 +20,7 @@ from wikiholt.surfaces.documents.pages import (
 from wikiholt.surfaces.http.bodies import json_response
 from wikiholt.surfaces.http.etags import Held, names, not_modified, weak
 from wikiholt.surfaces.http.parameters import Count, Nothing, Paged
+from wikiholt.surfaces.http.queries import taken
 from wikiholt.surfaces.http.responses import declared
 from wikiholt.surfaces.http.visits import Who
 
@@ -49,7 +50,7 @@ class At(Nothing):
 
 
 @router.get("/pages", response_model=PageListDocument, responses=declared(304))
-def list_pages(who: Who, asked: Annotated[Paged, Query()], held: Held = None) -> Response:
+def list_pages(who: Who, asked: Annotated[Paged, taken(Paged)], held: Held = None) -> Response:
     """List the pages, or those that pass the filters, by path."""
     wiki = who.wiki(Scope.READ)
     tag = weak("pages", wiki.handle.stamp(), asked)
@@ -60,20 +61,20 @@ def list_pages(who: Who, asked: Annotated[Paged, Query()], held: Held = None) ->
 
 
 @router.get("/changelog", response_model=ChangelogDocument, responses=declared())
-def changelog(who: Who, asked: Annotated[Changes, Query()]) -> Response:
+def changelog(who: Who, asked: Annotated[Changes, taken(Changes)]) -> Response:
     """List the commits that touched a page, newest first."""
     return json_response(changelog_document(who.wiki(Scope.READ).handle.contents.changelog(asked.limit, asked.offset)))
 
 
 @router.get("/pages/{path:path}/history", response_model=HistoryDocument, responses=declared(404))
-def history(who: Who, path: PagePath, asked: Annotated[Limited, Query()]) -> Response:
+def history(who: Who, path: PagePath, asked: Annotated[Limited, taken(Limited)]) -> Response:
     """List the commits that changed a page, newest first."""
     commits = who.wiki(Scope.READ).handle.contents.history(path, asked.limit)
     return json_response({"path": path, "history": [commit_document(commit) for commit in commits]})
 
 
 @router.get("/pages/{path:path}", response_model=PageDocument, responses=declared(304, 404))
-def read_page(who: Who, path: PagePath, asked: Annotated[At, Query()], held: Held = None) -> Response:
+def read_page(who: Who, path: PagePath, asked: Annotated[At, taken(At)], held: Held = None) -> Response:
     """Read a page as it is at HEAD, or at a revision; its tag is what If-Match of a write takes."""
     page = who.wiki(Scope.READ).handle.contents.read(path, asked.revision)
     tag = page_tag(page)

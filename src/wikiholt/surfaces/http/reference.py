@@ -8,12 +8,14 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
 from pydantic import TypeAdapter
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from wikiholt.surfaces.http.bodies import json_response
 from wikiholt.surfaces.http.problems import ProblemDetails
+from wikiholt.surfaces.http.queries import described
 from wikiholt.surfaces.http.responses import PROBLEM
 
 _TEMPLATE = "#/components/schemas/{model}"
@@ -36,6 +38,11 @@ def document(app: FastAPI) -> dict[str, Any]:
         parts["schemas"] |= problem.pop("$defs", {}) | {PROBLEM: problem}
         parts["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer", "description": "A key of Wikiholt."}}
         made["security"] = [{"key": []}]
+        for route in app.routes:
+            if isinstance(route, APIRoute):
+                for method in route.methods or ():
+                    operation = made["paths"][route.path_format][method.lower()]
+                    operation["parameters"] = [*operation.get("parameters", ()), *described(route)]
         app.openapi_schema = made
     return app.openapi_schema
 

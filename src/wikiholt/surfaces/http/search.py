@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter
 from starlette.responses import Response
 
 from wikiholt.model import Answer, Scope
@@ -12,6 +12,7 @@ from wikiholt.surfaces.documents.pages import FacetsDocument, facets_document
 from wikiholt.surfaces.http.bodies import json_response
 from wikiholt.surfaces.http.etags import Held, names, not_modified, weak
 from wikiholt.surfaces.http.parameters import Asked, AskedByMeaning, AskedLike, Listed
+from wikiholt.surfaces.http.queries import taken
 from wikiholt.surfaces.http.responses import declared
 from wikiholt.surfaces.http.visits import OpenWiki, Who
 
@@ -19,19 +20,19 @@ router = APIRouter(prefix="/api/v1", tags=["search"])
 
 
 @router.get("/search", response_model=AnswerDocument, responses=declared(304))
-def search(who: Who, asked: Annotated[Asked, Query()], held: Held = None) -> Response:
+def search(who: Who, asked: Annotated[Asked, taken(Asked)], held: Held = None) -> Response:
     """Find pages by meaning and by words."""
     return _found(who.wiki(Scope.READ), asked, held)
 
 
 @router.get("/semantic-search", response_model=AnswerDocument, responses=declared(304))
-def semantic_search(who: Who, asked: Annotated[AskedByMeaning, Query()], held: Held = None) -> Response:
+def semantic_search(who: Who, asked: Annotated[AskedByMeaning, taken(AskedByMeaning)], held: Held = None) -> Response:
     """Find pages by meaning; parameters and fields are those of otterwiki-semantic-search, and more."""
     return _found(who.wiki(Scope.READ), asked, held)
 
 
 @router.get("/similar", response_model=AnswerDocument, responses=declared(304, 404))
-def similar(who: Who, asked: Annotated[AskedLike, Query()], held: Held = None) -> Response:
+def similar(who: Who, asked: Annotated[AskedLike, taken(AskedLike)], held: Held = None) -> Response:
     """Find the pages nearest in meaning to one page."""
     wiki = who.wiki(Scope.READ)
     tag = weak("similar", wiki.handle.stamp(), asked.path, asked.n, asked.filter())
@@ -39,7 +40,7 @@ def similar(who: Who, asked: Annotated[AskedLike, Query()], held: Held = None) -
 
 
 @router.get("/facets", response_model=FacetsDocument, responses=declared(304))
-def facets(who: Who, asked: Annotated[Listed, Query()], held: Held = None) -> Response:
+def facets(who: Who, asked: Annotated[Listed, taken(Listed)], held: Held = None) -> Response:
     """List the categories, tags and folders there are, with how many pages each has."""
     wiki = who.wiki(Scope.READ)
     tag = weak("facets", wiki.handle.stamp(), asked.filter())

@@ -9,7 +9,7 @@ import secrets
 from hashlib import sha256
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
@@ -18,6 +18,7 @@ from wikiholt.errors import Unauthorized
 from wikiholt.surfaces.http.bodies import json_response
 from wikiholt.surfaces.http.indexing import WokenDocument
 from wikiholt.surfaces.http.parameters import Nothing
+from wikiholt.surfaces.http.queries import taken
 from wikiholt.surfaces.http.responses import declared
 from wikiholt.surfaces.http.visits import Who
 
@@ -29,7 +30,7 @@ _OPEN = {"security": [], "requestBody": {"content": {"application/json": {"schem
 
 
 @router.post("/webhook", status_code=202, response_model=WokenDocument, responses=declared(413), openapi_extra=_OPEN)
-async def webhook(request: Request, who: Who, _: Annotated[Nothing, Query()]) -> Response:
+async def webhook(request: Request, who: Who, _: Annotated[Nothing, taken(Nothing)]) -> Response:
     """Take a push webhook of GitHub, Gitea, Forgejo or GitLab, signed with the wiki's setting webhook_secret."""
     body = await request.body()
 

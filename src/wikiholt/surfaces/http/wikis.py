@@ -3,7 +3,7 @@
 import re
 from typing import Annotated, NotRequired
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Path
 from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
@@ -15,13 +15,14 @@ from wikiholt.surfaces.documents import WikiDocument, wiki_document
 from wikiholt.surfaces.http.bodies import json_response
 from wikiholt.surfaces.http.edits import Strict
 from wikiholt.surfaces.http.parameters import Count, Nothing
+from wikiholt.surfaces.http.queries import taken
 from wikiholt.surfaces.http.responses import declared
 from wikiholt.surfaces.http.visits import Who
 
 router = APIRouter(prefix="/api/v1", tags=["wikis"])
 
 Slug = Annotated[str, Path(max_length=200, description="The wiki's slug.")]
-NoQuery = Annotated[Nothing, Query()]
+NoQuery = Annotated[Nothing, taken(Nothing)]
 _Setting = Annotated[str, Field(max_length=10_000, pattern=r"^[^\x00]*$")]
 _Settings = Annotated[dict[str, _Setting], Field(max_length=50)]
 
@@ -73,7 +74,7 @@ class RemovedDocument(TypedDict):
 
 
 @router.get("/wikis", response_model=WikisDocument, responses=declared())
-def list_wikis(who: Who, asked: Annotated[SomeWikis, Query()]) -> Response:
+def list_wikis(who: Who, asked: Annotated[SomeWikis, taken(SomeWikis)]) -> Response:
     """List the wikis this visitor may see."""
     found, operator = who.visible()
     some = found[asked.offset : asked.offset + asked.limit]

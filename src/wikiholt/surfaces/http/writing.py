@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Header, Query
+from fastapi import APIRouter, Header
 from starlette.responses import Response
 
 from wikiholt.errors import InvalidPage
@@ -29,6 +29,7 @@ from wikiholt.surfaces.http.edits import (
 )
 from wikiholt.surfaces.http.pages import PagePath
 from wikiholt.surfaces.http.parameters import Nothing
+from wikiholt.surfaces.http.queries import taken
 from wikiholt.surfaces.http.responses import Responses, declared
 from wikiholt.surfaces.http.visits import Who
 
@@ -37,7 +38,7 @@ router = APIRouter(prefix="/api/v1", tags=["pages"])
 _WRITES = declared(404, 409, 412, 413)
 _CREATED: Responses = {201: {"model": WrittenDocument, "description": "The page is new."}}
 OnlyNew = Annotated[Literal["*"] | None, Header(alias="If-None-Match", description="`*`: only if it is new.")]
-NoQuery = Annotated[Nothing, Query()]
+NoQuery = Annotated[Nothing, taken(Nothing)]
 
 
 @router.put("/pages/{path:path}", response_model=WrittenDocument, responses=_WRITES | _CREATED)
