@@ -21,7 +21,8 @@ from wikiholt.text.anchors import github_slug
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "wikiholt"
-DOCS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "bench").rglob("*.md")])
+BENCH = [page for page in (ROOT / "bench").rglob("*.md") if not page.is_relative_to(ROOT / "bench" / "data")]
+DOCS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *BENCH])
 ADRS = sorted((ROOT / "docs" / "adr").glob("*.md"))
 
 _FENCED = re.compile(r"^```.*?^```[ \t]*$", re.MULTILINE | re.DOTALL)

@@ -140,7 +140,9 @@ class Access:
         if slug not in (None, wiki.slug):
             raise _forbidden()
         if not key.scope.allows(needed):
-            raise Forbidden(f"This key allows to {key.scope}, and this takes {needed}.", hint="Use a key that may.")
+            raise Forbidden(
+                f"This takes a key of scope {needed}; this one has {key.scope}.", hint="Use a key that may."
+            )
         return Grant(wiki, key.scope, key)
 
     def _named_or_only(self, slug: str | None) -> Wiki:
