@@ -13,6 +13,7 @@ from mypy import api
 
 import wikiholt
 from wikiholt import ports
+from wikiholt.contents import Contents
 from wikiholt.handle import WikiHandle
 from wikiholt.hits import HitMaker
 from wikiholt.search import Request, Searcher
@@ -24,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 SNIPPETS = Path(__file__).with_name("boundary_snippets.py")
 BOUND: tuple[type, ...] = (
     *(ports.WikiIndex, ports.VectorCache, ports.WordCache, ports.Source, ports.Snapshot),
-    *(SqliteIndex, DerivedCache, PostingsCache, Searcher, HitMaker, WikiHandle),
+    *(SqliteIndex, DerivedCache, PostingsCache, Searcher, HitMaker, WikiHandle, Contents),
 )
 NAMES_A_WIKI = re.compile(r"wiki|slug|tenant|index_id|collection|schema")
 ASKS = re.compile(r"^(query|request|vector|where|terms|words)$|WordQuery|Request|Filter")
