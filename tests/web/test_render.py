@@ -134,7 +134,7 @@ def test_pictures_are_told_in_words_and_never_fetched() -> None:
 
 def test_a_paragraph_of_a_machine_is_shown_as_it_is_written() -> None:
     shown = html("*a* <b>" * 5_000)
-    assert shown.startswith("<p>*a* &lt;b&gt;*a*")
+    assert "*a* &lt;b&gt;*a*" in shown
 
 
 def test_a_long_page_is_cut_and_says_so() -> None:

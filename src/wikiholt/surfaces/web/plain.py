@@ -7,7 +7,7 @@ from urllib.parse import quote, urlencode
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
-from wikiholt.errors import WikiholtError
+from wikiholt.errors import Unauthorized, WikiholtError
 from wikiholt.model import Answer, Hit, Mode, Scope, Span
 from wikiholt.search import Request
 from wikiholt.surfaces.http.problems import told
@@ -93,6 +93,9 @@ def marked(text: str, matches: Sequence[Span]) -> str:
 
 def _failed(request: HttpRequest, error: WikiholtError, form: str) -> Response:
     message, hint = told(error)
+    if isinstance(error, Unauthorized):
+        # A form cannot send a key.
+        hint = "Turn on JavaScript to use a key. Without it, wikis that are open to everyone can be read."
     said = f'<div class="said problem"><p class="title">{escape(message)}</p><p class="hint">{escape(hint)}</p></div>'
     main = f'<main id="app.main" class="plain">{_TITLE}{form}{said}</main>'
     return page("plain", Place.of(request), main, current="search", title="Search", status=error.status)

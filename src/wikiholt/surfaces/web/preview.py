@@ -1,9 +1,9 @@
 """A page as a reader sees it: rendered and cleaned here, so that whoever shows it need not."""
 
-from typing import cast
+from typing import Annotated, cast
 from urllib.parse import quote
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response
 from typing_extensions import TypedDict
@@ -13,6 +13,8 @@ from wikiholt.model import Page, PageContent, Problem, Scope, Wiki
 from wikiholt.settings import Settings, WikiSettings
 from wikiholt.surfaces.documents.moments import moment
 from wikiholt.surfaces.http.bodies import json_response
+from wikiholt.surfaces.http.pages import PagePath
+from wikiholt.surfaces.http.parameters import Nothing
 from wikiholt.surfaces.http.responses import declared
 from wikiholt.surfaces.http.visits import Who
 from wikiholt.surfaces.web.cleaning import Resolve
@@ -58,7 +60,7 @@ class PreviewDocument(TypedDict):
 
 
 @router.get("/preview/{path:path}", response_model=PreviewDocument, responses=declared(404))
-def preview(request: Request, path: str, who: Who) -> Response:
+def preview(request: Request, path: PagePath, who: Who, _: Annotated[Nothing, Query()]) -> Response:
     """Show a page: its Markdown as HTML without anything that acts, with headings and the pages that link to it."""
     opened = who.wiki(Scope.READ)
     content = opened.handle.contents.read(path)

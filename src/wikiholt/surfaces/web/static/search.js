@@ -70,7 +70,7 @@ async function search() {
   } catch (error) {
     if (error.name === "AbortError" || running !== mine) return;
     showNothing();
-    sayProblem(place, error, search);
+    sayProblem(place, error, begin);
   } finally {
     if (running === mine) { running = null; document.body.classList.remove("waiting"); }
   }

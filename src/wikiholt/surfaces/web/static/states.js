@@ -17,10 +17,12 @@ export function say(place, title, text = "", ...more) {
 // Shows a problem; `again` is called when the reader retries, gives a key, or a rate limit has passed.
 export function sayProblem(place, problem, again) {
   clearState(place);
+  // The hint about keys is for programs; a reader has the dialog.
+  const hint = /Bearer/.test(problem.hint) ? "Ask whoever looks after this wiki for one." : problem.hint;
   const box = el("div", { class: "said problem", role: "alert" }, el("p", { class: "title" }, sentence(problem.message)));
-  if (problem.hint) box.append(el("p", { class: "hint" }, sentence(problem.hint)));
+  if (hint) box.append(el("p", { class: "hint" }, sentence(hint)));
   if (problem.status === 401 || problem.status === 403) {
-    const ask = () => askForKey(sentence(problem.message), problem.hint, again);
+    const ask = () => askForKey(sentence(problem.message), hint, again);
     box.append(el("button", { type: "button", class: "primary", on: { click: ask } }, "Enter a key"));
     if (problem.status === 401) ask();
   } else if (problem.status === 429) {
