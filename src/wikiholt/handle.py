@@ -149,10 +149,10 @@ class WikiHandle:
         self._workshop.store.sweep(self.wiki.id)
         return report
 
-    def fetch(self) -> bool:
+    def fetch(self, stop: Callable[[], bool] = _never) -> bool:
         """Bring what is new from where the pages live, if that is elsewhere; whether something came."""
         try:
-            return self._parts.source.fetch(self._leaving)
+            return self._parts.source.fetch(lambda: stop() or self._leaving())
         finally:
             # A wiki that was removed meanwhile is left removed, with all that came for it.
             if not self._wanted():

@@ -72,31 +72,35 @@ class Keeper:
                 entry = self._entry(wiki_id)
             except WikiholtError:
                 return
-        if entry.revision is None and not (entry.running or entry.begun or entry.failures or entry.missing):
+        if entry.revision is None and not (
+            entry.running or entry.begun or entry.failures or entry.missing or entry.activity
+        ):
             self._want(entry, Rank.ASKED)
 
     def fresh(self, wiki_id: str, timeout: float) -> bool:
         """Wait until the index stands for the HEAD of now; False when it does not within the time, or cannot."""
         entry, began = self._entry(wiki_id), time.monotonic()
         while True:
-            turns = entry.turns
-            try:
-                head = self._service.source(entry.wiki).head()
-            except WikiholtError:
+            turns, fetched = entry.turns, not entry.remote or entry.fetched_at >= began
+            if fetched:
+                try:
+                    head = self._service.source(entry.wiki).head()
+                except WikiholtError:
+                    return False
+                if self._turns.settled(entry, head):
+                    return True
+                if entry.failures and entry.failed_head in (None, head):
+                    return False
+            elif entry.failures and entry.failed_head is None:
                 return False
-            fetched = not entry.remote or entry.fetched_at >= began
-            if fetched and self._turns.settled(entry, head):
-                return True
-            if entry.failures and (entry.failed_head is None or entry.failed_head == head):
-                return False
-            if not self._turn_after(entry, turns, began + timeout) or self._board.get(wiki_id) is None:
+            if not self._turn_after(entry, turns, began + timeout, fetched) or self._board.get(wiki_id) is None:
                 return False
 
-    def _turn_after(self, entry: Entry, turns: int, until: float) -> bool:
+    def _turn_after(self, entry: Entry, turns: int, until: float, fetched: bool) -> bool:
         """Have a turn come first, and wait until it has ended; `turns` is how many had before it was found wanting."""
         with self._board.changed:
             if entry.turns == turns:
-                self._want(entry, Rank.ASKED)
+                self._want(entry, Rank.ASKED, fetched)
             left = max(0.0, until - time.monotonic())
             self._board.changed.wait_for(lambda: entry.turns != turns or self._board.stopping, left)
             return entry.turns != turns
@@ -144,8 +148,8 @@ class Keeper:
             entry = self._board.adopt(wiki, self._pace.interval_of(wiki))
         return entry
 
-    def _want(self, entry: Entry, rank: Rank) -> None:
-        if entry.remote:
+    def _want(self, entry: Entry, rank: Rank, fetched: bool = False) -> None:
+        if entry.remote and not fetched:
             entry.urgent = True
             self._board.put_fetch(entry, rank)
         else:

@@ -124,13 +124,14 @@ class Turns:
             self._board.changed.notify_all()
 
     def _fetched(self, entry: Entry, began: float) -> None:
-        self._service.background(entry.wiki.slug).fetch()
+        self._service.background(entry.wiki.slug).fetch(lambda: self._board.stopping)
         source = self._service.source(entry.wiki)
         self._board.count["fetches"] += 1
         entry.fetched_at = began
         head = source.head()
-        if entry.failures and (entry.failed_head is None or head != entry.failed_head):
-            entry.forgiven()
+        entry.missing = False
+        if entry.failures and head == entry.failed_head and began < entry.retry_at:
+            return
         if not self.settled(entry, head) or entry.job:
             self._board.put(entry, Rank.ASKED if entry.urgent else Rank.DUE)
         entry.urgent = False
@@ -160,14 +161,15 @@ class Turns:
             if result is not None:
                 result.busy = True
         except SourceMissing as error:
-            self._missing(entry, error)
+            # A disk comes back by itself and costs nothing to look at; a remote that is gone is asked ever less often.
+            (self._failed if entry.remote else self._missing)(entry, None, error)
         except WikiholtError as error:
             self._failed(entry, result.head if result else None, error)
         except Exception as error:  # noqa: BLE001 - a fault met in one wiki must not end the thread that serves all
             _LOG.exception("%s: a fault of Wikiholt's own", entry.wiki.slug)
             self._failed(entry, result.head if result else None, WikiholtError(f"{type(error).__name__}: {error}"))
 
-    def _missing(self, entry: Entry, error: WikiholtError) -> None:
+    def _missing(self, entry: Entry, _: str | None, error: WikiholtError) -> None:
         if not self._registered(entry):
             return
         if not entry.missing:
@@ -176,7 +178,7 @@ class Turns:
         self._reindexing(entry).fail(error)
 
     def _failed(self, entry: Entry, head: str | None, error: WikiholtError) -> None:
-        if not self._registered(entry):
+        if self._board.stopping or not self._registered(entry):
             return
         with self._board.changed:
             entry.failed(error, head, time.monotonic())
