@@ -3,6 +3,7 @@
 import errno
 import json
 import logging
+import resource
 import signal
 import socket
 import sys
@@ -25,6 +26,7 @@ _LOG = logging.getLogger(__name__)
 
 _GRACE = 5
 """Seconds that requests under way have to end."""
+_FILES = 8192
 _PATIENCE = 30.0
 """Seconds that syncs under way have to finish the batch in hand."""
 
@@ -32,6 +34,7 @@ _PATIENCE = 30.0
 def serve(arguments: Namespace, settings: Settings) -> int:
     """Serve until SIGTERM or SIGINT, then end in good order with 0."""
     roots = [_root(path) for path in arguments.directories]
+    _allow_files()
     farm = open_farm(settings, roots)
     try:
         _require_keys(farm)
@@ -101,6 +104,14 @@ def _root(path: Path) -> Path:
             hint="Give the directory that holds it, or register it with `wikiholt add` and serve without a directory.",
         )
     return root
+
+
+def _allow_files() -> None:
+    """Have as many files open as are of use and may be: how many wikis are kept open goes by that."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _require_keys(farm: Farm) -> None:
