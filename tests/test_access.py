@@ -1,6 +1,7 @@
 """Access: whatever a visit says of itself, it is granted the one wiki the rules allow, or nothing."""
 
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -298,6 +299,48 @@ def test_a_key_whose_wiki_goes_opens_nothing_from_then_on(farm: Farm) -> None:
     farm.registry.remove("garden")
     farm.add("garden")
     assert refusal(farm, token=token, named="garden")[0] is Unauthorized
+
+
+def test_a_wiki_that_is_claimed_is_the_one_that_is_named_and_odd_names_claim_none(farm: Farm) -> None:
+    farm.key(None)
+    for visit in (Visit(named="garden"), Visit(host="garden.farm.example"), Visit(host="plants.example.org")):
+        claimed = farm.access.claimed(visit)
+        assert claimed is not None
+        assert claimed.slug == "garden"
+    for visit in (Visit(), Visit(named="absent"), Visit(named=".."), Visit(host="www.farm.example")):
+        assert farm.access.claimed(visit) is None
+    assert farm.access.claimed(Visit(named="runbook", host="garden.example.org")) is None
+
+
+def test_threads_that_ask_while_keys_and_wikis_come_and_go_get_their_own_wiki_or_nothing(farm: Farm) -> None:
+    """A slug that is removed and added again is another wiki; no key of the old one may open it."""
+    generations: dict[str, str] = {}
+    done = threading.Event()
+    wrong: list[str] = []
+
+    def ask() -> None:
+        while not done.is_set():
+            for token, wiki_id in list(generations.items()):
+                try:
+                    grant = farm.access.wiki(Visit(token=token, named="moving"), Scope.READ)
+                except Refused:
+                    continue
+                if grant.wiki.id != wiki_id:
+                    wrong.append(token)
+
+    threads = [threading.Thread(target=ask) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    with closing(Registry(farm.path)) as elsewhere:
+        for _ in range(25):
+            wiki = elsewhere.add("moving", "/srv/moving")
+            generations[elsewhere.keys.create(wiki.id, Scope.READ)[1]] = wiki.id
+            elsewhere.remove("moving")
+    done.set()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    assert len(generations) == 25
 
 
 # ── any farm, any visit ──

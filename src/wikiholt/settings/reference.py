@@ -20,7 +20,8 @@ A name that does not exist, a value of the wrong kind or out of range is an erro
 _WIKI_OPENING = """\
 ## Settings of one wiki
 
-Given when the wiki is added, as options of `add`, and kept in the registry.
+Given when the wiki is added, as options of `add`, or later with `wikiholt set SLUG NAME=VALUE`, and kept in the
+registry. A secret is never shown again.
 """
 
 
