@@ -32,8 +32,8 @@ MESSES: list[Mess] = [
     ),
     lambda wiki: (wiki.path / "a.md").unlink(),
     lambda wiki: wiki.git("rm", "--quiet", "--cached", "a.md"),
-    lambda wiki: ((wiki.path / "a.md").unlink(), (wiki.path / "a.md").symlink_to("b.md")),
-    lambda wiki: ((wiki.path / "a.md").unlink(), (wiki.path / "a.md").mkdir()),
+    lambda wiki: [act() for act in ((wiki.path / "a.md").unlink, lambda: (wiki.path / "a.md").symlink_to("b.md"))],
+    lambda wiki: [act() for act in ((wiki.path / "a.md").unlink, (wiki.path / "a.md").mkdir)],
 ]
 
 
@@ -139,10 +139,11 @@ def test_a_page_committed_by_others_meanwhile_is_a_mismatch_and_not_lost(
     repository.commit({"a.md": "a", "b.md": "b"})
     source = GitSource(repository.path)
     commit = writing.Writer._commit
-    rounds = iter([lambda: repository.commit({"b.md": "theirs"}), lambda: None])
+    theirs = iter([{"b.md": "theirs"}])
 
     def interrupted(self: writing.Writer, *rest: object) -> str:
-        next(rounds)()
+        for files in theirs:
+            repository.commit(dict(files))
         return commit(self, *rest)  # type: ignore[arg-type]
 
     monkeypatch.setattr(writing.Writer, "_commit", interrupted)

@@ -3,6 +3,7 @@
 import logging
 import os
 import shutil
+import socket
 import subprocess
 import threading
 import time
@@ -15,11 +16,14 @@ from servers import Server, advertising, git_backend, git_daemon, packet, redire
 
 from wikiholt.errors import Busy, InvalidSource, NoCommits, NotWritable, SourceBroken, SourceMissing
 from wikiholt.model import Author, FileEdit
-from wikiholt.sources import network
 from wikiholt.sources.remote import RemoteSource
 from wikiholt.sources.transfer import Costs
 
 HERE = Costs(schemes=("http", "https", "ssh", "git"), allow_private=True, timeout=30)
+
+
+def wait(release: threading.Event) -> None:
+    release.wait(20)
 
 
 @pytest.fixture
@@ -210,7 +214,7 @@ def test_a_redirect_is_not_followed(repository: Repository, server: Server, tmp_
 
 def test_a_remote_that_never_answers_is_given_up(tmp_path: Path) -> None:
     release = threading.Event()
-    with serving(advertising(lambda send: release.wait(20) or None)) as server:
+    with serving(advertising(lambda _: wait(release))) as server:
         began = time.monotonic()
         with pytest.raises(SourceBroken, match="within 1 seconds"):
             RemoteSource(server.url(), tmp_path / "p", Costs(("http",), allow_private=True, timeout=1)).fetch()
@@ -252,8 +256,8 @@ def test_a_remote_that_sends_too_much_is_given_up_and_what_was_there_stays(
 
 def test_a_fetch_ends_when_its_wiki_is_being_removed(tmp_path: Path) -> None:
     release = threading.Event()
-    with serving(advertising(lambda send: release.wait(20) or None)) as server:
-        with pytest.raises(Busy, match="removed"):
+    with serving(advertising(lambda _: wait(release))) as server:
+        with pytest.raises(Busy, match="stopped"):
             RemoteSource(server.url(), tmp_path / "place", HERE).fetch(lambda: bool(server.asked))
         release.set()
 
@@ -316,7 +320,7 @@ def test_ssh_gets_no_prompt_and_the_address_that_was_checked(
     )
     (bin_ / "ssh").chmod(0o755)
     monkeypatch.setenv("PATH", f"{bin_}:{os.environ['PATH']}")
-    monkeypatch.setattr(network.socket, "getaddrinfo", lambda *_, **__: [(0, 0, 0, "", ("93.184.215.14", 22))])
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [(0, 0, 0, "", ("93.184.215.14", 22))])
     remote = RemoteSource("git@git.example:wiki/.git", tmp_path / "place", Costs())
     remote.fetch()
     assert remote.head() == head

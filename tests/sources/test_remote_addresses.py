@@ -177,7 +177,7 @@ def test_a_server_here_hears_nothing_from_a_source_that_may_not_lead_here(
 
 def test_one_private_address_among_public_ones_is_enough_to_refuse(monkeypatch: pytest.MonkeyPatch) -> None:
     both = [(0, 0, 0, "", ("93.184.215.14", 443)), (0, 0, 0, "", ("10.0.0.1", 443))]
-    monkeypatch.setattr(network.socket, "getaddrinfo", lambda *_, **__: both)
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: both)
     with pytest.raises(InvalidSource):
         network.addresses_of(Address("https", "git.example", 443, "/w"), allow_private=False)
 
@@ -197,7 +197,7 @@ def test_git_connects_to_the_address_that_was_checked_and_never_asks_for_the_nam
     def answer(host: str, *rest: object, **named: object) -> object:
         return real("127.0.0.1" if host == "rebind.invalid" else host, *rest, **named)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(network.socket, "getaddrinfo", answer)
+    monkeypatch.setattr(socket, "getaddrinfo", answer)
     with serving(git_backend(tmp_path)) as server:
         remote = RemoteSource(
             server.url("wiki/.git", "Rebind.invalid"), tmp_path / "place", Costs(schemes=ALL, allow_private=True)
@@ -213,7 +213,7 @@ def test_a_name_that_means_another_machine_by_the_time_git_connects_gains_nothin
     repository.commit({"a.md": "a"})
     checked = [(0, 0, 0, "", ("127.0.0.2", 80))]  # nobody listens there
     monkeypatch.setattr(network, "is_public", lambda _: True)
-    monkeypatch.setattr(network.socket, "getaddrinfo", lambda *_, **__: checked)
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: checked)
     with serving(git_backend(tmp_path)) as server:
         source = server.url("wiki/.git", "localhost")
         with pytest.raises(SourceBroken):

@@ -20,7 +20,7 @@ from wikiholt.surfaces.cli.main import main
 from wikiholt.surfaces.documents import status_document, wiki_document
 from wikiholt.testing import FakeEmbedder
 from wikiholt.vectors.exact import ExactCache
-from wikiholt.wiring import parts_of
+from wikiholt.wiring import open_farm, parts_of
 
 SECRET = "hunter2"
 
@@ -188,6 +188,43 @@ def test_credentials_in_a_url_are_in_no_document(repository: Repository, server:
     assert all("***@127.0.0.1" in text for text in shown)
     held = service.workshop.store.directory(wiki.id).rglob("*")
     assert not any(SECRET.encode() in file.read_bytes() for file in held if file.is_file())
+
+
+def test_the_keeper_fetches_a_remote_wiki_and_what_is_pushed_to_it(
+    repository: Repository, server: Server, service: Service, tmp_path: Path
+) -> None:
+    repository.commit({"home.md": "the heron stands still"})
+    settings = load(tmp_path / "data", None, {}, {"remote.schemes": "http", "remote.allow_private": True})
+    wiki = service.add("far", server.url("wiki/.git"), {})
+    farm = open_farm(settings, (), service=service)
+    farm.keeper.start()
+    try:
+        assert farm.keeper.fresh(wiki.id, 20)
+        assert [hit.path for hit in service.wiki("far").search(Request("heron")).hits] == ["home"]
+        repository.commit({"otter.md": "an otter swims"})
+        farm.keeper.wake(wiki.id)
+        assert farm.keeper.fresh(wiki.id, 20)
+        assert next(hit.path for hit in service.wiki("far").search(Request("otter")).hits) == "otter"
+    finally:
+        assert farm.keeper.stop(20)
+
+
+def test_a_service_that_ends_does_not_wait_for_a_slow_remote(service: Service, tmp_path: Path) -> None:
+    release, arrived = threading.Event(), threading.Event()
+
+    def slow(_: object) -> None:
+        arrived.set()
+        release.wait(30)
+
+    settings = load(tmp_path / "data", None, {}, {})
+    with serving(advertising(slow)) as server:
+        wiki = service.registry.add("far", server.url(), {})
+        farm = open_farm(settings, (), service=service)
+        farm.keeper.start()
+        farm.keeper.wake(wiki.id)
+        assert arrived.wait(10)
+        assert farm.keeper.stop(5)
+        release.set()
 
 
 @pytest.mark.real_model

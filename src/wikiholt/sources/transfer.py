@@ -37,6 +37,9 @@ _SETTINGS = (
     "fetch.writeCommitGraph=false",
     "gc.auto=0",
     "http.followRedirects=false",
+    # Should the watching process be killed, a stalled git ends by itself.
+    "http.lowSpeedLimit=100",
+    "http.lowSpeedTime=60",
     "http.proxy=",
     "http.sslVerify=true",
     "maintenance.auto=false",
@@ -134,7 +137,7 @@ class Line:
                     hint="remote.max_bytes says how much may come.",
                 )
             if stop():
-                raise Busy("The wiki is being removed.", hint="Nothing more is fetched for it.")
+                raise Busy("The fetch was stopped.", hint="The wiki is being removed, or the service is about to end.")
 
 
 class _Reader:
