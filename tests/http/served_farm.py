@@ -22,6 +22,7 @@ ALPHA = {
     "Coffee.md": "---\ntags: [kitchen]\n---\n# Coffee\n\nDescale the machine every month. alphacanary\n",
 }
 BETA = {"Home.md": "# Beta\n\nbetacanary lives here, far from any printer.\n"}
+_QUICK = FakeEmbedder()
 UNLIMITED = {"limit.key_per_minute": 0, "limit.address_per_minute": 0}
 
 
@@ -49,15 +50,21 @@ class Served:
 
 
 @contextmanager
-def served(place: Path, settings: Mapping[str, object] | None = None, *, keys: bool = True) -> Iterator[Served]:
-    """A farm of alpha and beta, indexed, with its keeper at work; the limits are off unless a test sets them."""
+def served(
+    place: Path,
+    settings: Mapping[str, object] | None = None,
+    *,
+    keys: bool = True,
+    embedder: FakeEmbedder | None = _QUICK,
+) -> Iterator[Served]:
+    """A farm of alpha and beta, indexed, with its keeper at work; the limits are off unless set, the model a quick one."""
     alpha, beta = Repository(place / "alpha"), Repository(place / "beta")
     alpha.commit(dict(ALPHA))
     beta.commit(dict(BETA))
     chosen = load(place / "data", overrides={**UNLIMITED, "sync.interval": 3600.0, **(settings or {})})
     service = build(chosen)
-    embedder = FakeEmbedder()
-    service.workshop = replace(service.workshop, embedder=lambda: embedder)
+    if embedder is not None:
+        service.workshop = replace(service.workshop, embedder=lambda: embedder)
     farm = open_farm(chosen, service=service)
     for repository in (alpha, beta):
         slug = repository.path.name

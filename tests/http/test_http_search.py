@@ -4,9 +4,7 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from served_farm import Served
-
-from wikiholt.surfaces.http.search import search as search_route
+from served_farm import Served, served
 
 SEED = {"name", "path", "text", "snippet", "distance", "section", "section_path", "chunk_index", "total_chunks"}
 
@@ -173,7 +171,12 @@ def test_64_threads_at_once_each_get_their_own_wikis_answer(shared: Served) -> N
         assert ("alphacanary" in text, "betacanary" in text) == ((True, False) if key == "read" else (False, True))
 
 
-def test_search_is_a_function_of_the_thread_pool() -> None:
-    from inspect import iscoroutinefunction
-
-    assert not iscoroutinefunction(search_route)
+@pytest.mark.real_model
+def test_the_real_model_finds_by_meaning_over_http(tmp_path_factory: pytest.TempPathFactory) -> None:
+    with served(tmp_path_factory.mktemp("real"), embedder=None) as found:
+        answer = found.client("read").get("/api/v1/semantic-search", params={"q": "paper is stuck in the machine"})
+        assert answer.json()["results"][0]["path"] == "Equipment/Printer"
+        assert answer.json()["results"][0]["distance"] < 0.7
+        like = found.client("read").get("/api/v1/similar", params={"path": "Coffee"}).json()
+        assert {hit["path"] for hit in like["results"]} == {"Home", "Equipment/Printer"}
+        assert found.client().get("/readyz").status_code == 200

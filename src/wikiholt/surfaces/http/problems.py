@@ -130,6 +130,4 @@ def _response(document: ProblemDetails, headers: Mapping[str, str]) -> Response:
 
 def invalid(faults: Sequence[FieldFault]) -> Response:
     message = "; ".join(f"{fault['field'] or fault['where']}: {fault['message']}" for fault in faults[:5])
-    return problem(
-        BadInput(message, hint="The document at /openapi.json lists what each address takes."), errors=faults
-    )
+    return problem(BadInput(message, hint="/openapi.json lists what each address takes."), errors=faults)
