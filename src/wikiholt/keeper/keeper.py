@@ -167,8 +167,8 @@ class Keeper:
         while not self._board.stopping:
             began = time.monotonic()
             self._roots.look()
-            # However many wikis there are, looking for them takes a twentieth of a core at most.
-            self._rest(max(self._pace.discover, 20 * (time.monotonic() - began)))
+            # However many wikis there are, looking for them takes a fortieth of a core at most.
+            self._rest(max(self._pace.discover, 40 * (time.monotonic() - began)))
 
     def _rest(self, seconds: float) -> None:
         with self._board.changed:

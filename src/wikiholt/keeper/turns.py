@@ -55,6 +55,9 @@ class Turns:
 
     def _compare(self, entry: Entry) -> None:
         self._board.count["looks"] += 1
+        if not entry.looked:
+            # What a writer that was killed with the process before left undone is done now.
+            self._service.source(entry.wiki).fetch()
         head = self._service.source(entry.wiki).head()
         entry.missing = False
         if entry.failures:
