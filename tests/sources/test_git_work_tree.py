@@ -21,6 +21,11 @@ def put(source: GitSource, file: str, content: str) -> str:
     return source.write([FileEdit(file, content.encode(), entry.blob if entry else None)], ADA, "Write")
 
 
+def replace_by_link(file: Path) -> None:
+    file.unlink()
+    file.symlink_to("b.md")
+
+
 Mess = Callable[[Repository], object]
 MESSES: list[Mess] = [
     lambda wiki: (wiki.path / "a.md").write_text("unsaved"),
@@ -32,8 +37,8 @@ MESSES: list[Mess] = [
     ),
     lambda wiki: (wiki.path / "a.md").unlink(),
     lambda wiki: wiki.git("rm", "--quiet", "--cached", "a.md"),
-    lambda wiki: [act() for act in ((wiki.path / "a.md").unlink, lambda: (wiki.path / "a.md").symlink_to("b.md"))],
-    lambda wiki: [act() for act in ((wiki.path / "a.md").unlink, (wiki.path / "a.md").mkdir)],
+    lambda wiki: wiki.git("mv", "--force", "a.md", "b.md"),
+    lambda wiki: replace_by_link(wiki.path / "a.md"),
 ]
 
 
@@ -81,6 +86,17 @@ def test_a_file_in_conflict_is_not_written(repository: Repository, source: GitSo
     with pytest.raises(NotWritable):
         put(source, "a.md", "mine")
     assert b"<<<<<<<" in (repository.path / "a.md").read_bytes()
+
+
+def test_a_page_that_a_sparse_checkout_leaves_out_is_not_written(repository: Repository, source: GitSource) -> None:
+    head = repository.commit({"a.md": "a", "b/c.md": "c"})
+    repository.git("sparse-checkout", "set", "--no-cone", "/a.md")
+    put_fails = [FileEdit("b/c.md", b"mine", source.tree(head)["b/c.md"].blob)]
+    with pytest.raises(NotWritable):
+        source.write(put_fails, ADA, "Write")
+    put(source, "a.md", "mine")
+    assert repository.git("status", "--porcelain") == b""
+    assert repository.git("show", "HEAD:b/c.md") == b"c"
 
 
 def test_a_directory_that_is_a_link_on_disk_is_not_followed(repository: Repository, tmp_path: Path) -> None:

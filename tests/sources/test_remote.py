@@ -245,6 +245,11 @@ def test_a_remote_that_sends_too_much_is_given_up_and_what_was_there_stays(
     repository.commit({"big.md": os.urandom(20_000_000)})
     with pytest.raises(SourceBroken, match="1000000 bytes"):
         remote.fetch()
+    assert sum(file.stat().st_size for file in (tmp_path / "place").rglob("*") if file.is_file()) < 1_000_000
+    another = RemoteSource(server.url("wiki/.git"), tmp_path / "another", small)
+    with pytest.raises(SourceBroken, match="1000000 bytes"):
+        another.fetch()
+    assert [file.name for file in (tmp_path / "another").iterdir()] == ["mirror.lock"]
     assert remote.head() == head
     repository.git("reset", "--hard", "--quiet", head)
     after = repository.commit({"a.md": "b"})

@@ -80,7 +80,11 @@ class RemoteSource(GitSource):
             target = self._begin(line, theirs, stop)
         if theirs is not None:
             _clear(target)
-            self._bring(line, target, stop)
+            try:
+                self._bring(line, target, stop)
+            except BaseException:
+                _clear(target) if target == mirror else shutil.rmtree(target, ignore_errors=True)
+                raise
         if target != mirror:
             shutil.rmtree(mirror, ignore_errors=True)
             target.rename(mirror)
