@@ -1,13 +1,15 @@
 """Pages read from git and written as commits: paths, revisions, edits, and what is refused before anything changes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from wiki_contents import ADA, Notebook
+from wiki_contents import ADA, Notebook, Pages
 
+from wikiholt.contents import Contents
 from wikiholt.errors import (
+    Busy,
     IndexMissing,
     InvalidPage,
     InvalidQuery,
@@ -17,8 +19,9 @@ from wikiholt.errors import (
     TooLarge,
     WikiholtError,
 )
-from wikiholt.model import Filter
+from wikiholt.model import Author, FileEdit, Filter
 from wikiholt.pages import Pipeline
+from wikiholt.sources.git import GitSource
 
 HOME = (
     "---\ntitle: Home\ntags: [start, Garden]\ncategory: Guide\n---\n"
@@ -339,3 +342,66 @@ def test_writers_at_once_lose_nothing(notes: Notebook) -> None:
         list(pool.map(add, range(8)))
     lines = notes.contents.read("log").content.splitlines()
     assert sorted(lines[1:]) == [f"line {number}" for number in range(8)]
+
+
+class Meddled(GitSource):
+    """A repository in which somebody else commits just before the next write."""
+
+    def __init__(self, notes: Notebook, files: Pages) -> None:
+        super().__init__(notes.repository.path)
+        self._repository = notes.repository
+        self._files: Pages | None = files
+
+    def write(self, edits: Sequence[FileEdit], author: Author, message: str) -> str:
+        files, self._files = self._files, None
+        if files:
+            self._repository.commit(files)
+        return super().write(edits, author, message)
+
+
+def meddled(notes: Notebook, files: Pages) -> Contents:
+    return Contents(Meddled(notes, files), Pipeline(), notes.handle._index)
+
+
+def test_an_edit_is_made_again_on_what_somebody_else_wrote_meanwhile(notes: Notebook) -> None:
+    meddled(notes, {"compost.md": COMPOST + "Theirs.\n"}).append("compost", "Mine.", ADA)
+    assert notes.contents.read("compost").content == COMPOST + "Theirs.\nMine.\n"
+    with pytest.raises(InvalidPage):
+        meddled(notes, {"compost.md": "# Gone\n"}).patch("compost", "Theirs", "Ours", ADA)
+    assert notes.contents.read("compost").content == "# Gone\n"
+    with pytest.raises(PageExists):
+        meddled(notes, {"new.md": "theirs\n"}).put("new", "mine", ADA, create_only=True)
+    assert notes.contents.read("new").content == "theirs\n"
+    with pytest.raises(PageNotFound):
+        meddled(notes, {"new.md": None}).delete("new", ADA)
+
+
+def test_a_writer_who_named_a_revision_is_told_of_one_that_came_meanwhile(notes: Notebook) -> None:
+    seen = notes.contents.read("compost").revision
+    with pytest.raises(RevisionMismatch) as caught:
+        meddled(notes, {"compost.md": "# Theirs\n"}).put("compost", "# Mine\n", ADA, expected=seen)
+    assert caught.value.current == notes.repository.head()
+    assert notes.contents.read("compost").content == "# Theirs\n"
+
+
+def test_a_rename_follows_links_that_came_meanwhile(notes: Notebook) -> None:
+    files: Pages = {"home.md": "Now [[compost]] twice: [[compost]].\n", "late.md": "[c](compost.md)\n"}
+    done = meddled(notes, files).rename("compost", "heap", ADA)
+    assert done.updated == ("home", "late")
+    assert notes.contents.read("home").content == "Now [[heap]] twice: [[heap]].\n"
+    assert notes.contents.read("late").content == "[c](heap.md)\n"
+
+
+def test_others_who_never_stop_are_not_waited_for_for_ever(notes: Notebook) -> None:
+    class Restless(GitSource):
+        turns = 0
+
+        def write(self, edits: Sequence[FileEdit], author: Author, message: str) -> str:
+            self.turns += 1
+            notes.repository.commit({"compost.md": f"# Turn {self.turns}\n"})
+            return super().write(edits, author, message)
+
+    busy = Contents(Restless(notes.repository.path), Pipeline(), notes.handle._index)
+    with pytest.raises(Busy):
+        busy.append("compost", "Mine.", ADA)
+    assert "Mine." not in notes.contents.read("compost").content

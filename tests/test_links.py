@@ -2,6 +2,7 @@
 
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -303,6 +304,18 @@ def test_bytes_that_are_no_text_stay_as_they_are(tmp_path: Path) -> None:
     notes = Notebook(tmp_path, {"home.md": old, "spade.md": "# S\n"}).sync()
     notes.contents.rename("spade", "shovel", ADA)
     assert notes.repository.git("cat-file", "blob", "HEAD:home.md") == b"caf\xe9 [[shovel]]"
+    notes.close()
+
+
+def test_a_page_of_links_alone_is_kept_within_bounds(tmp_path: Path) -> None:
+    notes = Notebook(tmp_path, {"home.md": "[[spade]]\n" * 12_000, "spade.md": "# S\n"}).sync()
+    found = notes.contents.links("spade")
+    assert len(found.linked_from) == 10_000
+    assert "12,000 links" in notes.contents.read("home").warnings[-1]
+    began = time.monotonic()
+    notes.contents.rename("spade", "shovel", ADA)
+    assert notes.contents.read("home").content == "[[shovel]]\n" * 12_000
+    assert time.monotonic() - began < 30
     notes.close()
 
 

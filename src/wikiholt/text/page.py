@@ -15,6 +15,9 @@ _LFS = b"version https://git-lfs.github.com/spec/"
 _PAGE_ENDINGS = (".md", ".markdown", ".mdown", ".mkd", ".mkdn")
 _LONGEST_NAME = 500
 
+MAX_LINKS = 10_000
+"""Links of a page that an index keeps: nobody follows more, and a page of nothing else would fill a disk."""
+
 
 def parse_page(
     file: str, blob: str, data: bytes, committed: datetime | None, anchors: AnchorStyle = "github"
@@ -41,15 +44,19 @@ def parse_page(
         name=name or file_name(file),
         metadata=metadata,
         headings=plan.headings,
-        links=plan.links,
+        links=plan.links[:MAX_LINKS],
         body=front.body,
         body_line=front.body_line,
-        warnings=decoded.warnings + front.warnings,
+        warnings=decoded.warnings + front.warnings + _too_many(len(plan.links)),
         blocks=plan.blocks,
         name_in_content=bool(name),
         words=len(front.body.split()),
         length=len(decoded.text),
     )
+
+
+def _too_many(links: int) -> tuple[str, ...]:
+    return (f"the page has {links:,} links; the first {MAX_LINKS:,} are kept",) if links > MAX_LINKS else ()
 
 
 def page_path(file: str) -> str:

@@ -52,9 +52,12 @@ def rewritten(data: bytes, file: str, new_file: str, move: Move) -> bytes:
         if changed is not None:
             span, spelled = changed
             changes[span] = spelled
-    for (start, end), spelled in sorted(changes.items(), reverse=True):
-        text = text[:start] + spelled + text[end:]
-    return text.encode("utf-8", "surrogateescape")
+    parts: list[str] = []
+    at = 0
+    for (start, end), spelled in sorted(changes.items()):
+        parts += text[at:start], spelled
+        at = end
+    return "".join((*parts, text[at:])).encode("utf-8", "surrogateescape")
 
 
 def _links(data: bytes, text: str) -> Iterator[_Written]:
