@@ -2,7 +2,7 @@ import os
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Request, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Request, expect, sync_playwright
 from web_server import WebServer, serving
 from web_visits import Visit, Visiting, chromium
 
@@ -13,6 +13,7 @@ def browser() -> Iterator[Browser]:
     if program is None:
         pytest.skip("no browser: install Debian's package chromium (apt-get install chromium) to run these tests")
     options = ["--disable-gpu", *(["--no-sandbox"] if os.geteuid() == 0 else [])]
+    expect.set_options(timeout=20_000)
     with sync_playwright() as playwright:
         opened = playwright.chromium.launch(executable_path=program, args=options)
         yield opened
@@ -41,7 +42,7 @@ def visit(browser: Browser) -> Iterator[Visiting]:
 
     def go(url: str, *, wait: str = "", expected: tuple[str, ...] = (), **options: object) -> Visit:
         context = browser.new_context(**{"viewport": {"width": 1280, "height": 800}, **options})  # type: ignore[arg-type]
-        context.set_default_timeout(15_000)
+        context.set_default_timeout(20_000)
         page = context.new_page()
         found = Visit(page, expected=expected)
         made.append((found, url))

@@ -108,17 +108,15 @@ def test_status_follows_a_sync_and_shows_problems_and_errors(server: WebServer, 
     }
     told = {"code": "source-missing", "message": "the repository cannot be read", "hint": "the operator knows more"}
     problem = {"file": "a<b>.md", "reason": "binary", "detail": "the file holds binary data"}
-    answers = [
-        {**calm, "activity": work, "stale": True},
-        {**calm, "activity": {**work, "pages_done": 120}, "stale": True},
-        {**calm, "problems": [problem], "error": told},
-    ]
+    now = {**calm, "activity": work, "stale": True}
     page = visit(f"{server.url}healthz").page
-    page.route("**/api/v1/status", lambda route: route.fulfill(json=answers.pop(0) if len(answers) > 1 else answers[0]))
+    page.route("**/api/v1/status", lambda route: route.fulfill(json=now))
     page.goto(f"{server.url}w/runbook/status")
     expect(page.locator(".progress")).to_contain_text("40 of 160 pages")
     expect(page.get_by_role("progressbar")).to_have_attribute("max", "160")
+    now["activity"] = {**work, "pages_done": 120}
     expect(page.locator(".progress")).to_contain_text("120 of 160 pages")
+    now |= {"activity": None, "problems": [problem], "error": told}
     expect(page.locator(".pill")).to_have_text("Needs attention")
     expect(page.locator(".problem")).to_contain_text("The operator knows more.")
     expect(page.locator("td").first).to_have_text("a<b>.md")

@@ -99,6 +99,18 @@ def test_a_page_that_is_not_there_is_an_error_with_a_hint(server: WebServer, vis
     expect(page.locator(CARDS).first).to_be_visible()
 
 
+def test_typing_leaves_the_page_where_the_reader_has_scrolled_it(server: WebServer, visit: Visiting) -> None:
+    page = visit(f"{server.url}w/runbook/?q=ledger&page=Services/Ledger#error-codes", wait=f"{PREVIEW} .target").page
+    page.locator(f"{PREVIEW} .body").evaluate("(body) => { body.scrollTop = 3; }")
+    page.fill("#app\\.q", "ledger sweeper")
+    page.wait_for_url("**q=ledger+sweeper**")
+    page.wait_for_function("() => !document.body.classList.contains('waiting')")
+    assert page.locator(f"{PREVIEW} .body").evaluate("(body) => body.scrollTop") == 3
+    page.locator(f"{PREVIEW} .body").evaluate("(body) => { body.scrollTop = 0; }")
+    page.locator(f"{CARDS} h2 a", has_text="Ledger").first.click()
+    page.wait_for_function("() => document.querySelector('.preview .body').scrollTop > 0")
+
+
 def test_the_outline_leads_to_headings(server: WebServer, visit: Visiting) -> None:
     page = visit(f"{server.url}w/runbook/?page=Practices/On-call", wait=f"{PREVIEW} .outline").page
     page.get_by_text("On this page").click()

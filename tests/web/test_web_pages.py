@@ -232,6 +232,22 @@ def test_pages_without_script_tell_nothing_of_closed_wikis(closed: TestClient) -
     assert "secret" not in start.text
 
 
+def test_the_root_is_the_search_page_where_there_is_one_wiki_or_the_host_names_one(tmp_path: Path, farm: Farm) -> None:
+    only = farm_of(tmp_path, ("alpha",))
+    client = TestClient(create_app(only), base_url="http://127.0.0.1")
+    assert 'data-view="search"' in client.get("/").text
+    assert 'data-view="status"' in client.get("/status").text
+    assert client.get("/api/v1/preview/Guide").json()["name"] == "Guide"
+    assert 'href="read?page=Guide' in client.get("/find?q=guide").text
+    only.service.configure("alpha", {"hosts": "alpha.example.org", "public": "true"})
+    hosted = TestClient(create_app(only), base_url="http://alpha.example.org")
+    assert 'data-view="search"' in hosted.get("/").text
+    only.service.close()
+    many = TestClient(create_app(farm), base_url="http://127.0.0.1")
+    assert 'data-view="wikis"' in many.get("/").text
+    assert 'data-view="statuses"' in many.get("/status").text
+
+
 def test_a_closed_wiki_and_none_at_all_have_the_same_page(closed: TestClient) -> None:
     for path in ("", "status"):
         there, nowhere = closed.get(f"/w/secret/{path}"), closed.get(f"/w/no-such/{path}")

@@ -17,6 +17,7 @@ export class Preview {
     this.go = go;
     this.box = byId("preview");
     this.page = "";
+    this.anchor = null;
     this.running = null;
     this.opener = null;
     this.box.addEventListener("click", (event) => this.follow(event));
@@ -32,11 +33,17 @@ export class Preview {
   // The page that is shown next is asked for anew, be it the same.
   forget() { this.page = ""; }
 
+  // The heading that is shown next is gone to, be it the same.
+  aim() { this.anchor = null; }
+
   // Shows the page the address names, or nothing.
   show(state, first = false) {
     if (!state.page) { this.hide(); return; }
     this.state = state;
-    if (state.page === this.page && this.isOpen) { this.scroll(state.anchor); return; }
+    if (state.page === this.page && this.isOpen) {
+      if (state.anchor !== this.anchor) this.scroll(state.anchor);
+      return;
+    }
     if (!this.isOpen) this.opener = document.activeElement;
     this.load(state, first);
   }
@@ -148,7 +155,7 @@ export class Preview {
     if (!link || event.metaKey || event.ctrlKey || event.shiftKey || event.button) return;
     const href = link.getAttribute("href");
     if (link.dataset.tag) { event.preventDefault(); this.go({ tags: [link.dataset.tag], page: "", anchor: "" }, true); return; }
-    if (href.startsWith("#")) { event.preventDefault(); this.go({ anchor: decodeURIComponent(href.slice(1)) }, true); return; }
+    if (href.startsWith("#")) { event.preventDefault(); this.aim(); this.go({ anchor: decodeURIComponent(href.slice(1)) }, true); return; }
     const url = new URL(link.href);
     if (url.origin !== location.origin || url.pathname !== location.pathname || !url.searchParams.has("page")) return;
     event.preventDefault();
@@ -156,6 +163,7 @@ export class Preview {
   }
 
   scroll(anchor) {
+    this.anchor = anchor;
     const target = anchor && [...this.box.querySelectorAll(".page [id]")].find((each) => each.id === anchor);
     for (const old of this.box.querySelectorAll(".target")) old.classList.remove("target");
     if (!target) return;

@@ -189,6 +189,7 @@ function typed() {
 }
 
 function open(link, push = true) {
+  preview.aim();
   if (link.dataset.page !== undefined) go({ page: link.dataset.page, anchor: link.dataset.anchor || "" }, push);
 }
 
@@ -199,7 +200,9 @@ byId("form").addEventListener("submit", (event) => {
   event.preventDefault();
   clearTimeout(timer);
   if (input.value !== state.q) go({ q: input.value });
-  else if (shownFor?.q === state.q) { const first = results.querySelector("a[data-page]"); if (first) open(first); }
+  // On a phone the key means "that is all": it puts the keyboard away.
+  if (matchMedia("(pointer: coarse)").matches) { input.blur(); return; }
+  if (shownFor && shownFor.q === input.value && !running) { const first = results.querySelector("a[data-page]"); if (first) open(first); }
 });
 byId("clear").addEventListener("click", () => { input.value = ""; go({ q: "" }, true); fill(); input.focus(); });
 for (const radio of document.querySelectorAll("input[name=mode]")) radio.addEventListener("change", () => go({ mode: radio.value }, true));

@@ -16,16 +16,18 @@ export function say(place, title, text = "", ...more) {
 
 // Shows a problem; `again` is called when the reader retries, gives a key, or a rate limit has passed.
 export function sayProblem(place, problem, again) {
+  // What was said a moment ago need not be read out again.
+  const known = place.textContent.startsWith(sentence(problem.message));
   clearState(place);
   // The hint about keys is for programs; a reader has the dialog.
   const hint = /Bearer/.test(problem.hint) ? "Ask whoever looks after this wiki for one." : problem.hint;
-  const box = el("div", { class: "said problem", role: "alert" }, el("p", { class: "title" }, sentence(problem.message)));
+  const box = el("div", { class: "said problem", role: known ? null : "alert" }, el("p", { class: "title" }, sentence(problem.message)));
   if (hint) box.append(el("p", { class: "hint" }, sentence(hint)));
   if (problem.status === 401 || problem.status === 403) {
     const ask = () => askForKey(sentence(problem.message), hint, again);
     box.append(el("button", { type: "button", class: "primary", on: { click: ask } }, "Enter a key"));
     if (problem.status === 401) ask();
-  } else if (problem.status === 429) {
+  } else if (problem.retryAfter > 0 || problem.status === 429) {
     wait(box, Math.max(1, Math.ceil(problem.retryAfter || 1)), again);
   } else {
     box.append(el("button", { type: "button", on: { click: again } }, "Try again"));
