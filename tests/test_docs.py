@@ -32,7 +32,7 @@ _LINK = re.compile(r"(?<!!)\[[^\]\n]*\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#{1,6} +(.+?) *$", re.MULTILINE)
 _MACHINE_PATH = re.compile(r"(?<![\w.…~/}-])/(?:work|root|tmp|home|Users|srv|mnt|var|opt|private)/")
 _ADDRESS = re.compile(r"\b(?:https?|ssh|git)://([^/\s)`>]+)|\b(\d{1,3}(?:\.\d{1,3}){3})\b")
-_HOSTS = {"semver.org", "wiki.example.org", "127.0.0.1", "localhost"}
+_HOSTS = {"semver.org", "wiki.example.org", "0.0.0.0", "127.0.0.1", "localhost"}
 
 readers = pytest.mark.parametrize("doc", DOCS, ids=lambda doc: str(doc.relative_to(ROOT)))
 
