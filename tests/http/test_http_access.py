@@ -202,3 +202,12 @@ def test_unknown_keys_are_limited_by_address(own: Served) -> None:
 
 def test_scopes_are_those_of_the_model() -> None:
     assert json.dumps([str(scope) for scope in Scope]) == '["read", "write", "admin"]'
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[" * 100_000, b'{"content": 5}'], ids=["none", "cut", "deep", "wrong"])
+def test_a_body_is_not_looked_at_before_the_key(farm: Served, body: bytes) -> None:
+    headers = {"Content-Type": "application/json"}
+    for key, status in ((None, 401), ("other", 403), ("read", 403)):
+        answer = farm.client(key).put("/w/alpha/api/v1/pages/X", content=body, headers=headers)
+        assert answer.status_code == status
+    assert farm.client().get("/w/alpha/api/v1/search?q=%FF").status_code == 401

@@ -11,6 +11,7 @@ import time
 from dataclasses import dataclass
 
 from starlette.datastructures import MutableHeaders
+from starlette.requests import ClientDisconnect
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -65,6 +66,8 @@ class Edge:
                 await refusal(scope, receive, answer.send)
             else:
                 await self._app(scope, bounded(scope, receive, self._limits.body_bytes), answer.send)
+        except ClientDisconnect:
+            _LOG.debug("a client left before it had sent all")
         except Exception:  # noqa: BLE001 - whatever it is, the visitor gets an answer and the log the rest
             # The route, not the address: an address may hold what a visitor typed.
             _LOG.exception("a request failed at %s", _route(scope))

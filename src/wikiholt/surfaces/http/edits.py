@@ -6,10 +6,11 @@ from contextlib import contextmanager
 from typing import Annotated
 
 from fastapi import Header
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from wikiholt.errors import PageExists, PageNotFound, RevisionMismatch
 from wikiholt.model import Author
+from wikiholt.surfaces.http.sending import Strict
 from wikiholt.surfaces.http.visits import OpenWiki
 
 _STRONG = re.compile(r'(?<!W/)"([^"]*)"')
@@ -27,12 +28,6 @@ ByHeader = Annotated[
         description="Who the commit is by, as `Name <address>`, where the body does not say.",
     ),
 ]
-
-
-class Strict(BaseModel):
-    """A body in which a field that is not known is an error, and a number is no text."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
 
 class Writer(Strict):

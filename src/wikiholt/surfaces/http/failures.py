@@ -43,9 +43,7 @@ def _refusal(request: Request) -> Refused | None:
 def _fault(error: Mapping[str, Any]) -> FieldFault:
     where, *names = error["loc"]
     message = "there is no such field" if error["type"] == "extra_forbidden" else str(error["msg"])
-    # The position in broken JSON is no field.
-    field = "" if error["type"] == "json_invalid" else ".".join(map(str, names))
-    return {"field": field, "where": str(where), "message": message}
+    return {"field": ".".join(map(str, names)), "where": str(where), "message": message}
 
 
 async def on_refusal(request: Request, error: Exception) -> Response:

@@ -11,10 +11,10 @@ from wikiholt.errors import Forbidden
 from wikiholt.model import Scope
 from wikiholt.surfaces.documents import KeyDocument, NewKeyDocument, key_document, new_key_document
 from wikiholt.surfaces.http.bodies import json_response
-from wikiholt.surfaces.http.edits import Strict
 from wikiholt.surfaces.http.parameters import Nothing
 from wikiholt.surfaces.http.queries import taken
 from wikiholt.surfaces.http.responses import declared
+from wikiholt.surfaces.http.sending import Sent, Strict, sent
 from wikiholt.surfaces.http.visits import Who
 
 router = APIRouter(prefix="/api/v1", tags=["keys"])
@@ -50,9 +50,9 @@ def list_keys(who: Who, _: NoQuery) -> Response:
 
 
 @router.post("/keys", status_code=201, response_model=NewKeyDocument, responses=declared(404, 413))
-def create_key(who: Who, body: NewKey, _: NoQuery) -> Response:
+def create_key(who: Who, sent_body: Annotated[Sent[NewKey], sent(NewKey)], _: NoQuery) -> Response:
     """Make a key; its token is in this answer and nowhere else."""
-    ring = who.keyring()
+    ring, body = who.keyring(), sent_body.read()
     if ring.wiki is not None and body.wiki not in (None, ring.wiki.slug):
         raise Forbidden("This is about another wiki.", hint="A key opens one wiki; name that one, or none.")
     wiki = ring.wiki or (ring.registry.get(body.wiki) if body.wiki is not None else None)

@@ -17,6 +17,7 @@ from wikiholt.surfaces.http.bodies import json_response
 from wikiholt.surfaces.http.problems import ProblemDetails
 from wikiholt.surfaces.http.queries import described
 from wikiholt.surfaces.http.responses import PROBLEM
+from wikiholt.surfaces.http.sending import described_body
 
 _TEMPLATE = "#/components/schemas/{model}"
 _STYLE = """
@@ -43,6 +44,8 @@ def document(app: FastAPI) -> dict[str, Any]:
                 for method in route.methods or ():
                     operation = made["paths"][route.path_format][method.lower()]
                     operation["parameters"] = [*operation.get("parameters", ()), *described(route)]
+                    if body := described_body(route, parts["schemas"]):
+                        operation["requestBody"] = body
         app.openapi_schema = made
     return app.openapi_schema
 

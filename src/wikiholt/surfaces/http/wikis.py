@@ -13,10 +13,10 @@ from wikiholt.errors import InvalidSource, SourceError
 from wikiholt.settings import WikiSettings
 from wikiholt.surfaces.documents import WikiDocument, wiki_document
 from wikiholt.surfaces.http.bodies import json_response
-from wikiholt.surfaces.http.edits import Strict
 from wikiholt.surfaces.http.parameters import Count, Nothing
 from wikiholt.surfaces.http.queries import taken
 from wikiholt.surfaces.http.responses import declared
+from wikiholt.surfaces.http.sending import Sent, Strict, sent
 from wikiholt.surfaces.http.visits import Who
 
 router = APIRouter(prefix="/api/v1", tags=["wikis"])
@@ -46,6 +46,10 @@ class ChangedWiki(Strict):
     """Settings to change; an empty text unsets one, those not named stay."""
 
     settings: _Settings
+
+
+NewWikiBody = Annotated[Sent[NewWiki], sent(NewWiki)]
+ChangedWikiBody = Annotated[Sent[ChangedWiki], sent(ChangedWiki)]
 
 
 class SeenWikiDocument(TypedDict):
@@ -83,9 +87,9 @@ def list_wikis(who: Who, asked: Annotated[SomeWikis, taken(SomeWikis)]) -> Respo
 
 
 @router.post("/wikis", status_code=201, response_model=WikiDocument, responses=declared(409, 413))
-def add_wiki(request: Request, who: Who, body: NewWiki, _: NoQuery) -> Response:
+def add_wiki(request: Request, who: Who, sent_body: NewWikiBody, _: NoQuery) -> Response:
     """Register a wiki, for the operator; its repository is tried first."""
-    farm = who.farm()
+    farm, body = who.farm(), sent_body.read()
     WikiSettings.parse(body.settings)
     try:
         wiki = farm.service.add(body.slug, _located(body.source), body.settings)
@@ -104,9 +108,9 @@ def read_wiki(who: Who, slug: Slug, _: NoQuery) -> Response:
 
 
 @router.patch("/wikis/{slug}", response_model=WikiDocument, responses=declared(404, 409, 413))
-def change_wiki(who: Who, slug: Slug, body: ChangedWiki, _: NoQuery) -> Response:
+def change_wiki(who: Who, slug: Slug, sent_body: ChangedWikiBody, _: NoQuery) -> Response:
     """Change settings of a wiki, for the operator."""
-    farm = who.farm()
+    farm, body = who.farm(), sent_body.read()
     WikiSettings.parse(body.settings)
     wiki = farm.service.configure(slug, body.settings)
     farm.keeper.wake(wiki.id)

@@ -31,6 +31,7 @@ from wikiholt.surfaces.http.pages import PagePath
 from wikiholt.surfaces.http.parameters import Nothing
 from wikiholt.surfaces.http.queries import taken
 from wikiholt.surfaces.http.responses import Responses, declared
+from wikiholt.surfaces.http.sending import Sent, sent
 from wikiholt.surfaces.http.visits import Who
 
 router = APIRouter(prefix="/api/v1", tags=["pages"])
@@ -38,6 +39,10 @@ router = APIRouter(prefix="/api/v1", tags=["pages"])
 _WRITES = declared(404, 409, 412, 413)
 _CREATED: Responses = {201: {"model": WrittenDocument, "description": "The page is new."}}
 OnlyNew = Annotated[Literal["*"] | None, Header(alias="If-None-Match", description="`*`: only if it is new.")]
+PutPageBody = Annotated[Sent[PutPage], sent(PutPage)]
+PatchPageBody = Annotated[Sent[PatchPage], sent(PatchPage)]
+RenamePageBody = Annotated[Sent[RenamePage], sent(RenamePage)]
+EditBody = Annotated[Sent[Edit], sent(Edit, optional=True)]
 NoQuery = Annotated[Nothing, taken(Nothing)]
 
 
@@ -45,14 +50,14 @@ NoQuery = Annotated[Nothing, taken(Nothing)]
 def put_page(
     who: Who,
     path: PagePath,
-    body: PutPage,
+    sent_body: PutPageBody,
     _: NoQuery,
     if_match: IfMatch = None,
     if_none_match: OnlyNew = None,
     by: ByHeader = None,
 ) -> Response:
     """Write a page. One that is there already takes the revision it was read at, in the body or as If-Match."""
-    wiki = who.wiki(Scope.WRITE)
+    wiki, body = who.wiki(Scope.WRITE), sent_body.read()
     with conditions(wiki, path, by_header=bool(if_match or if_none_match)):
         based = None if if_none_match else expected(wiki, path, body, if_match)
         author, message = author_of(wiki, body, by), body.commit_message or ""
@@ -65,10 +70,15 @@ def put_page(
 
 @router.patch("/pages/{path:path}", response_model=WrittenDocument, responses=_WRITES)
 def patch_page(
-    who: Who, path: PagePath, body: PatchPage, _: NoQuery, if_match: IfMatch = None, by: ByHeader = None
+    who: Who,
+    path: PagePath,
+    sent_body: PatchPageBody,
+    _: NoQuery,
+    if_match: IfMatch = None,
+    by: ByHeader = None,
 ) -> Response:
     """Replace the one place where the page says `old_string`; takes the revision it was read at."""
-    wiki = who.wiki(Scope.WRITE)
+    wiki, body = who.wiki(Scope.WRITE), sent_body.read()
     if body.revision is None and if_match is None:
         raise InvalidPage("The revision is not said.", hint="Read the page, then send its revision with the change.")
     if body.old_string == body.new_string:
@@ -83,10 +93,15 @@ def patch_page(
 
 @router.delete("/pages/{path:path}", response_model=DeletedDocument, responses=_WRITES)
 def delete_page(
-    who: Who, path: PagePath, _: NoQuery, body: Edit | None = None, if_match: IfMatch = None, by: ByHeader = None
+    who: Who,
+    path: PagePath,
+    _: NoQuery,
+    sent_body: EditBody,
+    if_match: IfMatch = None,
+    by: ByHeader = None,
 ) -> Response:
     """Delete a page; what it said stays in the history."""
-    wiki, edit = who.wiki(Scope.WRITE), body or Edit()
+    wiki, edit = who.wiki(Scope.WRITE), sent_body.read()
     with conditions(wiki, path, by_header=if_match is not None):
         based = expected(wiki, path, edit, if_match)
         author = author_of(wiki, edit, by)
@@ -97,10 +112,15 @@ def delete_page(
 
 @router.post("/pages/{path:path}/rename", response_model=RenamedDocument, responses=_WRITES)
 def rename_page(
-    who: Who, path: PagePath, body: RenamePage, _: NoQuery, if_match: IfMatch = None, by: ByHeader = None
+    who: Who,
+    path: PagePath,
+    sent_body: RenamePageBody,
+    _: NoQuery,
+    if_match: IfMatch = None,
+    by: ByHeader = None,
 ) -> Response:
     """Give a page another path; links of other pages follow in the same commit."""
-    wiki = who.wiki(Scope.WRITE)
+    wiki, body = who.wiki(Scope.WRITE), sent_body.read()
     with conditions(wiki, path, by_header=if_match is not None):
         based = expected(wiki, path, body, if_match)
         author, message = author_of(wiki, body, by), body.commit_message or ""
