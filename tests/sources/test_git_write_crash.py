@@ -70,7 +70,7 @@ def test_a_writer_killed_at_any_instant_leaves_the_old_or_the_new_commit(
     source = GitSource(repository.path)
     source.write([FileEdit("a.md", b"start", None)], Author("A", "a"), "Begin")
     chance = random.Random(7)
-    for _ in range(12):
+    for _ in range(8):
         process = start(repository, "a.md", 10_000)
         assert process.stdout is not None
         process.stdout.readline()
