@@ -6,7 +6,7 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from wikiholt.model import Scope
-from wikiholt.surfaces.documents.pages import (
+from wikiholt.surfaces.documents.links import (
     GraphDocument,
     LinksDocument,
     OrphansDocument,

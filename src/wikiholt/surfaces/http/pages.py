@@ -7,16 +7,13 @@ from pydantic import Field
 from starlette.responses import Response
 
 from wikiholt.model import PageContent, Scope
-from wikiholt.surfaces.documents.pages import (
+from wikiholt.surfaces.documents.commits import (
     ChangelogDocument,
     HistoryDocument,
-    PageDocument,
-    PageListDocument,
     changelog_document,
     commit_document,
-    list_document,
-    page_document,
 )
+from wikiholt.surfaces.documents.pages import PageDocument, PageListDocument, list_document, page_document
 from wikiholt.surfaces.http.bodies import json_response
 from wikiholt.surfaces.http.etags import Held, names, not_modified, weak
 from wikiholt.surfaces.http.parameters import Count, Nothing, Paged

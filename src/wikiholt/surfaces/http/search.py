@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from wikiholt.model import Answer, Scope
 from wikiholt.surfaces.documents import AnswerDocument, answer_document
-from wikiholt.surfaces.documents.pages import FacetsDocument, facets_document
+from wikiholt.surfaces.documents.links import FacetsDocument, facets_document
 from wikiholt.surfaces.http.bodies import json_response
 from wikiholt.surfaces.http.etags import Held, names, not_modified, weak
 from wikiholt.surfaces.http.parameters import Asked, AskedByMeaning, AskedLike, Listed
