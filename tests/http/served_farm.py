@@ -57,7 +57,7 @@ def served(
     keys: bool = True,
     embedder: FakeEmbedder | None = _QUICK,
 ) -> Iterator[Served]:
-    """A farm of alpha and beta, indexed, with its keeper at work; the limits are off unless set, the model a quick one."""
+    """A farm of alpha and beta, indexed, its keeper at work; limits are off unless set, the model is a quick one."""
     alpha, beta = Repository(place / "alpha"), Repository(place / "beta")
     alpha.commit(dict(ALPHA))
     beta.commit(dict(BETA))

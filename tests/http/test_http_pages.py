@@ -189,3 +189,51 @@ def test_a_body_that_makes_no_sense_writes_nothing(own: Served, body: bytes) -> 
     assert answer.status_code in (400, 422)
     assert answer.headers["content-type"] == "application/problem+json"
     assert own.alpha.head() == before
+
+
+@pytest.mark.parametrize("name", ["...", '"', "<>", " ", "a\x7f", "\u202e", "Ann O'Nym; rm -rf", "名前"])
+def test_odd_authors_are_written_or_refused_and_never_a_fault(own: Served, name: str) -> None:
+    before, body = own.alpha.head(), {"content": "x", "author": {"name": name, "email": "a@example.org"}}
+    answer = own.client("write").put("/api/v1/pages/Odd", json=body)
+    assert answer.status_code in (201, 422)
+    assert (own.alpha.head() == before) == (answer.status_code == 422)
+
+
+def test_a_key_whose_label_is_odd_writes_all_the_same(own: Served) -> None:
+    for label in ("<script>", "...", "Bot <bot@example.org>", ""):
+        made = own.client("admin").post("/api/v1/keys", json={"scope": "write", "label": label})
+        own.tokens["odd"] = made.json()["token"]
+        written = own.client("odd").put(f"/api/v1/pages/By {len(label)}", json={"content": "x"})
+        assert written.status_code == 201, (label, written.text)
+
+
+def test_the_calls_of_otterwiki_mcp_get_what_its_texts_are_made_of(own: Served) -> None:
+    client = own.client("write")
+    base = "/w/alpha/api/v1"
+    listed = client.get(
+        f"{base}/pages", params={"prefix": "Equipment", "category": "Equipment", "tag": "repair"}
+    ).json()
+    assert {"path", "category", "content_length", "last_updated"} <= listed["pages"][0].keys()
+    found = client.get(f"{base}/search", params={"q": "printer"}).json()
+    assert all(isinstance(hit["score"], float) and hit["snippet"] for hit in found["results"])
+    near = client.get(f"{base}/semantic-search", params={"q": "printer", "n": 5}).json()
+    assert all(isinstance(hit["distance"], float) for hit in near["results"])
+    made = client.put(
+        f"{base}/pages/Memo", json={"content": "# Memo\n\nfirst", "commit_message": "[mcp] Create"}
+    ).json()
+    assert made["created"]
+    page = client.get(f"{base}/pages/Memo").json()
+    edit = {"revision": page["revision"], "old_string": "first", "new_string": "second", "commit_message": "[mcp] Edit"}
+    assert client.patch(f"{base}/pages/Memo", json=edit).json()["revision"] != page["revision"]
+    blind = client.put(f"{base}/pages/Memo", json={"content": "third"})
+    assert (blind.status_code, isinstance(blind.json()["error"], str)) == (409, True)
+    moved = client.post(f"{base}/pages/Memo/rename", json={"new_path": "Notes/Memo", "commit_message": "[mcp] Move"})
+    assert {"old_path", "new_path", "revision", "updated_pages"} <= moved.json().keys()
+    history = client.get(f"{base}/pages/Notes/Memo/history", params={"limit": 2}).json()["history"]
+    assert [len(history), isinstance(history[0]["author"], str)] == [2, True]
+    assert {"links_to", "linked_from", "path"} <= client.get(f"{base}/links/Home").json().keys()
+    changes = client.get(f"{base}/changelog", params={"limit": 20}).json()
+    assert changes["total"] == len(changes["entries"])
+    assert changes["entries"][0]["pages_affected"]
+    gone = client.request("DELETE", f"{base}/pages/Notes/Memo", json={"commit_message": "[mcp] Delete: Notes/Memo"})
+    assert gone.json()["path"] == "Notes/Memo"

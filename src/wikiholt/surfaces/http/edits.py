@@ -79,8 +79,9 @@ def author_of(wiki: OpenWiki, edit: Edit, header: str | None) -> Author:
         name, _, address = header.removesuffix(">").rpartition(" <")
         return Author(_text(name), _text(address))
     key = wiki.grant.key
-    own = f"{key.id if key else 'nobody'}@wikiholt.invalid"
-    return Author(key.label if key and key.label.strip() else "Wikiholt", own)
+    label = re.sub("[<>]", "", key.label).strip() if key else ""
+    named = any(map(str.isalnum, label))  # git strips marks from the ends of a name, and takes none that is empty then
+    return Author(label if named else "Wikiholt", f"{key.id if key else 'nobody'}@wikiholt.invalid")
 
 
 def expected(wiki: OpenWiki, path: str, edit: Edit, if_match: str | None) -> str | None:

@@ -15,6 +15,7 @@ from wikiholt.surfaces.http.bodies import json_response
 from wikiholt.surfaces.http.parameters import Nothing
 from wikiholt.surfaces.http.queries import taken
 from wikiholt.surfaces.http.responses import declared
+from wikiholt.surfaces.http.visits import Who
 from wikiholt.wiring import Farm
 
 _LOG = logging.getLogger(__name__)
@@ -60,10 +61,15 @@ async def healthz(_: Annotated[Nothing, taken(Nothing)]) -> Response:
     tags=["service"],
     response_model=ReadyDocument,
     openapi_extra=_OPEN["openapi_extra"],
-    responses={503: {"model": ReadyDocument, "description": "A part is not ready."}, 422: declared()[422]},
+    responses={
+        503: {"model": ReadyDocument, "description": "A part is not ready."},
+        422: declared()[422],
+        429: declared()[429],
+    },
 )
-def readyz(request: Request, _: Annotated[Nothing, taken(Nothing)]) -> Response:
+def readyz(request: Request, who: Who, _: Annotated[Nothing, taken(Nothing)]) -> Response:
     """Say whether the registry can be read and the model be loaded."""
+    who.counted()  # a model that cannot be loaded is tried again each time
     farm: Farm = request.app.state.farm
     parts = {
         "registry": _part(farm.service.registry.only),

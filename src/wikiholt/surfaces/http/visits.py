@@ -112,6 +112,10 @@ class Visitor:
         else:
             self.farm()
 
+    def counted(self) -> None:
+        """Pass anybody, as often as an address may ask."""
+        self._count(None)
+
     def visible(self) -> tuple[list[Wiki], bool]:
         """The wikis this visitor may see listed, and whether they are the farm's operator."""
         with self._asking():
