@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
+from enum import IntEnum
 from itertools import islice
 
 import numpy as np
@@ -21,6 +22,24 @@ _BROKEN = (ModelMissing, ModelCorrupt, ModelMismatch)
 
 _PAGES = 48
 """Pages a batch: enough to keep every core busy, few enough that little is redone after a crash."""
+
+
+_TEXTS = 64
+"""Texts embedded at a time: enough to keep every core busy, few enough to stop within a second or two."""
+
+
+class Pause(IntEnum):
+    """What a sync is to do when it asks whether to pause."""
+
+    GO_ON = 0
+    AFTER_THIS = 1
+    """Commit the batch in hand, then stop."""
+    AT_ONCE = 2
+    """Commit those pages of it that are ready, then stop."""
+
+
+def never() -> Pause:
+    return Pause.GO_ON
 
 
 class Paused(Exception):
@@ -42,7 +61,14 @@ class _Batch:
     problems: list[Problem]
     known: dict[bytes, Floats]
     fresh: dict[bytes, str]
-    vectors: "Future[dict[bytes, Floats]] | None" = None
+    vectors: "Future[_Embedded] | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Embedded:
+    vectors: dict[bytes, Floats]
+    untried: frozenset[bytes]
+    """Hashes of texts that were not come to before the sync was to stop."""
 
 
 class Batches:
@@ -71,11 +97,11 @@ class Batches:
         files: Mapping[str, TreeEntry],
         moved: Mapping[str, str],
         progress: Callable[[Tally], None],
-        pause: Callable[[], bool] = lambda: False,
+        pause: Callable[[], Pause] = never,
     ) -> Tally:
         """Index every file; a moved one takes the place of the one it was, in the same transaction.
 
-        Whenever a batch is committed, `pause` is asked; if it says so, the batch in hand is finished and Paused raised.
+        `pause` is asked between batches and texts, from two threads; when it says so, Paused is raised after a commit.
         """
         tally = Tally()
         progress(tally)
@@ -87,7 +113,7 @@ class Batches:
                     progress(tally)
                     raise Paused
                 batch = self._prepared(some, files)
-                batch.vectors = executor.submit(self._embedded, batch.fresh)
+                batch.vectors = executor.submit(self._embedded, batch.fresh, pause)
                 if waiting is not None:
                     self._commit(waiting, moved, tally)
                     progress(tally)
@@ -115,15 +141,25 @@ class Batches:
             known |= donor.reuse([h for h in texts if h not in known])
         return _Batch(drafts, problems, known, {h: text for h, text in texts.items() if h not in known})
 
-    def _embedded(self, fresh: Mapping[bytes, str]) -> dict[bytes, Floats]:
-        """Vectors for these texts; those a fault of the model spoils are left out."""
+    def _embedded(self, fresh: Mapping[bytes, str], pause: Callable[[], Pause]) -> _Embedded:
+        """Vectors for these texts, as far as it came; those a fault of the model spoils are left out."""
+        found: dict[bytes, Floats] = {}
+        hashes = list(fresh)
+        for start in range(0, len(hashes), _TEXTS):
+            if pause() is Pause.AT_ONCE:
+                return _Embedded(found, frozenset(hashes[start:]))
+            some = hashes[start : start + _TEXTS]
+            vectors = self._some([fresh[h] for h in some])
+            found |= {h: vector for h, vector in zip(some, vectors, strict=True) if _sound(vector)}
+        return _Embedded(found, frozenset())
+
+    def _some(self, texts: Sequence[str]) -> Sequence[Floats]:
         try:
-            vectors = list(self._embedder.passages(list(fresh.values())))
+            return list(self._embedder.passages(texts))
         except _BROKEN:
             raise
         except Exception:  # noqa: BLE001 - one text may be at fault: find out which
-            vectors = [self._one(text) for text in fresh.values()]
-        return {h: vector for h, vector in zip(fresh, vectors, strict=True) if _sound(vector)}
+            return [self._one(text) for text in texts]
 
     def _one(self, text: str) -> Floats:
         try:
@@ -135,22 +171,28 @@ class Batches:
 
     def _commit(self, batch: _Batch, moved: Mapping[str, str], tally: Tally) -> None:
         assert batch.vectors is not None
-        fresh = batch.vectors.result()
-        if batch.fresh and not fresh and not _sound(self._one("a sentence that any model can embed")):
+        embedded = batch.vectors.result()
+        fresh = embedded.vectors
+        tried = len(batch.fresh) > len(embedded.untried)
+        if tried and not fresh and not _sound(self._one("a sentence that any model can embed")):
             raise ModelUnproven("the model gave no usable vector for a whole batch", hint="run `wikiholt doctor`")
-        entries, problems = _entries(batch, fresh, self._embedder.dimensions)
+        entries, problems = _entries(batch, embedded, self._embedder.dimensions)
         gone = [moved[entry.page.file] for entry in entries if entry.page.file in moved]
         gone += [moved[problem.file] for problem in problems if problem.file in moved]
         self._index.apply(Change(tuple(entries), tuple(gone), tuple(problems)))
         tally.pages += len(entries) + len(problems)
         tally.embedded += len(fresh)
-        tally.reused += sum(len(entry.chunks) for entry in entries) - len(fresh)
+        tally.reused += max(0, sum(len(entry.chunks) for entry in entries) - len(fresh))
+        if embedded.untried:
+            raise Paused
 
 
-def _entries(batch: _Batch, fresh: Mapping[bytes, Floats], dimensions: int) -> tuple[list[PageEntry], list[Problem]]:
-    vectors = {**batch.known, **fresh}
+def _entries(batch: _Batch, embedded: _Embedded, dimensions: int) -> tuple[list[PageEntry], list[Problem]]:
+    vectors = {**batch.known, **embedded.vectors}
     entries, problems = [], list(batch.problems)
     for draft in batch.drafts:
+        if not embedded.untried.isdisjoint(draft.hashes):
+            continue
         if any(h not in vectors for h in draft.hashes):
             problems.append(Problem(draft.page.file, draft.blob, "failed", "the model could not embed this page"))
             continue

@@ -11,6 +11,7 @@ from pathlib import Path
 from threading import Lock, Thread
 from typing import Final
 
+from wikiholt.batches import Pause, never
 from wikiholt.contents import Contents
 from wikiholt.errors import IndexMissing, WikiholtError
 from wikiholt.hits import HitMaker
@@ -121,7 +122,7 @@ class WikiHandle:
     def sync(
         self,
         progress: Callable[[Progress], None] = _unseen,
-        pause: Callable[[], bool] = _never,
+        pause: Callable[[], Pause] = never,
         patience: float | None = None,
     ) -> SyncReport:
         """Make the index equal to HEAD; raises Paused, Busy and what a sync may raise."""
@@ -130,7 +131,7 @@ class WikiHandle:
     def reindex(
         self,
         progress: Callable[[Progress], None] = _unseen,
-        pause: Callable[[], bool] = _never,
+        pause: Callable[[], Pause] = never,
         patience: float | None = None,
     ) -> SyncReport:
         """Build a new generation from nothing, or go on with one that was paused; the old one answers meanwhile."""
@@ -138,12 +139,12 @@ class WikiHandle:
 
     def _written(
         self,
-        work: Callable[[Callable[[Progress], None], Callable[[], bool], float | None], SyncReport],
+        work: Callable[[Callable[[Progress], None], Callable[[], Pause], float | None], SyncReport],
         progress: Callable[[Progress], None],
-        pause: Callable[[], bool],
+        pause: Callable[[], Pause],
         patience: float | None,
     ) -> SyncReport:
-        report = work(progress, lambda: pause() or self._leaving(), patience)
+        report = work(progress, lambda: Pause.AT_ONCE if self._leaving() else pause(), patience)
         self._warm()
         # Not before: searches that began in the generation before may still need its file.
         self._workshop.store.sweep(self.wiki.id)

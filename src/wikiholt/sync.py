@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from wikiholt.batches import Batches, Paused, Tally
+from wikiholt.batches import Batches, Pause, Paused, Tally, never
 from wikiholt.errors import IndexCorrupt, IndexMissing, NoPages, SyncFailed, WikiNotFound
 from wikiholt.model import Change, Problem, Recipe, State, SyncReport, TreeChange, TreeEntry
 from wikiholt.pages import Pipeline
@@ -36,16 +36,12 @@ def _unseen(_: Progress) -> None:
     pass
 
 
-def _never() -> bool:
-    return False
-
-
 @dataclass(frozen=True, slots=True)
 class _Watch:
     """Who is told how far a sync is, and says when it is to let others go first."""
 
     progress: Callable[[Progress], None]
-    pause: Callable[[], bool]
+    pause: Callable[[], Pause]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +121,9 @@ class Syncer:
         pipeline: Pipeline,
         lock_timeout: float,
         wanted: Callable[[], bool] = lambda: True,
+        before_publishing: Callable[[], None] = lambda: None,
     ) -> None:
+        """`before_publishing` is called when a generation is about to take the place of another."""
         self._wiki_id = wiki_id
         self._store = store
         self._source = source
@@ -133,13 +131,14 @@ class Syncer:
         self._pipeline = pipeline
         self._lock_timeout = lock_timeout
         self._wanted = wanted
+        self._before_publishing = before_publishing
         self._trusted: _Trusted | None = None
         self._begun: _Begun | None = None
 
     def sync(
         self,
         progress: Callable[[Progress], None] = _unseen,
-        pause: Callable[[], bool] = _never,
+        pause: Callable[[], Pause] = never,
         patience: float | None = None,
     ) -> SyncReport:
         """Converge to HEAD and say what was done; raises when the index could not be made to stand for it.
@@ -151,7 +150,7 @@ class Syncer:
     def rebuild(
         self,
         progress: Callable[[Progress], None] = _unseen,
-        pause: Callable[[], bool] = _never,
+        pause: Callable[[], Pause] = never,
         patience: float | None = None,
     ) -> SyncReport:
         """Build a new generation without taking over any vector and publish it; one begun and paused is gone on with.
@@ -210,6 +209,7 @@ class Syncer:
         building = self._store.new_generation(self._wiki_id, recipe)
         try:
             report = self._make_equal(building, donor or building, revision, watch)
+            self._before_publishing()
             while (head := self._source.head()) != report.revision:
                 report = _sum(report, self._make_equal(building, donor or building, head, watch))
             self._store.publish(self._wiki_id, building.generation)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from wikiholt.batches import Paused
+from wikiholt.batches import Pause, Paused
 from wikiholt.errors import Busy, SourceError, WikiholtError, WikiNotFound
 from wikiholt.handle import WikiHandle
 from wikiholt.keeper.entries import Entry
@@ -28,7 +28,7 @@ class Reindexing:
         self._job = Job()
         self._kept = 0.0
 
-    def go_on(self, handle: WikiHandle, pause: Callable[[], bool]) -> None:
+    def go_on(self, handle: WikiHandle, pause: Callable[[], Pause]) -> None:
         """Have one turn; raises Paused or Busy when there is more to do. A failure ends the job, not the wiki."""
         found = read_job(self._directory)
         if not found.open:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from wikiholt.batches import Paused
+from wikiholt.batches import Pause, Paused
 from wikiholt.errors import Busy, SourceMissing, WikiholtError, WikiNotFound
 from wikiholt.handle import WikiHandle
 from wikiholt.keeper.board import Board
@@ -205,18 +205,20 @@ class Turns:
         directory = self._service.workshop.store.directory(entry.wiki.id)
         return Reindexing(entry, directory, self._me, lambda done: self._tell(entry, "reindex", done))
 
-    def _pause(self, reindexed: Entry | None = None) -> Callable[[], bool]:
-        """What a sync that begins now is to ask between its batches."""
+    def _pause(self, reindexed: Entry | None = None) -> Callable[[], Pause]:
+        """What a sync that begins now is to ask in between."""
         board, began = self._board, time.monotonic()
 
-        def pause() -> bool:
+        def pause() -> Pause:
+            if board.stopping:
+                return Pause.AT_ONCE
             took = time.monotonic() - began
-            if board.stopping or (took > self._pace.slice and board.others_wait()):
-                return True
-            if reindexed is not None and took > max(self._pace.slice, reindexed.interval):
-                return True  # the index that answers meanwhile is to follow HEAD
             asked = board.urgent_wait() or (reindexed is not None and reindexed.again is not None)
-            return took > min(_SOON, self._pace.slice) and asked
+            long = took > self._pace.slice and board.others_wait()
+            # The index that answers during a reindexing is to follow HEAD.
+            due = reindexed is not None and took > max(self._pace.slice, reindexed.interval)
+            soon = asked and took > min(_SOON, self._pace.slice)
+            return Pause.AFTER_THIS if long or due or soon else Pause.GO_ON
 
         return pause
 
