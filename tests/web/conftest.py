@@ -21,14 +21,14 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebServer]:
+def server(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebServer]:
     """The demo wikis, open to this machine; tests only read them."""
     with serving(tmp_path_factory.mktemp("open"), settings=["limit.address_per_minute=0"]) as (found, _):
         yield found
 
 
 @pytest.fixture(scope="session")
-def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[WebServer, str]]:
+def locked(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[WebServer, str]]:
     """The demo wikis behind keys, and a key that reads the allotment."""
     place = tmp_path_factory.mktemp("locked")
     with serving(place, settings=["limit.address_per_minute=0"], key_for="allotment") as found:

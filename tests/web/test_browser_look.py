@@ -64,6 +64,26 @@ def test_text_has_contrast_and_everything_has_a_name(
     assert {"link", "banner", "main"} <= {each["role"] for each in told}
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_key_dialog_and_errors_have_contrast_and_names(server: WebServer, visit: Visiting, scheme: str) -> None:
+    page = visit(f"{server.url}w/runbook/", wait=CARDS, color_scheme=scheme, expected=("503", "500")).page
+    body = {"detail": "it cannot answer", "hint": "ask the operator"}
+    now: dict[str, Any] = {}
+    page.route("**/api/v1/search?*", lambda route: route.fulfill(json=body, **now))
+    for status, headers in ((503, {"Retry-After": "60"}), (500, {})):
+        now = {"status": status, "headers": headers}
+        page.fill("#app\\.q", f"status {status}")
+        expect(page.locator(".problem button" if status == 500 else ".problem.later")).to_be_visible()
+        checked(page)
+    page.locator("#app\\.key").click()
+    expect(page.locator("#app\\.key-dialog")).to_be_visible()
+    checked(page)
+    assert [each for each in names(page) if each["role"] in SPEAKING and not each["name"].strip()] == []
+    page.keyboard.press("Escape")
+    expect(page.locator("#app\\.key-dialog")).to_have_count(0)
+    expect(page.locator("#app\\.key")).to_be_focused()
+
+
 @views
 def test_a_phone_needs_no_sideways_scrolling(server: WebServer, visit: Visiting, view: str) -> None:
     address, wait = VIEWS[view]

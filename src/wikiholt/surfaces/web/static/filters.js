@@ -46,8 +46,8 @@ export class Filters {
     const known = new Map(values.map((each) => [each.value ?? each.name, each.count]));
     for (const value of chosen) if (!known.has(value)) known.set(value, 0);
     if (!known.size) return [];
-    const rows = [...known].sort((a, b) => chosen.includes(b[0]) - chosen.includes(a[0]));
-    const cut = this.all.has(name) ? rows : rows.slice(0, Math.max(SHOWN, chosen.length));
+    const rows = [...known];
+    const cut = this.all.has(name) ? rows : rows.filter(([value], at) => at < SHOWN || chosen.includes(value));
     const fieldset = el("fieldset", {}, el("legend", {}, title));
     for (const [value, count] of cut) {
       const toggle = (event) => {

@@ -9,7 +9,7 @@ import { listen } from "./keyboard.js";
 import { Preview } from "./preview.js";
 import { clearState, say, sayProblem } from "./states.js";
 
-const PAUSE = 110; // milliseconds without a key before a request goes out
+const PAUSE = 90; // milliseconds without a key before a request goes out
 const STEP = 10;
 const MOST = 100;
 const RECENT = 8;

@@ -21,13 +21,14 @@ export function sayProblem(place, problem, again) {
   clearState(place);
   // The hint about keys is for programs; a reader has the dialog.
   const hint = /Bearer/.test(problem.hint) ? "Ask whoever looks after this wiki for one." : problem.hint;
-  const box = el("div", { class: "said problem", role: known ? null : "alert" }, el("p", { class: "title" }, sentence(problem.message)));
+  const later = problem.retryAfter > 0 || problem.status === 429;
+  const box = el("div", { class: later ? "said problem later" : "said problem", role: known ? null : "alert" }, el("p", { class: "title" }, sentence(problem.message)));
   if (hint) box.append(el("p", { class: "hint" }, sentence(hint)));
   if (problem.status === 401 || problem.status === 403) {
     const ask = () => askForKey(sentence(problem.message), hint, again);
     box.append(el("button", { type: "button", class: "primary", on: { click: ask } }, "Enter a key"));
     if (problem.status === 401) ask();
-  } else if (problem.retryAfter > 0 || problem.status === 429) {
+  } else if (later) {
     wait(box, Math.max(1, Math.ceil(problem.retryAfter || 1)), again);
   } else {
     box.append(el("button", { type: "button", on: { click: again } }, "Try again"));
