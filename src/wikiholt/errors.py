@@ -15,7 +15,8 @@ WikiholtError
 ├── NotFound             the thing named does not exist               (exit 3, HTTP 404)
 │   ├── WikiNotFound
 │   ├── PageNotFound
-│   └── KeyNotFound
+│   ├── KeyNotFound
+│   └── BackupNotFound
 ├── Conflict             it exists already, or somebody is at work    (exit 4, HTTP 409)
 │   ├── WikiExists
 │   ├── PageExists
@@ -128,6 +129,10 @@ class PageNotFound(NotFound):
 
 
 class KeyNotFound(NotFound):
+    pass
+
+
+class BackupNotFound(NotFound):
     pass
 
 

@@ -6,16 +6,18 @@ A handle is bound to one wiki when it is made; nothing in it can name another. S
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from threading import Lock, Thread
 from typing import Final
 
+from wikiholt.backups import BackupPlan, Backups
 from wikiholt.batches import Pause, never
 from wikiholt.contents import Contents
 from wikiholt.errors import IndexMissing, WikiholtError
 from wikiholt.hits import HitMaker
-from wikiholt.model import Answer, Filter, Problem, State, SyncReport, Wiki
+from wikiholt.model import Answer, Backup, Filter, Problem, State, SyncReport, Wiki
 from wikiholt.pages import Pipeline
 from wikiholt.ports import Embedder, Source, Store, VectorCache, WikiIndex, WordCache
 from wikiholt.search import Request, Searcher
@@ -54,6 +56,7 @@ class Workshop:
     vector_cache: Callable[[WikiIndex, str], VectorCache]
     word_cache: Callable[[WikiIndex, str], WordCache | None]
     lock_timeout: float
+    backups: BackupPlan = field(default_factory=BackupPlan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +93,7 @@ class WikiHandle:
         self._syncer: Syncer | None = None
         self._lock = Lock()
         self.contents: Final = Contents(parts.source, parts.pipeline, self._index)
+        self.backups: Final = Backups(wiki.id, workshop.store, workshop.backups, workshop.lock_timeout, wanted, leaving)
 
     def search(self, request: Request) -> Answer:
         return self._answered(lambda searcher: searcher.search(request))
@@ -150,6 +154,13 @@ class WikiHandle:
         self._workshop.store.sweep(self.wiki.id)
         return report
 
+    def restore(self, at: datetime | None = None) -> Backup:
+        """Have the newest good backup not taken after `at` answer from now on; the next sync brings it to HEAD."""
+        restored = self.backups.restore(at)
+        self._warm()
+        self._workshop.store.sweep(self.wiki.id)
+        return restored
+
     def fetch(self, stop: Callable[[], bool] = _never) -> bool:
         """Bring what is new from where the pages live, if that is elsewhere; whether something came."""
         try:
@@ -209,13 +220,14 @@ class WikiHandle:
             index.close()
 
     def remove(self) -> Sequence[str]:
-        """Remove every byte of the index, once nobody is writing it; returns what was removed."""
-        if not self._workshop.store.directory(self.wiki.id).exists():
+        """Remove every byte of the index and its backups, once nobody is writing it; returns what was removed."""
+        store = self._workshop.store
+        if not store.directory(self.wiki.id).exists():
             # Nobody can be writing it; what a removal that was killed half way left may still be there.
-            return self._workshop.store.drop(self.wiki.id)
-        with self._workshop.store.writing(self.wiki.id, self._workshop.lock_timeout):
+            return [*store.drop(self.wiki.id), *self.backups.drop()]
+        with store.writing(self.wiki.id, self._workshop.lock_timeout):
             self.close()
-            return self._workshop.store.drop(self.wiki.id)
+            return [*self.backups.drop(), *store.drop(self.wiki.id)]
 
     def close(self) -> None:
         with self._lock:
@@ -238,6 +250,7 @@ class WikiHandle:
                     parts.pipeline,
                     shop.lock_timeout,
                     self._wanted,
+                    self.backups.take_before_publishing,
                 )
             return self._syncer
 

@@ -200,8 +200,11 @@ class WikiIndex(Protocol):
     def check(self) -> Sequence[str]:
         """What is wrong with the index, in words; empty when nothing is."""
 
-    def backup(self, to: Path) -> None:
-        """Write a consistent copy of the index to a new file."""
+    def backup(self, to: Path, stop: Callable[[], bool] = ...) -> State:
+        """Write the index as it is at one moment to a new file, while others read and write, and say what that is.
+
+        Raises Busy once `stop` says so; what has been written by then is no copy.
+        """
 
     def close(self) -> None: ...
 
@@ -238,6 +241,12 @@ class Store(Protocol):
 
     def set_aside(self, wiki_id: str, why: str) -> str:
         """Move a broken index out of the way under a name that says when and why; never deletes it."""
+
+    def copy_at(self, file: Path) -> WikiIndex:
+        """A copy that `WikiIndex.backup` wrote, for reading only; raises IndexMissing, IndexCorrupt or IndexTooNew."""
+
+    def adopt(self, wiki_id: str, file: Path) -> int:
+        """Take a copy in as a generation beside the published one, checked, and return its number; for the writer."""
 
     def sweep(self, wiki_id: str) -> None:
         """Remove generations that were published before the one that is now."""

@@ -16,8 +16,9 @@ from datetime import datetime
 
 from wikiholt.batches import Batches, Pause, Paused, Tally, never
 from wikiholt.errors import IndexCorrupt, IndexMissing, NoPages, SyncFailed, WikiNotFound
-from wikiholt.model import Change, Problem, Recipe, State, SyncReport, TreeChange, TreeEntry
+from wikiholt.model import Change, Problem, Recipe, State, SyncReport, TreeEntry
 from wikiholt.pages import Pipeline
+from wikiholt.planning import Work, difference, plan
 from wikiholt.ports import Embedder, Source, Store, WikiIndex
 
 _LOG = logging.getLogger(__name__)
@@ -42,53 +43,6 @@ class _Watch:
 
     progress: Callable[[Progress], None]
     pause: Callable[[], Pause]
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What separates an index from a tree."""
-
-    put: tuple[str, ...]
-    """Files to index: new, changed, or listed as a problem before."""
-    moved: Mapping[str, str]
-    """New file → the file whose content it has and which is gone."""
-    deleted: tuple[str, ...]
-    """Files that are gone and whose content did not move."""
-    changed: frozenset[str]
-    added: frozenset[str]
-    gone: int
-    """How many of the deleted were pages, not problems."""
-
-
-def plan(tree: Mapping[str, TreeEntry], have: Mapping[str, str], problems: Sequence[Problem]) -> Plan:
-    """Compare a tree with what an index holds; pure."""
-    listed = {problem.file for problem in problems}
-    settled = {problem.file: problem.blob for problem in problems if problem.reason not in TRANSIENT}
-    known = {**settled, **have}
-    put = tuple(sorted(file for file, entry in tree.items() if known.get(file) != entry.blob))
-    gone = sorted(file for file in have if file not in tree)
-    by_blob: dict[str, list[str]] = {}
-    for file in reversed(gone):
-        by_blob.setdefault(have[file], []).append(file)
-    moved = {}
-    for file in put:
-        if file not in have and (old := by_blob.get(tree[file].blob)):
-            moved[file] = old.pop()
-    left = set(gone) - set(moved.values()) | {file for file in listed if file not in tree}
-    changed = frozenset(file for file in put if file in have)
-    added = frozenset(put) - changed - moved.keys()
-    return Plan(put, moved, tuple(sorted(left)), changed, added, len(gone) - len(moved))
-
-
-@dataclass(frozen=True, slots=True)
-class _Work:
-    """What a sync has before it: the plan, the entries of the files to put, and how many pages there will be."""
-
-    plan: Plan
-    entries: Mapping[str, TreeEntry]
-    total: int
-    tree: Mapping[str, TreeEntry] | None
-    """The whole tree, where the whole was compared; None where only the difference to a trusted state was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +193,7 @@ class Syncer:
             known = self._begun = _Begun(revision, self._source.last_changed(files, revision, since))
         return known.times
 
-    def _compare(self, index: WikiIndex, state: State, revision: str) -> _Work:
+    def _compare(self, index: WikiIndex, state: State, revision: str) -> Work:
         """What separates the index from the revision, by the trees' difference where that is enough."""
         listed = index.problems()
         known = self._trusted
@@ -247,13 +201,13 @@ class Syncer:
         if known and here == (known.generation, known.version, known.revision):
             changes = self._source.changes(known.revision, revision)
             if changes is not None:
-                return _difference(changes, listed, known.total)
+                return difference(changes, listed, known.total)
         tree = self._source.tree(revision)
         todo = plan(tree, index.pages(), listed)
-        return _Work(todo, {file: tree[file] for file in todo.put}, len(tree), tree)
+        return Work(todo, {file: tree[file] for file in todo.put}, len(tree), tree)
 
 
-def _verified(index: WikiIndex, work: _Work) -> tuple[Problem, ...]:
+def _verified(index: WikiIndex, work: Work) -> tuple[Problem, ...]:
     """The problems, if and only if pages in the tree = indexed + listed problems."""
     problems = tuple(index.problems())
     pages = index.state().pages
@@ -277,28 +231,11 @@ def _require_pages(total: int, problems: Sequence[Problem]) -> None:
         )
 
 
-def _difference(changes: Sequence[TreeChange], listed: Sequence[Problem], total: int) -> _Work:
-    """The work between two trees of which the index holds the older one."""
-    odd = {problem.file for problem in listed}
-    touched = {change.file for change in changes}
-    was = {change.file: change.old.blob for change in changes if change.old and change.file not in odd}
-    total += sum((change.new is not None) - (change.old is not None) for change in changes)
-    entries = {change.file: change.new for change in changes if change.new}
-    for problem in listed:
-        if problem.file not in touched:
-            entries[problem.file] = TreeEntry(problem.blob)
-    todo = plan(entries, was, listed)
-    return _Work(todo, {file: entries[file] for file in todo.put}, total, None)
-
-
 def _equal(have: Mapping[str, str], tree: Mapping[str, TreeEntry], problems: Sequence[Problem]) -> bool:
     odd = {problem.file for problem in problems}
     expected = {file: entry.blob for file, entry in tree.items() if file not in odd}
     return odd <= tree.keys() and dict(have) == expected
 
-
-TRANSIENT = ("unreadable", "failed")
-"""Reasons that may go away without the page being edited, so that a sync tries again."""
 
 _AGAIN = "run `wikiholt sync` again; if it stays so, run `wikiholt doctor`"
 
@@ -307,7 +244,7 @@ def _progress(tally: Tally, total: int) -> Progress:
     return Progress(tally.pages, total, tally.embedded)
 
 
-def _report(revision: str, work: _Work, tally: Tally, problems: tuple[Problem, ...]) -> SyncReport:
+def _report(revision: str, work: Work, tally: Tally, problems: tuple[Problem, ...]) -> SyncReport:
     odd = {problem.file for problem in problems}
     return SyncReport(
         revision,

@@ -11,6 +11,7 @@ from typing import cast
 
 from wikiholt import embedding
 from wikiholt.access import Access
+from wikiholt.backups import BackupPlan
 from wikiholt.handle import Parts, Workshop
 from wikiholt.keeper import Keeper, Pace
 from wikiholt.limits import Limits
@@ -59,6 +60,7 @@ def build(settings: Settings) -> Service:
         vector_cache=_vector_cache(settings, store),
         word_cache=_word_cache(store),
         lock_timeout=settings.lock_timeout,
+        backups=BackupPlan(_backup_place(settings), settings.backup_keep),
     )
     registry = Registry(settings.data / "registry.sqlite")
     return Service(registry, workshop, lambda wiki: parts_of(wiki, settings), open_wikis=_open_wikis())
@@ -66,6 +68,10 @@ def build(settings: Settings) -> Service:
 
 def _store(settings: Settings) -> SqliteStore:
     return SqliteStore(settings.data / "wikis")
+
+
+def _backup_place(settings: Settings) -> Path:
+    return settings.data / Path(settings.backup_place).expanduser()
 
 
 def _open_wikis() -> int:

@@ -15,6 +15,7 @@ from wikiholt.model.answers import (
     WordQuery,
 )
 from wikiholt.model.arrays import Floats, Ints
+from wikiholt.model.backups import Backup, Occasion, RegistryBackup
 from wikiholt.model.content import Block, Chunk, Heading, Link, Metadata, Page, Problem, Words
 from wikiholt.model.contents import (
     Deleted,
@@ -48,6 +49,7 @@ from wikiholt.model.wikis import Key, Scope, Wiki
 __all__ = [
     "Answer",
     "Author",
+    "Backup",
     "Blob",
     "Block",
     "Change",
@@ -70,6 +72,7 @@ __all__ = [
     "Metadata",
     "Mode",
     "Neighbours",
+    "Occasion",
     "Page",
     "PageContent",
     "PageEntry",
@@ -81,6 +84,7 @@ __all__ = [
     "Plain",
     "Problem",
     "Recipe",
+    "RegistryBackup",
     "Renamed",
     "Scope",
     "Snippet",

@@ -49,6 +49,9 @@ class Settings:
     sync_workers: int
     sync_slice: float
     discover_interval: float
+    backup_place: str
+    backup_interval: float
+    backup_keep: int
     remote_schemes: tuple[str, ...]
     remote_allow_private: bool
     remote_timeout: float

@@ -33,6 +33,14 @@ def domain_fault(domain: str) -> str:
     )
 
 
+def place_fault(place: str) -> str:
+    """What is wrong with a directory, or nothing."""
+    try:
+        return "" if str(Path(place).expanduser()).strip(" .") and "\0" not in place else "it names no directory"
+    except RuntimeError:  # `~somebody` who does not exist
+        return "there is no such user"
+
+
 SETTINGS = (
     Setting(
         "data",
@@ -133,6 +141,23 @@ SETTINGS = (
         "Seconds between two looks for new and removed repositories.",
         minimum=1,
         maximum=86_400,
+    ),
+    Setting("backup.place", str, "backups", "The directory backups are kept in; relative to data.", check=place_fault),
+    Setting(
+        "backup.interval",
+        float,
+        86_400.0,
+        "Seconds between two backups of a wiki that has changed, while the service runs; 0 means none by schedule.",
+        minimum=0,
+        maximum=366 * 86_400,
+    ),
+    Setting(
+        "backup.keep",
+        int,
+        7,
+        "Of how many days the newest backup is kept; the two latest are kept as well.",
+        minimum=1,
+        maximum=10_000,
     ),
     Setting("remote.schemes", tuple, ("https", "ssh"), "What the URL of a remote repository may begin with."),
     Setting("remote.allow_private", bool, False, "Whether remotes may lie on this machine or in a private network."),

@@ -31,10 +31,10 @@ from wikiholt.model import (
     WordRow,
 )
 from wikiholt.ports import Snapshot
-from wikiholt.stores.sqlite import checking, links, rows, words, writing
+from wikiholt.stores.sqlite import checking, copies, links, rows, words, writing
 from wikiholt.stores.sqlite.filters import where_clause
 from wikiholt.stores.sqlite.pool import Pool
-from wikiholt.stores.sqlite.schema import examine
+from wikiholt.stores.sqlite.schema import connect, examine
 
 _AT_ONCE = 500
 _BLOCK = 4096
@@ -43,8 +43,8 @@ _BLOCK = 4096
 class SqliteIndex:
     """A `WikiIndex` over one file; it can reach no other file."""
 
-    def __init__(self, file: Path) -> None:
-        self._pool = Pool(file)
+    def __init__(self, file: Path, connect: Callable[[Path], sqlite3.Connection] = connect) -> None:
+        self._pool = Pool(file, connect)
         try:
             with self._pool.reading() as db:
                 self._schema, self.generation, self.recipe = examine(db)
@@ -57,8 +57,11 @@ class SqliteIndex:
 
     def state(self) -> State:
         with self._pool.snapshot() as db:
-            version, revision, synced_at = db.execute("SELECT version, revision, synced_at FROM state").fetchone()
-            counts = [db.execute(f"SELECT count(*) FROM {t}").fetchone()[0] for t in ("pages", "chunks", "problems")]
+            return self._state(db)
+
+    def _state(self, db: sqlite3.Connection) -> State:
+        version, revision, synced_at = db.execute("SELECT version, revision, synced_at FROM state").fetchone()
+        counts = [db.execute(f"SELECT count(*) FROM {t}").fetchone()[0] for t in ("pages", "chunks", "problems")]
         return State(self.generation, version, self.recipe, revision, rows.moment(synced_at), *counts)
 
     def version(self) -> int:
@@ -93,10 +96,11 @@ class SqliteIndex:
                 found[row[0]] = rows.vector(row[1], self.recipe.dimensions)
         return found
 
-    def backup(self, to: Path) -> None:
-        with self._pool.reading() as db, sqlite3.connect(to) as copy:
-            db.backup(copy)
-        copy.close()
+    def backup(self, to: Path, stop: Callable[[], bool] = lambda: False) -> State:
+        with self._pool.snapshot() as db:
+            state = self._state(db)
+            copies.write(db, to, stop)
+        return state
 
     # ── searching ────────────────────────────────────────────────────────────────────────────────
 

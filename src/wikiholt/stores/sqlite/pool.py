@@ -5,7 +5,7 @@ Readers take any idle connection; a few are kept open. In WAL mode they never wa
 
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
@@ -17,8 +17,9 @@ _KEEP = 3
 
 
 class Pool:
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, connect: Callable[[Path], sqlite3.Connection] = connect) -> None:
         self._file = file
+        self._connect = connect
         self._idle: list[sqlite3.Connection] = []
         self._lock = Lock()
         self._pid = os.getpid()
@@ -33,7 +34,7 @@ class Pool:
                 raise sqlite3.ProgrammingError("the index was closed")
             if self._idle:
                 return self._idle.pop()
-        return connect(self._file)
+        return self._connect(self._file)
 
     def _give_back(self, db: sqlite3.Connection) -> None:
         if db.in_transaction:

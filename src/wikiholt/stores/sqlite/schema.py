@@ -87,6 +87,17 @@ def connect(file: Path, *, create: bool = False) -> sqlite3.Connection:
             return _reader(file)
 
 
+def connect_unchanging(file: Path) -> sqlite3.Connection:
+    """A connection to a file that nobody writes any more, as it lies there; nothing is made beside it."""
+    with translated():
+        try:
+            return _opened(file, "mode=ro&immutable=1", _READER_SETTINGS, Frozen)
+        except sqlite3.OperationalError as error:
+            if file.exists():
+                raise
+            raise IndexMissing("the file is not there", hint="look for another") from error
+
+
 def _reader(file: Path) -> sqlite3.Connection:
     """A connection that only reads, where SQLite may make no files of its own."""
     try:

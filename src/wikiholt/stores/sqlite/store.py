@@ -16,7 +16,7 @@ from pathlib import Path
 
 from wikiholt.errors import Busy, IndexCorrupt, IndexFault, IndexMissing, InvalidSlug, StorageRefused
 from wikiholt.model import Recipe
-from wikiholt.stores.sqlite import schema
+from wikiholt.stores.sqlite import copies, schema
 from wikiholt.stores.sqlite.faults import translated
 from wikiholt.stores.sqlite.index import SqliteIndex
 from wikiholt.stores.sqlite.lock import holding
@@ -145,6 +145,16 @@ class SqliteStore:
                 file.rename(aside / file.name)
             (self.directory(wiki_id) / "CURRENT").unlink(missing_ok=True)
         return name
+
+    def copy_at(self, file: Path) -> SqliteIndex:
+        return SqliteIndex(file, schema.connect_unchanging)
+
+    def adopt(self, wiki_id: str, file: Path) -> int:
+        with _storage():
+            self.directory(wiki_id).mkdir(parents=True, exist_ok=True)
+            generation = self._never_used(wiki_id)
+            copies.take_in(file, self._file(wiki_id, generation), generation)
+        return generation
 
     def drop(self, wiki_id: str) -> Sequence[str]:
         directory = self.directory(wiki_id)

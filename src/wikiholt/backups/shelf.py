@@ -1,0 +1,187 @@
+"""A directory of copies. One file is one copy, and its name says all that must be known to trust it:
+
+20261116T001530Z-g3-v17-scheduled-<SHA-256 of its bytes>.sqlite
+
+A copy is written under a name that does not count and renamed once it has been verified, so that there is no moment at
+which half a copy looks like one. Threads and processes may use the same shelf at once.
+"""
+
+import fcntl
+import hashlib
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from wikiholt.errors import StorageRefused
+
+_TIME = "%Y%m%dT%H%M%SZ"
+_NAME = re.compile(
+    r"(?P<time>\d{8}T\d{6}Z)-(?P<label>[a-z0-9-]+?)-(?P<occasion>[a-z-]+)-(?P<digest>[0-9a-f]{64})\.sqlite"
+)
+_DRAFT = ".making-"
+_LATEST = 2
+"""So many of the newest are kept however close together they are: what was there before a risky step is one of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A copy on the shelf, by its name."""
+
+    file: Path
+    taken_at: datetime
+    label: str
+    occasion: str
+    digest: str
+
+    @property
+    def name(self) -> str:
+        return self.file.stem.rpartition("-")[0]
+
+
+class Draft:
+    """A copy that is being made, and does not count yet."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.kept: Kept | None = None
+
+    def keep(self, label: str, occasion: str) -> Kept:
+        """Give it its name: from now on it counts."""
+        with self.file.open("rb") as copy:
+            os.fsync(copy.fileno())
+        digest, now = _digest(self.file), datetime.now(UTC).replace(microsecond=0)
+        place = self.file.with_name(f"{now:{_TIME}}-{label}-{occasion}-{digest}.sqlite")
+        self.file.rename(place)
+        _sync_directory(place.parent)
+        self.kept = Kept(place, now, label, occasion, digest)
+        return self.kept
+
+
+class Shelf:
+    """The copies in one directory, which need not be there yet."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    @contextmanager
+    def making(self) -> Iterator[Draft]:
+        """A place to write a copy to; whatever was not kept when the block ends is removed."""
+        with _storage():
+            self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._sweep()
+            file = self.directory / f"{_DRAFT}{secrets.token_hex(8)}.sqlite"
+            held = os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            try:
+                # Whoever finds a draft that is not held knows that its maker is gone.
+                fcntl.flock(held, fcntl.LOCK_EX)
+                yield Draft(file)
+            finally:
+                _remove(file)
+                os.close(held)
+
+    def all(self) -> Sequence[Kept]:
+        """What is there by name, newest first."""
+        try:
+            files = list(self.directory.iterdir())
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            raise _refused(error) from error
+        found = [kept for file in files if (kept := _kept(file)) is not None]
+        return sorted(found, key=lambda kept: (kept.taken_at, _numbers(kept.label)), reverse=True)
+
+    def fault(self, kept: Kept) -> str:
+        """What is wrong with a copy, or nothing: nothing is, if its bytes are those that were verified."""
+        try:
+            return "" if _digest(kept.file) == kept.digest else "its bytes are not those that were written"
+        except OSError as error:
+            return f"it cannot be read ({error.strerror or error})"
+
+    def prune(self, days: int, but: Kept | None = None) -> Sequence[Kept]:
+        """Remove what is not to be kept: not the newest of one of so many days, nor one of the latest, nor `but`."""
+        every = self.all()
+        newest: dict[str, Kept] = {}
+        for kept in every:
+            newest.setdefault(f"{kept.taken_at:%Y%m%d}", kept)
+        stay = {kept.file for kept in (*list(newest.values())[:days], *every[:_LATEST])}
+        if but is not None:
+            stay.add(but.file)  # by a clock that was set back it may look like the oldest
+        gone = [kept for kept in every if kept.file not in stay]
+        for kept in gone:
+            with _storage():
+                _remove(kept.file)
+        return gone
+
+    def drop(self) -> Sequence[str]:
+        """Remove every byte, and say which files that were."""
+        going = self.directory.with_name(f".dropped-{self.directory.name}")
+        with _storage():
+            names = sorted(file.name for file in self.directory.glob("*") if not file.is_dir())
+            if going.exists():
+                shutil.rmtree(going)
+            # Renamed first, so that a copy that is just being made cannot arrive any more.
+            with suppress(FileNotFoundError):
+                self.directory.rename(going)
+                shutil.rmtree(going)
+        return names
+
+    def _sweep(self) -> None:
+        """Remove drafts whose maker is gone."""
+        for file in self.directory.glob(f"{_DRAFT}*.sqlite"):
+            with suppress(OSError), file.open("rb") as left:
+                fcntl.flock(left, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _remove(file)
+
+
+def _kept(file: Path) -> Kept | None:
+    match = _NAME.fullmatch(file.name)
+    if match is None:
+        return None
+    try:
+        taken_at = datetime.strptime(match["time"], _TIME).replace(tzinfo=UTC)
+    except ValueError:
+        return None
+    return Kept(file, taken_at, match["label"], match["occasion"], match["digest"])
+
+
+def _numbers(label: str) -> tuple[int, ...]:
+    return tuple(int(digits) for digits in re.findall(r"\d+", label))
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as copy:
+        return hashlib.file_digest(copy, "sha256").hexdigest()
+
+
+def _remove(file: Path) -> None:
+    for ending in ("", "-wal", "-shm", "-journal"):
+        file.with_name(file.name + ending).unlink(missing_ok=True)
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _storage() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise _refused(error) from error
+
+
+def _refused(error: OSError) -> StorageRefused:
+    return StorageRefused(
+        f"the backups' directory cannot be used ({error.strerror or error})",
+        hint="check free disk space and the directory's permissions; backup.place chooses another",
+    )
