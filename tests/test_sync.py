@@ -13,9 +13,10 @@ from git_repository import Repository
 from wikiholt.errors import Busy, ModelUnproven, NoCommits, NoPages, SourceMissing, SyncFailed
 from wikiholt.model import Filter, Floats, SyncReport, WordQuery
 from wikiholt.pages import Pipeline
+from wikiholt.planning import plan
 from wikiholt.sources.git import GitSource
 from wikiholt.stores.sqlite.store import SqliteStore
-from wikiholt.sync import Progress, Syncer, plan
+from wikiholt.sync import Progress, Syncer
 from wikiholt.testing import FakeEmbedder
 
 ID = "dddddddddddddddddddd"
