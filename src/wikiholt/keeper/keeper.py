@@ -157,18 +157,18 @@ class Keeper:
 
     def _look(self) -> None:
         for entry in self._board.due():
-            first, began = not entry.looked, time.monotonic()
+            first, began = not entry.looked, time.thread_time()
             self._turns.look(entry)
             if first:
-                # The first look opens the index: after a start searches go before all of these.
-                self._rest(2 * (time.monotonic() - began))
+                # The first look opens the index: after a start, searches go before all of these.
+                self._rest(2 * (time.thread_time() - began))
 
     def _discover(self) -> None:
         while not self._board.stopping:
-            began = time.monotonic()
+            began = time.thread_time()
             self._roots.look()
             # However many wikis there are, looking for them takes a fortieth of a core at most.
-            self._rest(max(self._pace.discover, 40 * (time.monotonic() - began)))
+            self._rest(max(self._pace.discover, 40 * (time.thread_time() - began)))
 
     def _rest(self, seconds: float) -> None:
         with self._board.changed:
