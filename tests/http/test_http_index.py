@@ -94,6 +94,13 @@ def test_a_signed_webhook_wakes_its_wiki(own: Served, headers: dict[str, str]) -
     wait_until(lambda: own.client("read").get("/api/v1/status").json()["indexed_revision"] == head)
 
 
+def test_a_secret_may_hold_any_letters(own: Served) -> None:
+    own.farm.service.configure("alpha", {"webhook_secret": "pässwörd"})
+    for headers in ({"X-Gitlab-Token": "pässwörd".encode()}, {"X-Gitea-Signature": signature("pässwörd").encode()}):
+        sent = own.client().post("/w/alpha/api/v1/webhook", content=BODY, headers=headers)  # type: ignore[arg-type]
+        assert sent.status_code == 202
+
+
 def test_a_webhook_is_refused_the_same_way_whatever_is_wrong(own: Served) -> None:
     own.farm.service.configure("alpha", {"webhook_secret": SECRET})
     right: dict[str, str | bytes] = {"X-Hub-Signature-256": f"sha256={signature()}"}

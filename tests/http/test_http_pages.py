@@ -131,6 +131,8 @@ def test_patch_replaces_one_place(own: Served) -> None:
     ):
         assert client.patch(PRINTER, json={"revision": now, **wrong}).status_code == 422
     assert client.patch(PRINTER, json={"old_string": "flap", "new_string": "x"}).status_code == 422
+    absent = {"revision": now, "old_string": "a", "new_string": "b"}
+    assert client.patch("/api/v1/pages/Absent", json=absent).status_code == 404
 
 
 def test_delete_and_rename_answer_as_otterwiki_api_does(own: Served) -> None:
@@ -141,7 +143,8 @@ def test_delete_and_rename_answer_as_otterwiki_api_does(own: Served) -> None:
     assert renamed.json()["old_path"] == "Equipment/Printer"
     assert renamed.json()["new_path"] == "Machines/Laser"
     assert renamed.json()["updated_pages"] == ["Home"]
-    assert client.post("/api/v1/pages/Home/rename", json={"new_path": "Machines/Laser"}).status_code == 409
+    taken = client.post("/api/v1/pages/Home/rename", json={"new_path": "Machines/Laser"}, headers={"If-Match": "*"})
+    assert (taken.status_code, taken.json()["code"]) == (409, "page-exists")
     assert client.post("/api/v1/pages/Home/rename", json={"new_path": "Home"}).status_code == 422
     assert client.post("/api/v1/pages/Home/rename", json={"new_path": ""}).status_code == 422
     gone = client.request("DELETE", "/api/v1/pages/Machines/Laser", json={"commit_message": "Away"})

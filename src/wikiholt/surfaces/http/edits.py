@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import Header
 from pydantic import Field
 
-from wikiholt.errors import PageExists, PageNotFound, RevisionMismatch
+from wikiholt.errors import PageNotFound, RevisionMismatch
 from wikiholt.model import Author
 from wikiholt.surfaces.http.sending import Strict
 from wikiholt.surfaces.http.visits import OpenWiki
@@ -101,24 +101,25 @@ def expected(wiki: OpenWiki, path: str, edit: Edit, if_match: str | None) -> str
 
 
 @contextmanager
-def conditions(wiki: OpenWiki, path: str, *, by_header: bool) -> Iterator[None]:
-    """Say 412 where a header's condition does not hold, 409 where the body's or none does; both name the revision."""
+def conditions(*, by_header: bool) -> Iterator[None]:
+    """Say 412 where a header's condition does not hold, 409 where the body's does not, 404 where there is no page."""
     try:
         yield
     except RevisionMismatch as error:
-        raise (_unmet(error.current) if by_header else error) from None
-    except PageExists as error:
-        try:
-            current = wiki.handle.contents.read(path).revision
-        except PageNotFound:
-            raise error from None
         if by_header:
-            raise _unmet(current) from None
-        raise RevisionMismatch(
-            "There is a page of this path already.",
-            current=current,
-            hint="Read it, then send its revision with the change; or If-Match: * to write over it.",
-        ) from None
+            raise _unmet(error.current) from None
+        if error.current is None:
+            raise PageNotFound("There is no such page.", hint="List the pages to see their paths.") from None
+        raise
+
+
+def taken_already(wiki: OpenWiki, path: str, *, by_header: bool) -> RevisionMismatch:
+    """What to say to who would write over a page unread."""
+    current = wiki.handle.contents.read(path).revision
+    if by_header:
+        return _unmet(current)
+    hint = "Read it, then send its revision with the change; or If-Match: * to write over it."
+    return RevisionMismatch("There is a page of this path already.", current=current, hint=hint)
 
 
 def _unmet(current: str | None) -> PreconditionFailed:

@@ -84,7 +84,8 @@ def problem(error: WikiholtError, status: int | None = None, errors: Sequence[Fi
     """The answer to a request that failed with this error."""
     message, hint = told(error)
     if error.status >= 500:
-        _LOG.warning("%s: %s", error.code(), error.message)
+        # A wiki that is being indexed for the first time is no trouble.
+        _LOG.log(logging.DEBUG if isinstance(error, _SOON) else logging.WARNING, "%s: %s", error.code(), error.message)
     document = _document(status or error.status, error.code(), message, hint)
     if errors:
         document["errors"] = list(errors)

@@ -45,8 +45,13 @@ async def webhook(request: Request, who: Who, _: Annotated[Nothing, taken(Nothin
 def signed(request: Request, body: bytes, secret: str) -> bool:
     """Whether the request carries a signature of the body, or for GitLab the secret itself."""
     right = hmac.new(secret.encode(), body, sha256).hexdigest()
-    given = [request.headers.get(name, "") for name in _HEX]
-    given.append(request.headers.get("x-hub-signature-256", "").removeprefix("sha256="))
-    signatures = [hmac.compare_digest(each.encode(), right.encode()) for each in given]
-    token = hmac.compare_digest(request.headers.get("x-gitlab-token", "").encode(), secret.encode())
+    given = [_bytes(request, name) for name in _HEX]
+    given.append(_bytes(request, "x-hub-signature-256").removeprefix(b"sha256="))
+    signatures = [hmac.compare_digest(each, right.encode()) for each in given]
+    token = hmac.compare_digest(_bytes(request, "x-gitlab-token"), secret.encode())
     return any(signatures) or token
+
+
+def _bytes(request: Request, name: str) -> bytes:
+    """A header as it was sent; the framework hands it out as if it were Latin-1."""
+    return request.headers.get(name, "").encode("latin-1")

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Header
 from starlette.responses import Response
 
-from wikiholt.errors import InvalidPage
+from wikiholt.errors import InvalidPage, PageExists
 from wikiholt.model import Scope
 from wikiholt.surfaces.documents.pages import (
     DeletedDocument,
@@ -26,6 +26,7 @@ from wikiholt.surfaces.http.edits import (
     author_of,
     conditions,
     expected,
+    taken_already,
 )
 from wikiholt.surfaces.http.pages import PagePath
 from wikiholt.surfaces.http.parameters import Nothing
@@ -58,12 +59,16 @@ def put_page(
 ) -> Response:
     """Write a page. One that is there already takes the revision it was read at, in the body or as If-Match."""
     wiki, body = who.wiki(Scope.WRITE), sent_body.read()
-    with conditions(wiki, path, by_header=bool(if_match or if_none_match)):
+    by_header = if_match is not None or if_none_match is not None
+    with conditions(by_header=by_header):
         based = None if if_none_match else expected(wiki, path, body, if_match)
         author, message = author_of(wiki, body, by), body.commit_message or ""
-        written = wiki.handle.contents.put(
-            path, body.content, author, message, expected=based, create_only=based is None
-        )
+        try:
+            written = wiki.handle.contents.put(
+                path, body.content, author, message, expected=based, create_only=based is None
+            )
+        except PageExists:
+            raise taken_already(wiki, path, by_header=by_header) from None
     wiki.wake()
     return json_response(written_document(written), 201 if written.created else 200, etag=f'"{written.revision}"')
 
@@ -83,7 +88,7 @@ def patch_page(
         raise InvalidPage("The revision is not said.", hint="Read the page, then send its revision with the change.")
     if body.old_string == body.new_string:
         raise InvalidPage("old_string and new_string are the same.", hint="Say what shall change.")
-    with conditions(wiki, path, by_header=if_match is not None):
+    with conditions(by_header=if_match is not None):
         based = expected(wiki, path, body, if_match)
         author, message = author_of(wiki, body, by), body.commit_message or ""
         written = wiki.handle.contents.patch(path, body.old_string, body.new_string, author, message, expected=based)
@@ -102,7 +107,7 @@ def delete_page(
 ) -> Response:
     """Delete a page; what it said stays in the history."""
     wiki, edit = who.wiki(Scope.WRITE), sent_body.read()
-    with conditions(wiki, path, by_header=if_match is not None):
+    with conditions(by_header=if_match is not None):
         based = expected(wiki, path, edit, if_match)
         author = author_of(wiki, edit, by)
         deleted = wiki.handle.contents.delete(path, author, edit.commit_message or "", expected=based)
@@ -121,7 +126,7 @@ def rename_page(
 ) -> Response:
     """Give a page another path; links of other pages follow in the same commit."""
     wiki, body = who.wiki(Scope.WRITE), sent_body.read()
-    with conditions(wiki, path, by_header=if_match is not None):
+    with conditions(by_header=if_match is not None):
         based = expected(wiki, path, body, if_match)
         author, message = author_of(wiki, body, by), body.commit_message or ""
         renamed = wiki.handle.contents.rename(
