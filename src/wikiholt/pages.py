@@ -1,8 +1,10 @@
 """From a blob to a page ready to be embedded: the one way text takes, in sync, reindex and import alike."""
 
+import re
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import blake2b
+from typing import cast
 
 from wikiholt.model import Blob, Chunk, EntryKind, Page, Problem, Recipe, TreeEntry, Words
 from wikiholt.ports import Embedder
@@ -13,6 +15,11 @@ from wikiholt.text.words import page_words
 
 TEXT_VERSION = 2
 """Raised when parsing, chunking or analysing changes what an index holds, so that indexes are built anew."""
+
+_RECIPE = re.compile(
+    r"text (?P<version>\d+), (?P<language>\w+), (?P<anchors>\w+), up to (?P<bytes>\d+) bytes,"
+    r" chunks (?P<target>\d+)/(?P<overlap>\d+)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +47,17 @@ class Pipeline:
     def recipe(self, embedder: Embedder) -> Recipe:
         chunks = f"chunks {self.target_tokens}/{self.overlap_tokens}"
         text = f"text {TEXT_VERSION}, {self.language}, {self.anchors}, up to {self.max_bytes} bytes"
-        return Recipe(embedder.fingerprint, embedder.dimensions, f"{text}, {chunks}")
+        made = f"{text}, {chunks}"
+        return Recipe(embedder.fingerprint, embedder.dimensions, made, embedder.model, embedder.precision)
+
+    @classmethod
+    def of(cls, recipe: Recipe) -> "Pipeline | None":
+        """The pipeline an index was made with; None when this version of Wikiholt has it no more."""
+        found = _RECIPE.fullmatch(recipe.pipeline)
+        if found is None or int(found["version"]) != TEXT_VERSION:
+            return None
+        target, overlap, most = (int(found[name]) for name in ("target", "overlap", "bytes"))
+        return cls(target, overlap, found["language"], cast(AnchorStyle, found["anchors"]), most)
 
     def draft(self, file: str, blob: Blob, changed: datetime | None, embedder: Embedder) -> Draft | Problem:
         """The page in this blob, or why it cannot be one. A fault of ours is a problem of this page alone."""

@@ -43,6 +43,13 @@ class Embedder(Protocol):
         """Identifies weights and precision; vectors of different fingerprints are never mixed."""
 
     @property
+    def model(self) -> str:
+        """By what it was loaded, and can be again: the name or directory of a model."""
+
+    @property
+    def precision(self) -> str: ...
+
+    @property
     def dimensions(self) -> int: ...
 
     @property

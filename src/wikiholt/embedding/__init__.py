@@ -24,7 +24,12 @@ def load(
     from wikiholt.embedding.embedder import OnnxEmbedder  # noqa: PLC0415
     from wikiholt.embedding.opening import open_model  # noqa: PLC0415
 
-    return OnnxEmbedder(open_model(model, precision), threads=threads)
+    return OnnxEmbedder(open_model(model, precision), threads=threads, model=_lasting(model))
+
+
+def _lasting(model: str | Path) -> str:
+    """The name or directory of a model, from whichever directory it will be asked for."""
+    return str(Path(model).resolve()) if Path(model).is_dir() else str(model)
 
 
 __all__ = ["DEFAULT_MODEL", "load"]

@@ -21,8 +21,9 @@ from wikiholt.model import Floats, Ints
 class OnnxEmbedder:
     """Embeds with one verified model; made by `wikiholt.embedding.load`."""
 
-    def __init__(self, model: OpenModel, *, threads: int | None = None) -> None:
-        self._model = model
+    def __init__(self, opened: OpenModel, *, threads: int | None = None, model: str = "") -> None:
+        self._model = opened
+        self.model = model or opened.card.name
         self._threads = max(1, threads if threads is not None else available_cores())
         self._pool: ThreadPoolExecutor | None = None
         self._pool_pid = 0

@@ -1,6 +1,6 @@
 """What an index holds and how it changes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from wikiholt.model.arrays import Floats, Ints
@@ -36,6 +36,9 @@ class Recipe:
     fingerprint: str
     dimensions: int
     pipeline: str
+    model: str = field(default="", compare=False)
+    precision: str = field(default="", compare=False)
+    """By what the model can be loaded again, as long as it is there; `fingerprint` says whether it is the same."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,8 @@ class FakeEmbedder:
 
     def __init__(self, dimensions: int = 32, name: str = "fake", max_tokens: int = 254) -> None:
         self.fingerprint = f"{name}/{dimensions}"
+        self.model = name
+        self.precision = ""
         self.dimensions = dimensions
         self.max_tokens = max_tokens
         self.embedded: list[str] = []

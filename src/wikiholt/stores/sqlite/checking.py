@@ -3,12 +3,13 @@
 import sqlite3
 from collections.abc import Iterator
 from itertools import islice
+from pathlib import Path
 
 from wikiholt.errors import IndexCorrupt
 from wikiholt.stores.sqlite import rows
 from wikiholt.stores.sqlite.faults import reason
 from wikiholt.stores.sqlite.schema import WORDS
-from wikiholt.stores.sqlite.seals import broken_seals
+from wikiholt.stores.sqlite.seals import broken_seals, state_broken
 
 _MUST_BE_ZERO = (
     ("chunks without a vector", "SELECT count(*) FROM chunks WHERE id NOT IN (SELECT chunk_id FROM vectors)"),
@@ -21,6 +22,12 @@ _MUST_BE_ZERO = (
         "pages whose chunks are not all there",
         "SELECT count(*) FROM pages WHERE chunks <> (SELECT count(*) FROM chunks WHERE page_id = pages.id)",
     ),
+)
+_MUST_BE_EQUAL = (
+    ("pages and their seals", "SELECT count(*) FROM pages", "SELECT count(*) FROM seals WHERE page_id > 0"),
+    ("pages and their words", "SELECT count(*) FROM pages", "SELECT count(*) FROM words_docsize"),
+    ("the last chunk and the last vector", "SELECT max(id) FROM chunks", "SELECT max(chunk_id) FROM vectors"),
+    ("the first chunk and the first vector", "SELECT min(id) FROM chunks", "SELECT min(chunk_id) FROM vectors"),
 )
 _DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR}
 _ENOUGH = 5
@@ -44,6 +51,41 @@ def faults(db: sqlite3.Connection, dimensions: int) -> list[str]:
             raise
         found.append(f"it cannot be read to its end: {reason(error)}")
     return found
+
+
+def glance(db: sqlite3.Connection, file: Path) -> str:
+    """What is wrong, as far as that shows at once; for every opening, in the transaction of one connection."""
+    if state_broken(db):
+        return "its version or revision is not as it was written"
+    for what, one, other in _MUST_BE_EQUAL:
+        first, second = (db.execute(sql).fetchone()[0] for sql in (one, other))
+        if first != second:
+            return f"{what} ({first} and {second})"
+    return _cut_short(file)
+
+
+def _cut_short(file: Path) -> str:
+    """Whether the file ends before its header says; only while there is no log, for with one the header may be late."""
+    log = file.with_name(file.name + "-wal")
+    try:
+        if _size(log):
+            return ""
+        with file.open("rb") as opened:
+            header = opened.read(32)
+        unit = int.from_bytes(header[16:18], "big")
+        expected = int.from_bytes(header[28:32], "big") * (65536 if unit == 1 else unit)
+        if _size(file) >= expected or _size(log):
+            return ""
+    except OSError:  # it has been removed or may not be read: SQLite says what that means
+        return ""
+    return "the file was cut short"
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 def _miscounted(db: sqlite3.Connection, dimensions: int) -> Iterator[str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from wikiholt.errors import IndexCorrupt
 from wikiholt.model import (
     Change,
     Facets,
@@ -46,8 +47,11 @@ class SqliteIndex:
     def __init__(self, file: Path, connect: Callable[[Path], sqlite3.Connection] = connect) -> None:
         self._pool = Pool(file, connect)
         try:
-            with self._pool.reading() as db:
+            with self._pool.snapshot() as db:
                 self._schema, self.generation, self.recipe = examine(db)
+                fault = checking.glance(db, file)
+            if fault:
+                raise IndexCorrupt(f"the index is damaged: {fault}", hint="run `wikiholt sync` to build it again")
         except BaseException:
             self._pool.close()
             raise

@@ -8,7 +8,7 @@ from urllib.parse import quote
 from wikiholt.errors import IndexCorrupt, IndexMissing, IndexTooNew, StorageRefused
 from wikiholt.model import Recipe
 from wikiholt.stores.sqlite.faults import translated
-from wikiholt.stores.sqlite.seals import row_seal
+from wikiholt.stores.sqlite.seals import row_seal, seal_state
 
 SCHEMA = 2
 """2 has what links mean, and how long pages are. An index of schema 1 is searched until a sync has built another."""
@@ -57,6 +57,8 @@ CREATE TABLE problems (
     seal INTEGER NOT NULL) STRICT, WITHOUT ROWID;
 CREATE VIRTUAL TABLE words USING {WORDS};
 CREATE TABLE seals (page_id INTEGER PRIMARY KEY, crc INTEGER NOT NULL) STRICT;
+CREATE TABLE model (
+    one INTEGER PRIMARY KEY CHECK (one = 1), name TEXT NOT NULL, precision TEXT NOT NULL, seal INTEGER NOT NULL) STRICT;
 """
 
 _SETTINGS = ("journal_mode = WAL", "synchronous = FULL", "cache_size = -16000", "mmap_size = 268435456")
@@ -144,6 +146,9 @@ def create(file: Path, generation: int, recipe: Recipe) -> None:
             db.executescript("BEGIN;" + _TABLES)
             row = (SCHEMA, generation, recipe.fingerprint, recipe.dimensions, recipe.pipeline)
             db.execute("INSERT INTO state VALUES (1, ?, ?, ?, ?, ?, 0, 0, NULL, NULL, ?)", (*row, row_seal(row)))
+            model = (recipe.model, recipe.precision)
+            db.execute("INSERT INTO model VALUES (1, ?, ?, ?)", (*model, row_seal(model)))
+            seal_state(db)
             db.execute("COMMIT")
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         finally:
@@ -167,4 +172,11 @@ def examine(db: sqlite3.Connection) -> tuple[int, int, Recipe]:
             f"the index was written by a newer Wikiholt (schema {schema}, this one knows {SCHEMA})",
             hint="upgrade Wikiholt, or remove the wiki and add it again",
         )
-    return schema, generation, Recipe(*recipe)
+    return schema, generation, Recipe(*recipe, *(_model(db) if "model" in tables else ()))
+
+
+def _model(db: sqlite3.Connection) -> tuple[str, str]:
+    """By what the model can be loaded; nothing where that cannot be trusted, for the index serves all the same."""
+    with translated():
+        row = db.execute("SELECT name, precision, seal FROM model").fetchone()
+    return row[:2] if row is not None and row_seal(row[:2]) == row[2] else ("", "")

@@ -16,10 +16,24 @@ _OF_A_PAGE = (
 _OF_A_PAGE_1 = (*_OF_A_PAGE[:-1], "SELECT target, text, line FROM links WHERE page_id = ? ORDER BY rowid")
 """The same in an index of schema 1."""
 
+_STANDING = "SELECT version, horizon, revision, synced_at FROM state"
+
 
 def seal_page(db: sqlite3.Connection, page_id: int) -> None:
     """Note the checksum of all that is stored of a page."""
     db.execute("INSERT OR REPLACE INTO seals VALUES (?, ?)", (page_id, _of_page(db, page_id)))
+
+
+def seal_state(db: sqlite3.Connection) -> None:
+    """Note the checksum of where the index stands, as if that were page 0."""
+    db.execute("INSERT OR REPLACE INTO seals VALUES (0, ?)", (row_seal(db.execute(_STANDING).fetchone()),))
+
+
+def state_broken(db: sqlite3.Connection) -> bool:
+    """Whether version or revision are not as they were written; an index from before there was this seal has none."""
+    known = db.execute("SELECT crc FROM seals WHERE page_id = 0").fetchone()
+    row = db.execute(_STANDING).fetchone()
+    return row is None or (known is not None and row_seal(row) != known[0])
 
 
 def problem_seal(problem: Problem) -> int:
@@ -34,7 +48,9 @@ def row_seal(row: tuple[object, ...], crc: int = 0) -> int:
 
 
 def broken_seals(db: sqlite3.Connection) -> Iterator[str]:
-    """The pages and problems that are not as they were written."""
+    """The pages, the problems and the state that are not as they were written."""
+    if state_broken(db):
+        yield "its version or revision is not as it was written"
     (schema,) = db.execute("SELECT schema FROM state").fetchone()
     sealed = _OF_A_PAGE if schema > 1 else _OF_A_PAGE_1
     for page_id, crc in db.execute("SELECT pages.id, crc FROM pages LEFT JOIN seals ON page_id = pages.id"):

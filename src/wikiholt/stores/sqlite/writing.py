@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from wikiholt.model import Change, PageEntry, Problem
 from wikiholt.stores.sqlite import links, rows
-from wikiholt.stores.sqlite.seals import problem_seal, seal_page
+from wikiholt.stores.sqlite.seals import problem_seal, seal_page, seal_state
 from wikiholt.text.links import folded, last_part
 
 _REMEMBERED = 200_000
@@ -24,11 +24,13 @@ def apply(db: sqlite3.Connection, change: Change) -> int:
         writer.put(entry)
     if change.revision is not None:
         writer.stand_for(change.revision)
-    if not writer.touched:
-        return int(version)
-    db.execute("UPDATE state SET version = ?", (version + 1,))
-    _forget(db)
-    return int(version) + 1
+    if writer.touched:
+        version += 1
+        db.execute("UPDATE state SET version = ?", (version,))
+        _forget(db)
+    if writer.touched or change.revision is not None:
+        seal_state(db)
+    return int(version)
 
 
 def _forget(db: sqlite3.Connection) -> None:
