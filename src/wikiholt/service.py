@@ -10,7 +10,7 @@ from wikiholt.errors import IndexCorrupt, InvalidSource, WikiNotFound
 from wikiholt.handle import Parts, WikiHandle, Workshop
 from wikiholt.model import Key, Wiki
 from wikiholt.ports import Source
-from wikiholt.registry import Registry, validate_slug
+from wikiholt.registry import RESTORE, Registry, validate_slug
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Service:
         if not found and any(store.published(wiki_id) is not None for wiki_id in store.ids()):
             raise IndexCorrupt(
                 "The registry lists no wiki, but there are indexes in the data directory.",
-                hint="Put the registry back from a backup. Without one, add each wiki again.",
+                hint=f"{RESTORE} Without a backup, add each wiki again.",
             )
         return found
 

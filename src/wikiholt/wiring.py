@@ -54,15 +54,16 @@ def open_service(
 def build(settings: Settings) -> Service:
     """The service these settings describe; nothing is touched until it is used."""
     store = _store(settings)
+    backups = BackupPlan(_backup_place(settings), settings.backup_keep)
     workshop = Workshop(
         store=store,
         embedder=embedder_of(settings),
         vector_cache=_vector_cache(settings, store),
         word_cache=_word_cache(store),
         lock_timeout=settings.lock_timeout,
-        backups=BackupPlan(_backup_place(settings), settings.backup_keep),
+        backups=backups,
     )
-    registry = Registry(settings.data / "registry.sqlite")
+    registry = Registry(settings.data / "registry.sqlite", backups=backups)
     return Service(registry, workshop, lambda wiki: parts_of(wiki, settings), open_wikis=_open_wikis())
 
 

@@ -51,11 +51,11 @@ class Draft:
         self.file = file
         self.kept: Kept | None = None
 
-    def keep(self, label: str, occasion: str) -> Kept:
+    def keep(self, label: str, occasion: str, taken_at: datetime | None = None) -> Kept:
         """Give it its name: from now on it counts."""
         with self.file.open("rb") as copy:
             os.fsync(copy.fileno())
-        digest, now = _digest(self.file), datetime.now(UTC).replace(microsecond=0)
+        digest, now = _digest(self.file), taken_at or datetime.now(UTC).replace(microsecond=0)
         place = self.file.with_name(f"{now:{_TIME}}-{label}-{occasion}-{digest}.sqlite")
         self.file.rename(place)
         _sync_directory(place.parent)

@@ -1,8 +1,20 @@
 """Which wikis there are: the slug people type, the opaque id that names things on disk, hosts, keys, and the source."""
 
+from wikiholt.registry.backups import RegistryBackups, Restored
+from wikiholt.registry.database import RESTORE
 from wikiholt.registry.hosts import LOOPBACK, host_named
 from wikiholt.registry.keys import Keys
 from wikiholt.registry.slugs import validate_slug
 from wikiholt.registry.wikis import Registry, Struck
 
-__all__ = ["LOOPBACK", "Keys", "Registry", "Struck", "host_named", "validate_slug"]
+__all__ = [
+    "LOOPBACK",
+    "RESTORE",
+    "Keys",
+    "Registry",
+    "RegistryBackups",
+    "Restored",
+    "Struck",
+    "host_named",
+    "validate_slug",
+]

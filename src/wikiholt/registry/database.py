@@ -21,6 +21,8 @@ _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
 Stamp = tuple[int, int, int]
 
+RESTORE = "`wikiholt restore --registry` puts the newest good backup in its place."
+
 
 class Database:
     """The registry's file. Nothing is touched before the first use."""
@@ -58,6 +60,23 @@ class Database:
                 if ledger.deleted:
                     connection.execute("VACUUM")
                 connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    @contextmanager
+    def unchanging(self) -> Iterator[sqlite3.Connection]:
+        """A copy of a registry that nobody writes, verified, and brought to today's form in memory."""
+        with self._faults(), closing(sqlite3.connect(":memory:", isolation_level=None)) as copy:
+            with closing(_connect(self.path, "mode=ro&immutable=1", self._timeout)) as connection:
+                self._verify(connection)
+                connection.backup(copy)
+            schema.migrate(copy)
+            yield copy
+
+    @contextmanager
+    def replacing(self) -> Iterator[Path]:
+        """Where the file lies, for who puts another in its place; this process uses it only after that."""
+        with self._lock, self._faults():
+            self.close()
+            yield self.path
 
     def close(self) -> None:
         """Let go of the file; the next use opens it again."""
@@ -170,7 +189,7 @@ class Database:
     def _corrupt(self, reason: str) -> IndexCorrupt:
         return IndexCorrupt(
             f"The registry {self.path} is damaged: {reason}.",
-            hint="Put it back from a backup. Without one, move it away and add each wiki again.",
+            hint=f"{RESTORE} Without a backup, move it away and add each wiki again.",
         )
 
 

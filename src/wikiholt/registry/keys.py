@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 from wikiholt.errors import IndexCorrupt, InvalidSetting, KeyNotFound, WikiNotFound
 from wikiholt.model import Key, Scope
-from wikiholt.registry.database import Database
+from wikiholt.registry.database import RESTORE, Database
 from wikiholt.registry.schema import COLUMNS
 
 MAX_LABEL = 200
@@ -144,6 +144,4 @@ def key_of(row: Sequence[str]) -> Key:
         until = datetime.fromisoformat(expires_at) if expires_at else None
         return Key(key_id, wiki_id, Scope(scope), label, datetime.fromisoformat(created_at), until)
     except (ValueError, TypeError) as error:
-        raise IndexCorrupt(
-            "A key in the registry cannot be understood.", hint="Put the registry back from a backup."
-        ) from error
+        raise IndexCorrupt("A key in the registry cannot be understood.", hint=RESTORE) from error

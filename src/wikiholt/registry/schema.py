@@ -12,6 +12,8 @@ APPLICATION_ID = 0x57484C52
 VERSION = 2
 
 Row = Sequence[str | None]
+Rows = dict[str, list[Row]]
+"""Table → its rows."""
 
 COLUMNS = {
     "wikis": ("id", "slug", "source", "settings", "created_at"),
@@ -69,6 +71,15 @@ class Ledger:
         self._change -= sum(_checksum(table, row) for row in rows)
         return rows
 
+    def replace(self, rows: Rows) -> None:
+        """Have every table hold exactly these rows."""
+        for table in COLUMNS:
+            self._change -= sum(_checksum(table, row) for row in _rows(self.connection, table))
+            self.connection.execute(f"DELETE FROM {table}")  # noqa: S608
+            for row in rows[table]:
+                self.insert(table, row)
+        self.deleted = True
+
     def seal(self) -> None:
         """Note the new sum, before the transaction is committed."""
         (old,) = self.connection.execute("SELECT digest FROM sealed").fetchone()
@@ -90,6 +101,22 @@ def intact(connection: sqlite3.Connection) -> bool:
         return bool(connection.execute("SELECT digest FROM seal").fetchone() == (_digest_of_version_1(connection),))
     total = sum(_checksum(table, row) for table in COLUMNS for row in _rows(connection, table))
     return bool(connection.execute("SELECT digest FROM sealed").fetchone() == (_written(total),))
+
+
+def read(connection: sqlite3.Connection) -> Rows:
+    """Every row of a registry of today's form."""
+    return {table: list(_rows(connection, table)) for table in COLUMNS}
+
+
+def seal(connection: sqlite3.Connection) -> str:
+    """The seal of a registry: the same for the same rows, and for no others."""
+    (digest,) = connection.execute("SELECT digest FROM sealed").fetchone()
+    return str(digest)
+
+
+def seal_of(rows: Rows) -> str:
+    """The seal a registry of these rows has."""
+    return _written(sum(_checksum(table, row) for table in COLUMNS for row in rows[table]))
 
 
 def migrate(connection: sqlite3.Connection) -> None:

@@ -10,9 +10,11 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from wikiholt.backups import BackupPlan
 from wikiholt.errors import IndexCorrupt, WikiExists, WikiNotFound
 from wikiholt.model import Key, Wiki
-from wikiholt.registry.database import Database
+from wikiholt.registry.backups import RegistryBackups
+from wikiholt.registry.database import RESTORE, Database
 from wikiholt.registry.hosts import host_named, hosts_of
 from wikiholt.registry.keys import Keys, key_of
 from wikiholt.registry.schema import COLUMNS, Ledger
@@ -34,9 +36,11 @@ class Struck:
 class Registry:
     """All wikis by slug. Safe to use from many threads and processes; no error of it names another wiki."""
 
-    def __init__(self, path: Path, *, timeout: float = 10.0) -> None:
+    def __init__(self, path: Path, *, timeout: float = 10.0, backups: BackupPlan | None = None) -> None:
+        plan = backups or BackupPlan()
         self._database = Database(path, timeout)
         self.keys = Keys(self._database)
+        self.backups = RegistryBackups(self._database, (plan.place or path.parent / "backups") / "registry", plan.keep)
 
     def add(self, slug: str, source: str, settings: Mapping[str, str] | None = None) -> Wiki:
         """Register a wiki under a new, random id; raises InvalidSlug, WikiExists or, for its hosts, InvalidSetting."""
@@ -102,7 +106,10 @@ class Registry:
         return [_wiki(row) for row in rows]
 
     def remove(self, slug: str) -> Struck:
-        """Strike a wiki with its keys and hosts from the registry, all at once; its index is not touched."""
+        """Strike a wiki with its keys and hosts from the registry, all at once; its index is not touched.
+
+        It is taken out of the registry's backups too.
+        """
         with self._database.writing() as ledger:
             wiki = _find(ledger.connection, "slug", slug)
             if wiki is None:
@@ -110,6 +117,7 @@ class Registry:
             ledger.delete("wikis", "id", wiki.id)
             keys = ledger.delete("keys", "wiki_id", wiki.id)
             hosts = ledger.delete("hosts", "wiki_id", wiki.id)
+        self.backups.strike(wiki.id)
         return Struck(wiki, tuple(map(key_of, keys)), tuple(host for host, _ in hosts))
 
     def update(self, slug: str, settings: Mapping[str, str]) -> Wiki:
@@ -180,9 +188,7 @@ def _wiki(row: tuple[str, str, str, str, str]) -> Wiki:
             raise ValueError(settings)
         return Wiki(wiki_id, slug, source, datetime.fromisoformat(created_at), parsed)
     except (ValueError, TypeError, AttributeError) as error:
-        raise IndexCorrupt(
-            "A row of the registry cannot be understood.", hint="Put the registry back from a backup."
-        ) from error
+        raise IndexCorrupt("A row of the registry cannot be understood.", hint=RESTORE) from error
 
 
 def _dump(settings: Mapping[str, str]) -> str:

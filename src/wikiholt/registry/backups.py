@@ -1,0 +1,172 @@
+"""Backups of the registry: what no git repository could give back.
+
+A registry is never restored by itself, and restoring one brings no key back that is known to have been revoked: keys
+that the present registry has not, or where that is damaged the newest backup, are left out. What was struck with a
+removed wiki is struck from the backups too.
+"""
+
+import logging
+import shutil
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import cast
+
+from wikiholt.backups import Kept, Shelf
+from wikiholt.errors import BackupNotFound, Busy, IndexCorrupt, IndexFault, IndexMissing
+from wikiholt.model import Key, Occasion, RegistryBackup
+from wikiholt.registry import schema
+from wikiholt.registry.database import Database
+from wikiholt.registry.keys import key_of
+from wikiholt.registry.mending import install, seal_at, strike
+
+_LOG = logging.getLogger(__name__)
+
+_SMALL = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What restoring a registry did: from what, which keys it left out, and where a damaged registry lies now."""
+
+    backup: RegistryBackup
+    left_out: tuple[Key, ...]
+    aside: str | None
+    sure: bool
+    """Whether it is known which keys were revoked; if not, some may open wikis again that were."""
+
+
+class RegistryBackups:
+    """Bound to one registry and one shelf. Safe to use from many threads and processes."""
+
+    def __init__(self, database: Database, directory: Path, keep: int) -> None:
+        self._database = database
+        self._shelf = Shelf(directory)
+        self._keep = keep
+
+    def take(self, occasion: Occasion = Occasion.ASKED) -> RegistryBackup:
+        """Copy the registry as it is now, verify the copy and keep it; raises IndexMissing while there is none."""
+        with self._shelf.making() as draft:
+            with self._database.reading() as connection:
+                if connection is None:
+                    raise IndexMissing("there is no registry yet", hint="`wikiholt add` registers a first wiki")
+                seal = schema.seal(connection)
+                _copy(connection, draft.file)
+            rows = self._rows(draft.file)
+            if schema.seal_of(rows) != seal:
+                raise IndexCorrupt("the copy of the registry is not what was copied", hint="check the disk, try again")
+            kept = draft.keep(_label(rows), occasion)
+        self._shelf.prune(self._keep, but=kept)
+        return _backup(kept, rows)
+
+    def follow(self, patience: float = 0.0) -> RegistryBackup | None:
+        """Take a backup if the registry has changed since the newest; a large one not within `patience` seconds."""
+        newest = next(iter(self._shelf.all()), None)
+        if newest is not None:
+            recent = datetime.now(UTC) - newest.taken_at < timedelta(seconds=patience)
+            if recent and _backup(newest, None).bytes > _SMALL:
+                return None
+            with self._database.reading() as connection:
+                if connection is None or schema.seal(connection) == seal_at(newest.file):
+                    return None
+        return self.take(Occasion.SCHEDULED)
+
+    def list(self) -> Sequence[RegistryBackup]:
+        """What there is, newest first, every byte of it verified."""
+        return [self._verified(kept)[0] for kept in self._shelf.all()]
+
+    def restore(self, at: datetime | None = None) -> Restored:
+        """Put the newest good backup not taken after `at` in the registry's place; raises BackupNotFound."""
+        good = [(backup, rows) for backup, rows in map(self._verified, self._shelf.all()) if rows is not None]
+        chosen = next(((backup, rows) for backup, rows in good if at is None or backup.taken_at <= at), None)
+        if chosen is None:
+            raise BackupNotFound(
+                "there is no good backup of the registry" + ("" if at is None else f" from before {at:%Y-%m-%d %H:%M}"),
+                hint="`wikiholt restore --registry --list` shows what there is",
+            )
+        backup, rows = chosen
+        present = self._present()
+        known = present or good[0][1]
+        rows, left_out = _without_revoked(rows, known)
+        # Whoever has once made a key relies on it that without one nothing opens.
+        rows["marks"] = list({row[0]: row for each in (rows, known) for row in each["marks"]}.values())
+        if present is None:
+            with self._database.replacing() as path:
+                aside = install(path, rows)
+            return Restored(backup, left_out, aside, sure=backup.name != good[0][0].name)
+        if schema.seal_of(present) != schema.seal_of(good[0][1]):
+            self.take(Occasion.BEFORE_RESTORING)
+        with self._database.writing() as ledger:
+            if schema.seal(ledger.connection) != schema.seal_of(present):
+                raise Busy("the registry was changed meanwhile", hint="try again")
+            ledger.replace(rows)
+        return Restored(backup, left_out, None, sure=True)
+
+    def strike(self, wiki_id: str) -> None:
+        """Take a removed wiki out of every backup; one that cannot be rewritten is removed."""
+        for kept in self._shelf.all():
+            try:
+                self._strike(kept, wiki_id)
+            except (IndexFault, OSError) as error:
+                _LOG.warning("a backup of the registry is removed, for a removed wiki may be in it: %s", error)
+                kept.file.unlink(missing_ok=True)
+
+    def _strike(self, kept: Kept, wiki_id: str) -> None:
+        fault = self._shelf.fault(kept)
+        if fault:
+            raise IndexCorrupt(fault, hint="it is of no use")
+        with self._shelf.making() as draft:
+            shutil.copyfile(kept.file, draft.file)
+            if not strike(draft.file, wiki_id):
+                return
+            rows = self._rows(draft.file)
+            # What is to be gone goes first: should this end here, one backup of several is lost, and nothing stays.
+            kept.file.unlink(missing_ok=True)
+            draft.keep(_label(rows), kept.occasion, kept.taken_at)
+
+    def _present(self) -> schema.Rows | None:
+        """What the registry holds; None when it is damaged or not there."""
+        try:
+            with self._database.reading() as connection:
+                return schema.read(connection) if connection is not None else None
+        except IndexCorrupt:
+            return None
+
+    def _verified(self, kept: Kept) -> tuple[RegistryBackup, schema.Rows | None]:
+        fault = self._shelf.fault(kept)
+        try:
+            rows = None if fault else self._rows(kept.file)
+        except (IndexFault, Busy) as error:
+            rows, fault = None, error.message
+        return _backup(kept, rows, fault), rows
+
+    def _rows(self, file: Path) -> schema.Rows:
+        with Database(file, 1.0).unchanging() as connection:
+            return schema.read(connection)
+
+
+def _copy(connection: sqlite3.Connection, to: Path) -> None:
+    with closing(sqlite3.connect(to, isolation_level=None)) as copy:
+        connection.backup(copy)
+
+
+def _without_revoked(rows: schema.Rows, known: schema.Rows) -> tuple[schema.Rows, tuple[Key, ...]]:
+    valid = {row[0] for row in known["keys"]}
+    left_out = tuple(key_of(cast(Sequence[str], row)) for row in rows["keys"] if row[0] not in valid)
+    return {**rows, "keys": [row for row in rows["keys"] if row[0] in valid]}, left_out
+
+
+def _label(rows: schema.Rows) -> str:
+    return f"w{len(rows['wikis'])}-k{len(rows['keys'])}"
+
+
+def _backup(kept: Kept, rows: schema.Rows | None, fault: str = "") -> RegistryBackup:
+    try:
+        size = kept.file.stat().st_size
+    except OSError:
+        size = 0
+    wikis, keys = (len(rows["wikis"]), len(rows["keys"])) if rows is not None else (0, 0)
+    return RegistryBackup(kept.name, kept.taken_at, kept.occasion, size, wikis, keys, fault)
