@@ -29,7 +29,7 @@ _HEADERS = {"Content-Security-Policy": CSP, "Cache-Control": "no-cache", "Cross-
 # What each view imports, so that the browser fetches all of it at once.
 _SHARED = ("api.js", "dom.js", "key.js", "states.js")
 _MODULES: Mapping[str, tuple[str, ...]] = {
-    "search": (*_SHARED, "address.js", "cards.js", "filters.js", "keyboard.js", "preview.js"),
+    "search": (*_SHARED, "address.js", "answers.js", "cards.js", "filters.js", "keyboard.js", "preview.js"),
     "wikis": (*_SHARED, "verdict.js"),
     "status": (*_SHARED, "verdict.js"),
     "statuses": (*_SHARED, "verdict.js"),

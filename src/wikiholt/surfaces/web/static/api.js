@@ -42,7 +42,7 @@ export async function get(path, parameters = {}, signal = undefined) {
     if (error.name === "AbortError") throw error;
     throw new Problem(0, { detail: "The server cannot be reached.", hint: "Check that it runs, then try again." }, 0);
   }
-  const body = await response.json().catch(() => ({}));
+  const body = await response.json().catch((error) => { if (error.name === "AbortError") throw error; return {}; });
   if (!response.ok) throw new Problem(response.status, body, Number(response.headers.get("Retry-After")) || 0);
   return body;
 }
