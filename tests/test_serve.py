@@ -197,3 +197,10 @@ def test_a_port_that_is_taken_or_none_and_an_address_that_is_not_here_are_refuse
         assert f"port {port}" in error
     assert told(capsys, *data, "serve", "--port", "70000")[0] == 2
     assert told(capsys, *data, "serve", "--port", "http")[0] == 2
+
+
+def test_the_body_of_an_answer_does_not_wait_for_the_acknowledgement_of_its_head() -> None:
+    with serve_module._listening("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
+        accepted, _ = listener.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
