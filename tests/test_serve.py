@@ -38,7 +38,7 @@ class Serving:
         self.url = str(json.loads(line)["listening"])
 
     def get(self, path: str) -> httpx.Response:
-        return httpx.get(f"{self.url}{path}", timeout=30)
+        return httpx.get(f"{self.url}{path}", timeout=120)
 
     def finds(self, slug: str, query: str, path: str) -> bool:
         found = self.get(f"w/{slug}/api/v1/search?q={query}")
