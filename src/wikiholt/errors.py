@@ -34,6 +34,7 @@ WikiholtError
 │   └── NoCommits
 ├── IndexFault          the index cannot serve                       (exit 7, HTTP 503)
 │   ├── IndexMissing
+│   │   └── IndexHealing it was broken and is being mended
 │   ├── IndexCorrupt
 │   ├── IndexTooNew
 │   ├── NothingIndexed
@@ -209,6 +210,10 @@ class IndexFault(WikiholtError):
 
 
 class IndexMissing(IndexFault):
+    pass
+
+
+class IndexHealing(IndexMissing):
     pass
 
 

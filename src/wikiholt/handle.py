@@ -6,27 +6,28 @@ A handle is bound to one wiki when it is made; nothing in it can name another. S
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from threading import Lock, Thread
 from typing import Final
 
-from wikiholt.backups import BackupPlan, Backups
+from wikiholt.backups import Backups
 from wikiholt.batches import Pause, never
 from wikiholt.contents import Contents
-from wikiholt.errors import IndexMissing, WikiholtError
-from wikiholt.hits import HitMaker
-from wikiholt.model import Answer, Backup, Filter, Problem, State, SyncReport, Wiki
-from wikiholt.pages import Pipeline
-from wikiholt.ports import Embedder, Source, Store, VectorCache, WikiIndex, WordCache
+from wikiholt.errors import IndexCorrupt, IndexHealing, IndexMissing, WikiholtError
+from wikiholt.healing import Healing
+from wikiholt.model import Answer, Backup, Filter, Health, Problem, State, SyncReport, Wiki
+from wikiholt.ports import WikiIndex
 from wikiholt.search import Request, Searcher
+from wikiholt.serving import Parts, Serving, Workshop
 from wikiholt.sync import Progress, Syncer
 
 _LOG = logging.getLogger(__name__)
 
-_FEW = 200
-"""Pages by which any wiki may grow before its caches are chosen anew."""
+__all__ = ["Parts", "Status", "WikiHandle", "Workshop"]
+
+_MENDING = "the index was found damaged and is being mended"
 
 
 def _unseen(_: Progress) -> None:
@@ -35,28 +36,6 @@ def _unseen(_: Progress) -> None:
 
 def _never() -> bool:
     return False
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """What a wiki's settings make of it."""
-
-    source: Source
-    pipeline: Pipeline
-    url: str
-    check_head: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Workshop:
-    """What all wikis of a process share: tools and weights, never data."""
-
-    store: Store
-    embedder: Callable[[], Embedder]
-    vector_cache: Callable[[WikiIndex, str], VectorCache]
-    word_cache: Callable[[WikiIndex, str], WordCache | None]
-    lock_timeout: float
-    backups: BackupPlan = field(default_factory=BackupPlan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +49,9 @@ class Status:
     problems: tuple[Problem, ...] = ()
     disk_bytes: int = 0
     error: WikiholtError | None = None
+    health: Health = field(default_factory=Health)
+    aside: tuple[str, ...] = ()
+    """Broken indexes that were set aside and wait for somebody to look at them, or to delete them."""
 
 
 class WikiHandle:
@@ -82,18 +64,23 @@ class WikiHandle:
         workshop: Workshop,
         wanted: Callable[[], bool] = lambda: True,
         leaving: Callable[[], bool] = _never,
+        alarm: Callable[[], None] = lambda: None,
     ) -> None:
+        """`alarm` is called when the index proves broken: somebody had better sync it."""
         self.wiki: Final = wiki
         self._parts = parts
         self._workshop = workshop
         self._wanted = wanted
         self._leaving = leaving
         self._closed = False
-        self._serving: _Serving | None = None
+        self._alarm = alarm
+        self._doubted = False
+        self._serving: Serving | None = None
         self._syncer: Syncer | None = None
         self._lock = Lock()
         self.contents: Final = Contents(parts.source, parts.pipeline, self._index)
         self.backups: Final = Backups(wiki.id, workshop.store, workshop.backups, workshop.lock_timeout, wanted, leaving)
+        self._healing = Healing(wiki.id, wiki.slug, workshop.store, self.backups)
 
     def search(self, request: Request) -> Answer:
         return self._answered(lambda searcher: searcher.search(request))
@@ -105,13 +92,19 @@ class WikiHandle:
     def _answered(self, ask: Callable[[Searcher], Answer]) -> Answer:
         try:
             with self._served() as serving:
-                return ask(serving.searcher)
+                return self._told(ask(serving.searcher))
         except IndexMissing:
             # Another generation may have been published in the middle of it: the new one answers.
             if self._workshop.store.published(self.wiki.id) is None:
                 raise
         with self._served() as serving:
-            return ask(serving.searcher)
+            return self._told(ask(serving.searcher))
+
+    def _told(self, answer: Answer) -> Answer:
+        """The answer, which says so while the index it comes from is known to be damaged."""
+        if self._doubted:
+            self._doubted = not self._healing.health.well
+        return replace(answer, degraded=True, notes=(*answer.notes, _MENDING)) if self._doubted else answer
 
     def stamp(self) -> tuple[int, int, str | None]:
         """What every answer depends on: generation, version and HEAD; cheap, and raises IndexMissing like a search."""
@@ -172,6 +165,8 @@ class WikiHandle:
 
     def settled_at(self) -> str | None:
         """The revision the index stands for; None when a sync has work to do, or would fail for want of pages."""
+        if not self._healing.health.well:
+            return None
         try:
             index = self._workshop.store.open(self.wiki.id)
         except WikiholtError:
@@ -192,6 +187,11 @@ class WikiHandle:
 
     def status(self) -> Status:
         """How the wiki stands; never raises for a wiki that is in trouble."""
+        found = self._status()
+        aside = sorted(path.name for path in self._workshop.store.directory(self.wiki.id).glob("broken-*"))
+        return replace(found, health=self._healing.health, aside=tuple(aside))
+
+    def _status(self) -> Status:
         size = _bytes_below(self._workshop.store.directory(self.wiki.id))
         head: str | None = None
         error: WikiholtError | None = None
@@ -218,6 +218,48 @@ class WikiHandle:
             return index.check()
         finally:
             index.close()
+
+    @property
+    def health(self) -> Health:
+        return self._healing.health
+
+    def examine(self, stop: Callable[[], bool] = _never) -> Health:
+        """Read every byte of index and caches, while others read and write; what proves broken is noted, and mended
+        by the next sync. Raises Busy once `stop` says so, and IndexMissing."""
+        store = self._workshop.store
+        try:
+            index = store.open(self.wiki.id)
+            try:
+                faults = index.check(lambda: stop() or self._leaving())
+            finally:
+                index.close()
+        except IndexCorrupt as error:
+            self._doubt(error.message)
+            return self._healing.health
+        if store.published(self.wiki.id) == index.generation:
+            if faults:
+                self._doubt(faults[0])
+            elif self._healing.health.well:
+                self._healing.checked()
+                self._verify_caches()
+        return self._healing.health
+
+    def _verify_caches(self) -> None:
+        with self._lock:
+            serving = self._serving
+            if serving is None:
+                return  # whoever opens them next looks at them
+            serving.begin()
+        try:
+            serving.verify()
+        finally:
+            serving.end()
+
+    def _doubt(self, reason: str) -> None:
+        """The index cannot be trusted: say so in every answer, and have it mended."""
+        self._doubted = True
+        if self._healing.suspect(reason):
+            self._alarm()
 
     def remove(self) -> Sequence[str]:
         """Remove every byte of the index and its backups, once nobody is writing it; returns what was removed."""
@@ -251,6 +293,8 @@ class WikiHandle:
                     shop.lock_timeout,
                     self._wanted,
                     self.backups.take_before_publishing,
+                    shop.former,
+                    self._healing,
                 )
             return self._syncer
 
@@ -268,87 +312,41 @@ class WikiHandle:
             yield serving.index
 
     @contextmanager
-    def _served(self) -> Iterator["_Serving"]:
+    def _served(self) -> Iterator[Serving]:
+        """The published generation; damage that is met in it is noted, and mended by the next sync."""
+        serving: Serving | None = None
+        try:
+            serving = self._taken()
+            yield serving
+        except IndexCorrupt as error:
+            self._doubt(error.message)
+            raise
+        except IndexMissing as error:
+            if self._healing.health.well or isinstance(error, IndexHealing):
+                raise
+            raise IndexHealing(
+                "this wiki's index was damaged and is being mended", hint="wait a moment; `wikiholt sync` mends it"
+            ) from error
+        finally:
+            if serving is not None:
+                serving.end()
+            if self._closed:
+                self.close()
+
+    def _taken(self) -> Serving:
         """The published generation, opened once and again whenever another one is published or it has outgrown."""
         published = self._workshop.store.published(self.wiki.id)
-        old: _Serving | None = None
+        old: Serving | None = None
         with self._lock:
             if self._serving is None or self._serving.generation != published or self._serving.outgrown():
-                fresh = _Serving(self.wiki.id, self._parts, self._workshop)
+                fresh = Serving(self.wiki.id, self._parts, self._workshop)
                 old, self._serving = self._serving, fresh
             serving = self._serving
             serving.begin()
         if old is not None:
             # Closing waits for work in the background; no search waits for that.
             Thread(target=old.retire, name="retire", daemon=True).start()
-        try:
-            yield serving
-        finally:
-            serving.end()
-            if self._closed:
-                self.close()
-
-
-class _Serving:
-    """An open generation with its caches; closed when it is retired and the last search in it has ended."""
-
-    def __init__(self, wiki_id: str, parts: Parts, shop: Workshop) -> None:
-        self.index = shop.store.open(wiki_id)
-        self.generation = self.index.generation
-        self._pages_then = self.index.state().pages
-        self._vectors = shop.vector_cache(self.index, wiki_id)
-        self._words = shop.word_cache(self.index, wiki_id)
-        language = parts.pipeline.language
-        self.searcher = Searcher(
-            self.index,
-            self._vectors,
-            self._words,
-            shop.embedder,
-            head=parts.source.head if parts.check_head else None,
-            hits=HitMaker(self.index, parts.url, language),
-            language=language,
-        )
-        self._users = 0
-        self._retired = False
-        self._lock = Lock()
-
-    def refresh(self) -> None:
-        self._vectors.refresh()
-        if self._words is not None:
-            self._words.refresh()
-
-    def outgrown(self) -> bool:
-        """Whether the wiki has grown so much since that other kinds of cache may suit it."""
-        return self.searcher.pages > 2 * self._pages_then + _FEW
-
-    def settle(self, timeout: float) -> None:
-        for cache in (self._vectors, self._words):
-            if cache is not None and cache.settle(timeout):
-                cache.refresh()
-
-    def begin(self) -> None:
-        with self._lock:
-            self._users += 1
-
-    def end(self) -> None:
-        with self._lock:
-            self._users -= 1
-            last = self._retired and not self._users
-        if last:
-            self._close()
-
-    def retire(self) -> None:
-        with self._lock:
-            self._retired = True
-            idle = not self._users
-        if idle:
-            self._close()
-
-    def _close(self) -> None:
-        self._vectors.close()
-        if self._words is not None:
-            self._words.close()
-        self.index.close()
+        return serving
 
 
 def _bytes_below(directory: Path) -> int:

@@ -204,8 +204,11 @@ class WikiIndex(Protocol):
     def facets(self, where: Filter) -> Facets:
         """What there is to filter by among the pages that pass."""
 
-    def check(self) -> Sequence[str]:
-        """What is wrong with the index, in words; empty when nothing is."""
+    def check(self, stop: Callable[[], bool] = ...) -> Sequence[str]:
+        """What is wrong with the index, in words; empty when nothing is. Reads every byte.
+
+        `stop` is asked every few thousandths of a second; Busy is raised once it says so.
+        """
 
     def backup(self, to: Path, stop: Callable[[], bool] = ...) -> State:
         """Write the index as it is at one moment to a new file, while others read and write, and say what that is.
@@ -243,8 +246,11 @@ class Store(Protocol):
     def stamp(self, wiki_id: str) -> str:
         """What can be told of the published index without opening it; another after anything was written."""
 
-    def prove(self, wiki_id: str) -> None:
-        """Check the published index unless it is as its last writer left it; raises IndexCorrupt. For the writer."""
+    def prove(self, wiki_id: str, *, fully: bool = False) -> None:
+        """Check the published index unless it is as its last writer left it, or in any case; raises IndexCorrupt.
+
+        For the writer.
+        """
 
     def set_aside(self, wiki_id: str, why: str) -> str:
         """Move a broken index out of the way under a name that says when and why; never deletes it."""
@@ -277,6 +283,9 @@ class VectorCache(Protocol):
     def search(self, vector: Floats, limit: int, pages: Ints | None) -> Neighbours:
         """The nearest chunks, of these pages (sorted ids) only if given."""
 
+    def verify(self) -> None:
+        """Read every byte of its file; raises where one is not as it was written, and never uses that file again."""
+
     def settle(self, timeout: float | None = None) -> bool:
         """Wait for work in the background to end; the next refresh takes it up."""
 
@@ -294,6 +303,8 @@ class WordCache(Protocol):
     def search(self, query: WordQuery, limit: int, pages: Ints | None) -> Sequence[WordHit]: ...
 
     def best_possible(self, query: WordQuery) -> float: ...
+
+    def verify(self) -> None: ...
 
     def settle(self, timeout: float | None = None) -> bool: ...
 

@@ -36,6 +36,8 @@ class Service:
         self._open_wikis = open_wikis
         self._open: OrderedDict[str, WikiHandle] = OrderedDict()
         self._leaving: set[str] = set()
+        self.on_broken: Callable[[str], None] = lambda _: None
+        """Told the id of a wiki whose index proved broken, by whoever searches or checks it."""
         self._lock = Lock()
 
     def add(self, slug: str, source: str, settings: Mapping[str, str]) -> Wiki:
@@ -103,6 +105,7 @@ class Service:
                     self.workshop,
                     wanted=lambda: self._has(wiki),
                     leaving=lambda: self.leaving(wiki.id),
+                    alarm=lambda: self.on_broken(wiki.id),
                 )
                 self._open[wiki.id] = handle
                 self._open.move_to_end(wiki.id, last=asked)

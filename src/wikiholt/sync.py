@@ -15,7 +15,17 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from wikiholt.batches import Batches, Pause, Paused, Tally, never
-from wikiholt.errors import IndexCorrupt, IndexMissing, NoPages, SyncFailed, WikiNotFound
+from wikiholt.errors import (
+    Busy,
+    IndexCorrupt,
+    IndexFault,
+    IndexMissing,
+    ModelError,
+    NoPages,
+    SyncFailed,
+    WikiNotFound,
+)
+from wikiholt.healing import Healing
 from wikiholt.model import Change, Problem, Recipe, State, SyncReport, TreeEntry
 from wikiholt.pages import Pipeline
 from wikiholt.planning import Work, difference, plan
@@ -49,7 +59,6 @@ class _Watch:
 class _Trusted:
     """A state in which this process found an index equal to a whole tree; it holds while the version stays."""
 
-    generation: int
     version: int
     revision: str
     total: int
@@ -61,6 +70,14 @@ class _Begun:
 
     revision: str
     times: Mapping[str, datetime]
+
+
+@dataclass(frozen=True, slots=True)
+class _Means:
+    """With what pages are made into an index."""
+
+    embedder: Embedder
+    pipeline: Pipeline
 
 
 class Syncer:
@@ -76,8 +93,11 @@ class Syncer:
         lock_timeout: float,
         wanted: Callable[[], bool] = lambda: True,
         before_publishing: Callable[[], None] = lambda: None,
+        former: Callable[[Recipe], Embedder] | None = None,
+        healing: Healing | None = None,
     ) -> None:
-        """`before_publishing` is called when a generation is about to take the place of another."""
+        """`before_publishing` is called when a generation is about to take the place of another; `former` gives the
+        model that one was built with."""
         self._wiki_id = wiki_id
         self._store = store
         self._source = source
@@ -86,7 +106,9 @@ class Syncer:
         self._lock_timeout = lock_timeout
         self._wanted = wanted
         self._before_publishing = before_publishing
-        self._trusted: _Trusted | None = None
+        self._former = former
+        self._healing = healing or Healing(wiki_id, wiki_id, store)
+        self._trusted: dict[int, _Trusted] = {}
         self._begun: _Begun | None = None
 
     def sync(
@@ -111,7 +133,7 @@ class Syncer:
 
         The published one answers meanwhile, and stays if the new one cannot be completed.
         """
-        return self._write(lambda recipe, head: self._anew(recipe, head, None, _Watch(progress, pause)), patience)
+        return self._write(lambda recipe, head: self._rebuilt(recipe, head, _Watch(progress, pause)), patience)
 
     def _write(self, work: Callable[[Recipe, str], SyncReport], patience: float | None) -> SyncReport:
         began = time.monotonic()
@@ -131,58 +153,142 @@ class Syncer:
         return replace(report, seconds=time.monotonic() - began)
 
     def _healed(self, recipe: Recipe, revision: str, watch: _Watch) -> SyncReport:
-        try:
-            return self._on_serving(recipe, revision, watch)
-        except IndexCorrupt as error:
-            # Whatever it was that proved broken: git has it all, so begin again from there, once.
-            _LOG.warning("%s; it is set aside and built anew", error.message)
-            self._store.set_aside(self._wiki_id, error.message)
-            return replace(self._on_serving(recipe, revision, watch), rebuilt=True)
+        """A sync; whatever proves broken on the way is mended from a backup, and if that is no better, from git."""
+        restored = None
+        for from_backup in (True, False):
+            try:
+                report = self._on_serving(recipe, revision, watch)
+                break
+            except IndexCorrupt as error:
+                restored = self._healing.heal(error.message, from_backup=from_backup)
+        else:
+            report = self._on_serving(recipe, revision, watch)
+        self._healing.stands(report)
+        return report if restored is None else replace(report, rebuilt=report.rebuilt or not restored)
 
     def _on_serving(self, recipe: Recipe, revision: str, watch: _Watch) -> SyncReport:
         serving = self._serving(recipe)
         try:
             if serving.state().recipe == recipe or not self._source.tree(revision):
-                return self._make_equal(serving, serving, revision, watch)
-            return self._anew(recipe, revision, serving, watch)
+                return self._make_equal(serving, serving, revision, watch, self._today())
+            return self._anew(recipe, revision, serving, watch, reuse=True)
+        finally:
+            serving.close()
+
+    def _rebuilt(self, recipe: Recipe, revision: str, watch: _Watch) -> SyncReport:
+        try:
+            serving = self._store.open(self._wiki_id)
+        except IndexFault:
+            return self._anew(recipe, revision, None, watch, reuse=False)
+        try:
+            return self._anew(recipe, revision, serving, watch, reuse=False)
         finally:
             serving.close()
 
     def _serving(self, recipe: Recipe) -> WikiIndex:
         """The published index, proved where it may have changed since it was last written; else a new one."""
         try:
-            self._store.prove(self._wiki_id)
+            self._store.prove(self._wiki_id, fully=not self._healing.health.well)
             return self._store.open(self._wiki_id)
-        except IndexMissing:
+        except IndexMissing as error:
             if self._store.published(self._wiki_id) is not None:
-                self._store.set_aside(self._wiki_id, "its file is gone")
+                raise IndexCorrupt("its file is gone", hint=error.hint) from error
+        if self._healing.restore_lost():
+            return self._store.open(self._wiki_id)
         return self._store.create(self._wiki_id, recipe)
 
-    def _anew(self, recipe: Recipe, revision: str, donor: WikiIndex | None, watch: _Watch) -> SyncReport:
-        """A generation beside the published one, published once it stands for HEAD."""
+    def _today(self) -> "_Means":
+        return _Means(self._embedder, self._pipeline)
+
+    def _anew(
+        self, recipe: Recipe, revision: str, serving: WikiIndex | None, watch: _Watch, *, reuse: bool
+    ) -> SyncReport:
+        """A generation beside the published one, which takes its place once it stands for HEAD and has been checked.
+
+        Until then the published one is brought to HEAD whenever that moves.
+        """
+        if serving is not None:
+            self._follow(serving, watch)
+            watch = self._following(serving, watch)
         building = self._store.new_generation(self._wiki_id, recipe)
+        donor = serving if serving is not None and reuse else building
         try:
-            report = self._make_equal(building, donor or building, revision, watch)
+            report = self._make_equal(building, donor, revision, watch, self._today())
+            self._require_whole(building, watch)
             self._before_publishing()
             while (head := self._source.head()) != report.revision:
-                report = _sum(report, self._make_equal(building, donor or building, head, watch))
+                report = _sum(report, self._make_equal(building, donor, head, watch, self._today()))
             self._store.publish(self._wiki_id, building.generation)
+        except IndexCorrupt:
+            # The one that serves must not be given up for a fault of the one that was to follow it.
+            self._require_whole(building, watch)
+            raise
         finally:
             building.close()
         return replace(report, rebuilt=True)
 
-    def _make_equal(self, index: WikiIndex, donor: WikiIndex, revision: str, watch: _Watch) -> SyncReport:
+    def _require_whole(self, building: WikiIndex, watch: _Watch) -> None:
+        """Raise unless every byte of a generation is right; one that is not is begun again by the next sync."""
+        try:
+            faults = building.check(lambda: watch.pause() is Pause.AT_ONCE)
+        except Busy as error:
+            raise Paused from error
+        if faults:
+            raise SyncFailed(f"the new index is not whole ({faults[0]}); the one before goes on answering", hint=_AGAIN)
+
+    def _following(self, serving: WikiIndex, watch: _Watch) -> _Watch:
+        """The same watch; between two batches the generation that serves is brought to HEAD, if that has moved."""
+        rested, took = time.monotonic(), 0.0
+
+        def progress(done: Progress) -> None:
+            nonlocal rested, took
+            watch.progress(done)
+            if time.monotonic() - rested >= 4 * took:
+                began = time.monotonic()
+                self._follow(serving, watch)
+                rested = time.monotonic()
+                took = rested - began
+
+        return _Watch(progress, watch.pause)
+
+    def _follow(self, serving: WikiIndex, watch: _Watch) -> None:
+        """Bring the generation that serves to HEAD in the way it was made; if that cannot be, it stays behind."""
+        head, state, begun = self._source.head(), serving.state(), self._begun
+        if state.revision == head:
+            return
+        try:
+            means = self._means_of(state.recipe)
+            if means is not None:
+                self._make_equal(serving, serving, head, _Watch(_unseen, watch.pause), means)
+        except (ModelError, NoPages) as error:
+            _LOG.info("the index that serves stays behind HEAD while another is built: %s", error.message)
+        finally:
+            self._begun = begun
+
+    def _means_of(self, recipe: Recipe) -> "_Means | None":
+        """With what an index was made, as far as that is still to be had."""
+        pipeline = Pipeline.of(recipe)
+        if pipeline is None:
+            return None
+        if recipe.fingerprint == self._embedder.fingerprint:
+            return _Means(self._embedder, pipeline)
+        return _Means(self._former(recipe), pipeline) if self._former is not None else None
+
+    def _make_equal(
+        self, index: WikiIndex, donor: WikiIndex, revision: str, watch: _Watch, means: "_Means"
+    ) -> SyncReport:
         state = index.state()
         work = self._compare(index, state, revision)
         times = self._times(work.plan.put, revision, state.revision)
-        batches = Batches(index, donor, self._source, self._embedder, self._pipeline, times)
+        batches = Batches(index, donor, self._source, means.embedder, means.pipeline, times)
         tell = watch.progress
         tally = batches.run(work.entries, work.plan.moved, lambda t: tell(_progress(t, len(work.entries))), watch.pause)
-        self._trusted = self._begun = None
+        self._trusted.pop(index.generation, None)
+        self._begun = None
         index.apply(Change(deleted=work.plan.deleted))
         problems = _verified(index, work)
         index.apply(Change(revision=revision))
-        self._trusted = _Trusted(index.generation, index.version(), revision, work.total)
+        self._trusted[index.generation] = _Trusted(index.version(), revision, work.total)
         _require_pages(work.total, problems)
         return _report(revision, work, tally, problems)
 
@@ -196,9 +302,8 @@ class Syncer:
     def _compare(self, index: WikiIndex, state: State, revision: str) -> Work:
         """What separates the index from the revision, by the trees' difference where that is enough."""
         listed = index.problems()
-        known = self._trusted
-        here = (state.generation, state.version, state.revision)
-        if known and here == (known.generation, known.version, known.revision):
+        known = self._trusted.get(state.generation)
+        if known and (state.version, state.revision) == (known.version, known.revision):
             changes = self._source.changes(known.revision, revision)
             if changes is not None:
                 return difference(changes, listed, known.total)

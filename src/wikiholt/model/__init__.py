@@ -31,6 +31,7 @@ from wikiholt.model.contents import (
     Renamed,
     Written,
 )
+from wikiholt.model.health import Condition, Health
 from wikiholt.model.index import (
     Change,
     Neighbours,
@@ -55,6 +56,7 @@ __all__ = [
     "Change",
     "Chunk",
     "Commit",
+    "Condition",
     "Confidence",
     "Deleted",
     "EntryKind",
@@ -64,6 +66,7 @@ __all__ = [
     "Filter",
     "Floats",
     "Heading",
+    "Health",
     "Hit",
     "Ints",
     "Key",

@@ -96,6 +96,16 @@ class PostingsCache:
             standing.file.watch()
         return standing.view
 
+    def verify(self) -> None:
+        """Compare every byte of the file with its checksums; a damaged file is dropped and CacheBroken raised."""
+        standing = self._standing
+        if standing is not None and standing.file is not None:
+            try:
+                standing.file.check()
+            except CacheBroken as error:
+                self._condemn(standing.file, error)
+                raise
+
     def settle(self, timeout: float | None = None) -> bool:
         """Wait for work in the background to end; says whether it has. The next refresh takes it up."""
         return self._worker.wait(timeout)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from wikiholt.errors import IndexCorrupt
+from wikiholt.errors import Busy, IndexCorrupt
 from wikiholt.model import (
     Change,
     Facets,
@@ -39,6 +39,8 @@ from wikiholt.stores.sqlite.schema import connect, examine
 
 _AT_ONCE = 500
 _BLOCK = 4096
+_BETWEEN_LOOKS = 50_000
+"""Steps of SQLite's machine between two questions whether to stop: a few thousandths of a second."""
 
 
 class SqliteIndex:
@@ -82,9 +84,17 @@ class SqliteIndex:
                 Problem(*row) for row in db.execute("SELECT file, blob, reason, detail FROM problems ORDER BY file")
             ]
 
-    def check(self) -> Sequence[str]:
+    def check(self, stop: Callable[[], bool] = lambda: False) -> Sequence[str]:
         with self._pool.snapshot() as db:
-            return checking.faults(db, self.recipe.dimensions)
+            db.set_progress_handler(stop, _BETWEEN_LOOKS)
+            try:
+                return checking.faults(db, self.recipe.dimensions)
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
+                    raise Busy("the check was stopped", hint="try again") from error
+                raise
+            finally:
+                db.set_progress_handler(None, 0)
 
     # ── writing ──────────────────────────────────────────────────────────────────────────────────
 

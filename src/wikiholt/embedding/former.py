@@ -1,0 +1,56 @@
+"""Models that indexes were built with and that are not today's: loaded while an index needs them, and let go after."""
+
+import time
+from threading import Lock
+from weakref import WeakValueDictionary
+
+from wikiholt import embedding
+from wikiholt.errors import ModelError, ModelMismatch, ModelMissing
+from wikiholt.model import Recipe
+from wikiholt.ports import Embedder
+
+_AGAIN = 60.0
+"""Seconds until a model is tried again that could not be loaded."""
+
+
+class FormerModels:
+    """One of each for a whole process, kept as long as somebody holds it. Safe to use from many threads."""
+
+    def __init__(self, threads: int | None = None) -> None:
+        self._threads = threads
+        self._held: WeakValueDictionary[str, Embedder] = WeakValueDictionary()
+        self._failed: dict[str, tuple[float, ModelError]] = {}
+        self._lock = Lock()
+
+    def __call__(self, recipe: Recipe) -> Embedder:
+        """The model of this recipe; raises ModelMissing, ModelCorrupt or ModelMismatch when it is there no more."""
+        with self._lock:
+            held = self._held.get(recipe.fingerprint)
+            if held is not None:
+                return held
+            until, error = self._failed.get(recipe.fingerprint, (0.0, None))
+            if error is not None and time.monotonic() < until:
+                raise error
+            try:
+                loaded = self._loaded(recipe)
+            except ModelError as failure:
+                self._failed[recipe.fingerprint] = (time.monotonic() + _AGAIN, failure)
+                raise
+            self._failed.pop(recipe.fingerprint, None)
+            self._held[recipe.fingerprint] = loaded
+            return loaded
+
+    def _loaded(self, recipe: Recipe) -> Embedder:
+        hint = "a sync builds the index with the model that is set now"
+        # An index from before the model's name was kept tells it by its fingerprint, as far as it is a built-in one.
+        name, _, rest = recipe.fingerprint.partition("/")
+        model, precision = recipe.model or name, recipe.precision or rest.partition("/")[0]
+        if not model:
+            raise ModelMissing("the index does not say which model it was built with", hint=hint)
+        loaded = embedding.load(model, precision=precision or None, threads=self._threads)
+        if loaded.fingerprint != recipe.fingerprint:
+            raise ModelMismatch(
+                f"the index was built with {recipe.fingerprint}; what lies in its place is {loaded.fingerprint}",
+                hint=hint,
+            )
+        return loaded

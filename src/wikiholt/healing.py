@@ -1,0 +1,129 @@
+"""The health of one wiki's index: what is known of it, and how a broken one is mended.
+
+What is known lies in a small file beside the index, so that every process, and the next one, knows it too. Losing the
+file costs nothing: damage that is there is found again. Mending is writing, under the wiki's writer lock: the broken
+index is set aside, never deleted; the newest good backup takes its place, and where there is none an empty index does,
+which the sync then fills from git. Each step is one line in the log.
+"""
+
+import json
+import logging
+import secrets
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from wikiholt.backups import Backups
+from wikiholt.errors import BackupNotFound, WikiholtError
+from wikiholt.model import Backup, Condition, Health, SyncReport
+from wikiholt.ports import Store
+
+_LOG = logging.getLogger(__name__)
+_NAME = "health.json"
+
+
+class Healing:
+    """Bound to one wiki. Noticing may happen in any thread; mending is for who holds the writer lock."""
+
+    def __init__(self, wiki_id: str, slug: str, store: Store, backups: Backups | None = None) -> None:
+        self._wiki_id = wiki_id
+        self._slug = slug
+        self._store = store
+        self._backups = backups
+
+    @property
+    def health(self) -> Health:
+        return read_health(self._store.directory(self._wiki_id))
+
+    def suspect(self, reason: str) -> bool:
+        """Note that the index seems broken; whether that is news. The next sync reads all of it."""
+        known = self.health
+        if not known.well:
+            return False
+        _LOG.warning("%s: its index seems to be broken: %s", self._slug, reason)
+        self._keep(replace(known, condition=Condition.BROKEN, reason=reason, since=datetime.now(UTC), aside=""))
+        return True
+
+    def checked(self) -> None:
+        """Every byte was read and found right."""
+        self._keep(replace(self.health, checked_at=datetime.now(UTC)))
+
+    def heal(self, reason: str, *, from_backup: bool = True) -> bool:
+        """Set the broken index aside and have a backup take its place; whether there was one."""
+        aside = self._store.set_aside(self._wiki_id, reason)
+        known = self.health
+        since = known.since if not known.well and known.since else datetime.now(UTC)
+        self._keep(replace(known, condition=Condition.HEALING, reason=reason, since=since, aside=aside))
+        _LOG.warning("%s: its index was broken (%s) and is set aside as %s", self._slug, reason, aside)
+        restored = self._restored() if from_backup else None
+        if restored is None:
+            _LOG.warning("%s: there is no good backup; the index is built again from git", self._slug)
+        else:
+            _LOG.warning("%s: the backup %s takes its place and is brought to HEAD", self._slug, restored.name)
+        return restored is not None
+
+    def restore_lost(self) -> bool:
+        """Where there is no index but a backup of one, it was lost: have the backup take its place."""
+        restored = self._restored()
+        if restored is None:
+            return False
+        reason = "its files were gone"
+        self._keep(replace(self.health, condition=Condition.HEALING, reason=reason, since=datetime.now(UTC), aside=""))
+        _LOG.warning("%s: its index was gone; the backup %s takes its place", self._slug, restored.name)
+        return True
+
+    def stands(self, report: SyncReport) -> None:
+        """A sync has come to its end: if the index was broken, it is no more."""
+        known = self.health
+        if known.well:
+            return
+        now = datetime.now(UTC)
+        self._keep(Health(checked_at=now))
+        embedded = "1 chunk" if report.chunks_embedded == 1 else f"{report.chunks_embedded} chunks"
+        seconds = f"{(now - known.since).total_seconds():.1f} s" if known.since else "a while"
+        if known.condition is Condition.BROKEN:
+            _LOG.warning("%s: its index was read to the end and is whole", self._slug)
+        else:
+            told = (self._slug, report.revision[:10], seconds, embedded)
+            _LOG.warning("%s: its index is whole and stands for HEAD (%s) again, after %s; %s embedded", *told)
+
+    def _restored(self) -> Backup | None:
+        if self._backups is None:
+            return None
+        try:
+            return self._backups.restore_in_hand()
+        except BackupNotFound:
+            return None
+        except WikiholtError as error:
+            _LOG.warning("%s: no backup could be restored: %s", self._slug, error.message)
+            return None
+
+    def _keep(self, health: Health) -> None:
+        write_health(self._store.directory(self._wiki_id), health)
+
+
+def read_health(directory: Path) -> Health:
+    """What is known; nothing bad where nothing is."""
+    try:
+        found = json.loads((directory / _NAME).read_text("utf-8"))
+        since, checked = (datetime.fromisoformat(found[name]) if found[name] else None for name in _MOMENTS)
+        return Health(Condition(found["condition"]), str(found["reason"]), since, str(found["aside"]), checked)
+    except (OSError, ValueError, TypeError, KeyError):
+        return Health()
+
+
+_MOMENTS = ("since", "checked_at")
+
+
+def write_health(directory: Path, health: Health) -> None:
+    """Keep it, whole or not at all. A wiki without a directory has nothing that could be broken; a full disk none."""
+    moments = {name: moment.isoformat() if (moment := getattr(health, name)) else None for name in _MOMENTS}
+    document = {"condition": health.condition, "reason": health.reason, "aside": health.aside, **moments}
+    draft = directory / f"{_NAME}.{secrets.token_hex(4)}"
+    try:
+        if directory.exists():
+            draft.write_text(json.dumps(document), "utf-8")
+            draft.replace(directory / _NAME)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        _LOG.warning("what is known of an index's health could not be written: %s", error.strerror or error)
