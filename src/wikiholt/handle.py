@@ -15,9 +15,10 @@ from typing import Final
 from wikiholt.backups import Backups
 from wikiholt.batches import Pause, never
 from wikiholt.contents import Contents
-from wikiholt.errors import IndexCorrupt, IndexHealing, IndexMissing, WikiholtError
+from wikiholt.errors import Busy, IndexCorrupt, IndexFault, IndexHealing, IndexMissing, WikiholtError
+from wikiholt.forecast import foresee
 from wikiholt.healing import Healing
-from wikiholt.model import Answer, Backup, Filter, Health, Problem, State, SyncReport, Wiki
+from wikiholt.model import Answer, Backup, Filter, Forecast, Health, Problem, State, SyncReport, Wiki
 from wikiholt.ports import WikiIndex
 from wikiholt.search import Request, Searcher
 from wikiholt.serving import Parts, Serving, Workshop
@@ -78,6 +79,7 @@ class WikiHandle:
         self._serving: Serving | None = None
         self._syncer: Syncer | None = None
         self._lock = Lock()
+        self._foreseeing = Lock()
         self.contents: Final = Contents(parts.source, parts.pipeline, self._index)
         self.backups: Final = Backups(wiki.id, workshop.store, workshop.backups, workshop.lock_timeout, wanted, leaving)
         self._healing = Healing(wiki.id, wiki.slug, workshop.store, self.backups)
@@ -133,6 +135,21 @@ class WikiHandle:
     ) -> SyncReport:
         """Build a new generation from nothing, or go on with one that was paused; the old one answers meanwhile."""
         return self._written(self._its_syncer().rebuild, progress, pause, patience)
+
+    def forecast(self, limit: float = 3600.0) -> Forecast:
+        """What a reindexing would take; reads pages for `limit` seconds at most and writes nothing. Raises Busy."""
+        if not self._foreseeing.acquire(blocking=False):
+            raise Busy("this is being worked out already", hint="wait for it to finish")
+        try:
+            shop, parts = self._workshop, self._parts
+            place = shop.store.directory(self.wiki.id)
+            try:
+                with self._index() as index:
+                    return foresee(parts.source, parts.pipeline, shop.embedder(), index, place, limit)
+            except IndexFault:
+                return foresee(parts.source, parts.pipeline, shop.embedder(), None, place, limit)
+        finally:
+            self._foreseeing.release()
 
     def _written(
         self,

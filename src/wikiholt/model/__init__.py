@@ -43,7 +43,7 @@ from wikiholt.model.index import (
     WordDelta,
     WordRow,
 )
-from wikiholt.model.reports import SyncReport
+from wikiholt.model.reports import Forecast, SyncReport
 from wikiholt.model.source import Author, Blob, Commit, EntryKind, FileEdit, LogEntry, TreeChange, TreeEntry
 from wikiholt.model.wikis import Key, Scope, Wiki
 
@@ -65,6 +65,7 @@ __all__ = [
     "FileEdit",
     "Filter",
     "Floats",
+    "Forecast",
     "Heading",
     "Health",
     "Hit",

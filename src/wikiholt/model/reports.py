@@ -1,4 +1,4 @@
-"""What a sync did."""
+"""What a sync did, and what building an index anew would take."""
 
 from dataclasses import dataclass
 
@@ -20,3 +20,27 @@ class SyncReport:
     problems: tuple[Problem, ...] = ()
     seconds: float = 0.0
     rebuilt: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What building an index anew would take, on this machine and with the settings of now.
+
+    `chunks_to_embed` are chunks with a text of their own: equal texts are embedded once. `reusable_vectors` is how many
+    of these the present index has a vector for, made by the same model: a sync after a change of settings takes them
+    over, a reindexing makes them anew.
+    """
+
+    pages: int
+    chunks: int
+    chunks_to_embed: int
+    reusable_vectors: int
+    seconds: float
+    """Of a reindexing, which takes over nothing."""
+    seconds_reusing: float
+    """Of a sync, which takes over what it can."""
+    disk_bytes: int
+    """What the new index and its caches would take beside the present one."""
+    disk_free: int
+    exact: bool
+    """Whether every page was read; otherwise counts are those of a fair sample, extrapolated."""
