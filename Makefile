@@ -32,8 +32,9 @@ check: $(READY)      ## ruff, mypy, import-linter
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-gate: $(READY)       ## The crash gate in its long form: 500 rounds
+gate: $(READY)       ## The gates in their long form: 500 crashes, 10,000 requests
 	$(BIN)/python tests/gates --rounds 500
+	GATE_BATCHES=150 $(BIN)/python -m pytest --timeout 0 tests/gates/test_isolation_http.py
 
 format: $(READY)     ## Put the code in order
 	$(BIN)/ruff check --fix .

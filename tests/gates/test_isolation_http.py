@@ -4,6 +4,7 @@ import hashlib
 import hmac
 import json
 import logging
+import os
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -25,9 +26,11 @@ from wikiholt.errors import Forbidden, WikiNotFound
 from wikiholt.handle import WikiHandle
 from wikiholt.model import Answer, Scope
 from wikiholt.search import Request
+from wikiholt.surfaces.cli.main import main
 from wikiholt.surfaces.http.app import create_app
 
-BATCH, BATCHES = 48, 30
+BATCH, BATCHES = 48, int(os.environ.get("GATE_BATCHES", "16"))
+"""Requests sent at once, and how often; `make gate` sends more."""
 RANDOM = Random(1)
 
 
@@ -190,6 +193,7 @@ def test_no_request_of_anybody_is_told_of_a_wiki_that_is_not_theirs(
         sent.extend(requests)
         gate.drive(requests)
 
+    gate.drive(asked(gate, wiki, "/api/v1/search?q=pump&n=100") for wiki in farm.wikis)
     weather = Weather(farm, gate)
     try:
         visited()
@@ -230,6 +234,23 @@ def assert_each_holds_its_own(farm: ServedFarm) -> None:
         assert codes_on_disk(farm.data / "wikis" / wiki.id) <= {wiki.code}
         log = wiki.repository.git("log", "--all", "-p", "--text").decode("latin-1")
         assert codes(log) == {wiki.code}, wiki.slug
+
+
+def test_the_command_line_tells_of_the_one_wiki_it_is_asked_about(
+    farm: ServedFarm, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for me, other in ((farm.wikis[1], farm.wikis[2]), (farm.wikis[11], farm.wikis[3])):
+        asked = [["status", me.slug], ["key", "list", me.slug], ["search", me.slug, "pump", "--mode", "keyword"]]
+        asked += [["search", me.slug, "pump", "--mode", "keyword", "--tag", other.word("tag")]]
+        asked += [["set", me.slug, f"hosts={other.host}"], ["key", "revoke", "aaaaaaaaaaaa"]]
+        for arguments in asked:
+            for ending in ([], ["--json"]):
+                main(["--data", str(farm.data), *arguments, *ending])
+                told = "".join(capsys.readouterr())
+                assert told.strip()
+                assert foreign_words(told, " ".join(arguments), {me.code}) == [], arguments
+                assert me.secret not in told
+                assert farm.operator not in told
 
 
 def test_figures_name_no_wiki(farm: ServedFarm, gate: Gate) -> None:
