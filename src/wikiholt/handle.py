@@ -15,7 +15,7 @@ from typing import Final
 from wikiholt.backups import Backups
 from wikiholt.batches import Pause, never
 from wikiholt.contents import Contents
-from wikiholt.errors import Busy, IndexCorrupt, IndexFault, IndexHealing, IndexMissing, WikiholtError
+from wikiholt.errors import Busy, IndexCorrupt, IndexFault, IndexHealing, IndexMissing, NothingIndexed, WikiholtError
 from wikiholt.forecast import foresee
 from wikiholt.healing import Healing
 from wikiholt.model import Answer, Backup, Filter, Forecast, Health, Problem, State, SyncReport, Wiki
@@ -338,7 +338,7 @@ class WikiHandle:
         except IndexCorrupt as error:
             self._doubt(error.message)
             raise
-        except IndexMissing as error:
+        except (IndexMissing, NothingIndexed) as error:
             if self._healing.health.well or isinstance(error, IndexHealing):
                 raise
             raise IndexHealing(

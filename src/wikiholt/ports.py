@@ -246,6 +246,9 @@ class Store(Protocol):
     def stamp(self, wiki_id: str) -> str:
         """What can be told of the published index without opening it; another after anything was written."""
 
+    def sealed(self, wiki_id: str) -> bool:
+        """Whether the published index is as its last writer left it, by its stamp."""
+
     def prove(self, wiki_id: str, *, fully: bool = False) -> None:
         """Check the published index unless it is as its last writer left it, or in any case; raises IndexCorrupt.
 

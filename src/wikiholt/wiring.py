@@ -12,6 +12,7 @@ from typing import cast
 from wikiholt import embedding
 from wikiholt.access import Access
 from wikiholt.backups import BackupPlan
+from wikiholt.embedding.former import FormerModels
 from wikiholt.handle import Parts, Workshop
 from wikiholt.keeper import Keeper, Pace
 from wikiholt.limits import Limits
@@ -62,6 +63,7 @@ def build(settings: Settings) -> Service:
         word_cache=_word_cache(store),
         lock_timeout=settings.lock_timeout,
         backups=backups,
+        former=FormerModels(settings.threads or None),
     )
     registry = Registry(settings.data / "registry.sqlite", backups=backups)
     return Service(registry, workshop, lambda wiki: parts_of(wiki, settings), open_wikis=_open_wikis())
@@ -99,8 +101,12 @@ def open_farm(settings: Settings, roots: Sequence[Path] = (), *, service: Servic
         workers=settings.sync_workers,
         slice=settings.sync_slice,
         discover=settings.discover_interval,
+        backups=settings.backup_interval,
+        checks=settings.check_interval,
         interval_of=lambda wiki: WikiSettings.parse(wiki.settings).interval or settings.sync_interval,
     )
+    keeper = Keeper(service, pace, lambda: (found for root in roots for found in repositories(root)))
+    service.on_broken = keeper.mend
     return Farm(
         service=service,
         access=Access(
@@ -110,7 +116,7 @@ def open_farm(settings: Settings, roots: Sequence[Path] = (), *, service: Servic
             own_hosts=settings.serve_hosts,
         ),
         limits=Limits(settings.limit_key_per_minute, settings.limit_address_per_minute),
-        keeper=Keeper(service, pace, lambda: (found for root in roots for found in repositories(root))),
+        keeper=keeper,
         settings=settings,
     )
 

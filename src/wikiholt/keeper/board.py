@@ -153,6 +153,10 @@ class Board:
     def others_wait(self) -> bool:
         return len(self._syncs) > 0
 
+    def at_work(self) -> bool:
+        """Whether a wiki has its turn or waits for one."""
+        return len(self._syncs) > 0 or any(entry.running for entry in self._entries.copy().values())
+
     def urgent_wait(self) -> bool:
         return self._syncs.urgent
 
@@ -165,6 +169,7 @@ class Board:
                 error=entry.error,
                 next_try_seconds=max(0.0, entry.retry_at - time.monotonic()) if entry.failures else 0.0,
                 synced_revision=entry.revision,
+                backup_error=entry.backup_error,
             )
 
     def counters(self) -> Counters:
@@ -177,6 +182,8 @@ class Board:
                 running=sum(entry.running for entry in entries),
                 missing=sum(entry.missing for entry in entries),
                 failing=sum(entry.failures > 0 for entry in entries),
+                healing=sum(not entry.well and not entry.failures for entry in entries),
+                broken=sum(not entry.well and entry.failures > 0 for entry in entries),
             )
 
     def stop(self) -> None:

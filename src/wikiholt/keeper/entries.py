@@ -25,6 +25,10 @@ class Pace:
     """Seconds after which a sync lets others go first."""
     discover: float = 10.0
     """Seconds between two looks for repositories and newly registered wikis."""
+    backups: float = 0.0
+    """Seconds between two backups of a wiki that changes; 0 means none."""
+    checks: float = 0.0
+    """Seconds between two full checks of a wiki's index; 0 means none."""
     interval_of: Callable[[Wiki], float] = lambda _: 60.0
     """Seconds between two looks at a wiki's HEAD."""
 
@@ -62,6 +66,8 @@ class Standing:
     next_try_seconds: float
     synced_revision: str | None
     """What its index is known to stand for."""
+    backup_error: WikiholtError | None = None
+    """Why its last backup by schedule could not be made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +79,10 @@ class Counters:
     running: int = 0
     missing: int = 0
     failing: int = 0
+    healing: int = 0
+    """Wikis whose index proved broken and is being mended."""
+    broken: int = 0
+    """Those of which that has failed."""
     looks: int = 0
     syncs: int = 0
     pauses: int = 0
@@ -80,6 +90,10 @@ class Counters:
     fetches: int = 0
     wakes: int = 0
     reindexes: int = 0
+    checks: int = 0
+    broken_found: int = 0
+    backups: int = 0
+    backup_failures: int = 0
 
 
 @dataclass(slots=True)
@@ -104,6 +118,8 @@ class Entry:
     job: bool = False
     """Whether a reindexing is under way."""
     missing: bool = False
+    well: bool = True
+    """Whether its index is whole, as far as is known."""
     failures: int = 0
     failed_head: str | None = None
     error: WikiholtError | None = None
@@ -111,6 +127,7 @@ class Entry:
     turns: int = 0
     fetched_at: float = 0.0
     """When the last fetch that succeeded began."""
+    backup_error: WikiholtError | None = None
     urgent: bool = False
     """Whether somebody waits for what the next fetch brings."""
 

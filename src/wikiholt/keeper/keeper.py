@@ -1,8 +1,9 @@
 """The keeper: keeps every wiki's index at its HEAD while a service runs. Safe to use from many threads.
 
 Threads: one looks at wikis when they are due, one looks for wikis, `Pace.workers` sync, one more syncs only what
-somebody waits for, two fetch from remotes. What they share is the board; what they do for a wiki is a turn. A wiki has
-one turn at a time, ends it after `Pace.slice` seconds if others wait, and goes to the back of the line.
+somebody waits for, two fetch from remotes, one backs up, one checks. What they share is the board; what they do for a
+wiki is a turn. A wiki has one turn at a time, ends it after `Pace.slice` seconds if others wait, and goes to the back
+of the line.
 """
 
 import secrets
@@ -12,7 +13,9 @@ from datetime import UTC, datetime
 from threading import Thread
 
 from wikiholt.errors import Busy, WikiholtError
+from wikiholt.keeper.backups import Rounds
 from wikiholt.keeper.board import Board
+from wikiholt.keeper.checks import Checks
 from wikiholt.keeper.entries import Activity, Counters, Entry, Finding, Pace, Standing
 from wikiholt.keeper.jobs import Job, JobState, read_job, write_job
 from wikiholt.keeper.line import Rank
@@ -37,6 +40,8 @@ class Keeper:
         self._board = Board()
         self._turns = Turns(service, self._board, self._pace, self._me)
         self._roots = Roots(service, self._board, self._pace, find)
+        self._backups = Rounds(service, self._board, self._pace.backups, self._rest)
+        self._checks = Checks(service, self._board, self._pace.checks, self._rest)
         self._threads: list[Thread] = []
 
     def start(self) -> None:
@@ -44,6 +49,8 @@ class Keeper:
         work = [("look", self._look), ("discover", self._discover), ("urgent", self._sync_urgent)]
         work += [(f"sync-{number}", self._sync) for number in range(self._pace.workers)]
         work += [(f"fetch-{number}", self._fetch) for number in range(_FETCHERS)]
+        work += [("backups", self._backups.run)] if self._pace.backups else []
+        work += [("checks", self._checks.run)] if self._pace.checks else []
         self._threads = [Thread(target=target, name=f"keeper-{name}", daemon=True) for name, target in work]
         for thread in self._threads:
             thread.start()
@@ -63,6 +70,17 @@ class Keeper:
         with self._board.changed:
             entry.forgiven()
         self._want(entry, Rank.WOKEN)
+
+    def mend(self, wiki_id: str) -> None:
+        """Its index proved broken: a sync mends it, before those that are only due. Never raises."""
+        try:
+            entry = self._entry(wiki_id)
+        except WikiholtError:
+            return
+        with self._board.changed:
+            entry.well, entry.revision = False, None
+            entry.forgiven()
+        self._board.put(entry, Rank.WOKEN)
 
     def asked(self, wiki_id: str) -> None:
         """Somebody uses it: if it was never looked at, it comes first. Cheap enough for every request; never raises."""

@@ -148,7 +148,7 @@ class Turns:
         store = self._service.workshop.store
         before = store.stamp(entry.wiki.id)
         revision = handle.settled_at()
-        entry.looked = True
+        entry.looked, entry.well = True, handle.health.well
         entry.revision, entry.stamp = (revision, before) if store.stamp(entry.wiki.id) == before else (None, "")
 
     def _has_job(self, entry: Entry) -> bool:

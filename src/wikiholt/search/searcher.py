@@ -111,6 +111,8 @@ class Searcher:
         self, run: "_Run", best: Sequence[Candidate], standing: State, began: float, leaving_out: int = 0
     ) -> Answer:
         request = run.request
+        if standing.revision is None:
+            run.degrade("the index is being built; not every page is in it yet")
         hits = tuple(self._hits.make(run.query, request.mode, best))
         head = self._head_revision(run)
         checked = self._head is not None

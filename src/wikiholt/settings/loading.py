@@ -52,6 +52,7 @@ class Settings:
     backup_place: str
     backup_interval: float
     backup_keep: int
+    check_interval: float
     remote_schemes: tuple[str, ...]
     remote_allow_private: bool
     remote_timeout: float

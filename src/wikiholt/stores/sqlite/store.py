@@ -118,9 +118,12 @@ class SqliteStore:
                 parts.append(f"{found.st_size} {found.st_mtime_ns} {found.st_ino}")
         return ", ".join(parts)
 
+    def sealed(self, wiki_id: str) -> bool:
+        return self._mark(wiki_id) == self.stamp(wiki_id)
+
     def prove(self, wiki_id: str, *, fully: bool = False) -> None:
         generation = self.published(wiki_id)
-        if generation is None or (not fully and self._mark(wiki_id) == self.stamp(wiki_id)):
+        if generation is None or (not fully and self.sealed(wiki_id)):
             return
         # Caches may stand for versions that a lost log took back, and that will be given out once more.
         for file in self.directory(wiki_id).glob(f"*-g{generation:06d}-*"):

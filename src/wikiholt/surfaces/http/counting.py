@@ -36,8 +36,19 @@ class Metrics:
 class Keeping(Collector):
     """What the keeper has done, read when it is asked for."""
 
-    _NOW = ("wikis", "waiting", "running", "missing", "failing")
-    _EVER = ("looks", "syncs", "pauses", "failures", "fetches", "wakes", "reindexes")
+    _NOW = ("wikis", "waiting", "running", "missing", "failing", "healing", "broken")
+    _EVER = (
+        "looks",
+        "syncs",
+        "pauses",
+        "failures",
+        "fetches",
+        "wakes",
+        "reindexes",
+        "backups",
+        "backup_failures",
+        "checks",
+    )
 
     def __init__(self, counters: Callable[[], Counters]) -> None:
         self._counters = counters
