@@ -29,7 +29,7 @@ class BackupPlan:
 
     place: Path | None = None
     keep: int = 7
-    """Of how many days the newest is kept."""
+    """How many of the latest are kept, and of how many days the newest."""
 
 
 class Backups:
@@ -54,8 +54,13 @@ class Backups:
         self._shelf = Shelf(own / "backups" if plan.place is None else plan.place / own.name)
 
     def take(self, occasion: Occasion = Occasion.ASKED, stop: Callable[[], bool] = _never) -> Backup:
-        """Copy the published index as it is now, verify the copy, and keep it; raises IndexMissing, IndexCorrupt,
-        StorageRefused, and Busy once `stop` says so."""
+        """Copy the published index as it is now, verify the copy, and keep it.
+
+        Raises IndexMissing, IndexCorrupt, StorageRefused, and Busy once `stop` says so.
+        """
+        return self._take(occasion, stop)
+
+    def _take(self, occasion: Occasion, stop: Callable[[], bool] = _never, spare: Sequence[Kept] = ()) -> Backup:
         index = self._store.open(self._wiki_id)
         try:
             with self._shelf.making() as draft:
@@ -69,15 +74,19 @@ class Backups:
             raise
         finally:
             index.close()
-        self._shelf.prune(self._plan.keep, but=kept)
+        # The new one too: by a clock that was set back it may look like the oldest.
+        self._shelf.prune(self._plan.keep, but=(kept, *spare))
         return _backup(kept, copied)
 
     def keep(self, occasion: Occasion, stop: Callable[[], bool] = _never) -> Backup:
         """The newest backup if it holds what the index holds and is whole, else one that is taken now."""
+        return self._same() or self._take(occasion, stop)
+
+    def _same(self) -> Backup | None:
         newest = self.newest()
         if newest is not None and newest.state == self._state() and not self._shelf.fault(self._find(newest)):
             return newest
-        return self.take(occasion, stop)
+        return None
 
     def take_before_publishing(self) -> None:
         """Keep what another generation is about to replace. That it cannot be is no reason to go without the new."""
@@ -132,8 +141,9 @@ class Backups:
                 + ("" if at is None else f" from before {at:%Y-%m-%d %H:%M:%S %Z}"),
                 hint="`wikiholt restore --list` shows what there is; `wikiholt sync` builds the index from git",
             )
-        self._save_present()
-        generation = self._store.adopt(self._wiki_id, self._find(chosen).file)
+        kept = self._find(chosen)
+        self._save_present(kept)
+        generation = self._store.adopt(self._wiki_id, kept.file)
         self._store.publish(self._wiki_id, generation)
         return chosen
 
@@ -141,10 +151,11 @@ class Backups:
         """Remove every byte of every backup, and name what was removed."""
         return [f"backups/{name}" for name in self._shelf.drop()]
 
-    def _save_present(self) -> None:
+    def _save_present(self, chosen: Kept) -> None:
         """Back up what is about to be replaced; what is no index any more is set aside."""
         try:
-            self.keep(Occasion.BEFORE_RESTORING)
+            if self._same() is None:
+                self._take(Occasion.BEFORE_RESTORING, spare=(chosen,))
         except (IndexCorrupt, IndexTooNew) as error:
             self._store.set_aside(self._wiki_id, error.message)
         except IndexMissing:

@@ -12,7 +12,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -25,8 +25,6 @@ _NAME = re.compile(
     r"(?P<time>\d{8}T\d{6}Z)-(?P<label>[a-z0-9-]+?)-(?P<occasion>[a-z-]+)-(?P<digest>[0-9a-f]{64})\.sqlite"
 )
 _DRAFT = ".making-"
-_LATEST = 2
-"""So many of the newest are kept however close together they are: what was there before a risky step is one of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,15 +101,13 @@ class Shelf:
         except OSError as error:
             return f"it cannot be read ({error.strerror or error})"
 
-    def prune(self, days: int, but: Kept | None = None) -> Sequence[Kept]:
-        """Remove what is not to be kept: not the newest of one of so many days, nor one of the latest, nor `but`."""
+    def prune(self, keep: int, but: Collection[Kept] = ()) -> Sequence[Kept]:
+        """Remove all but the newest `keep`, the newest of each of so many days, and those named."""
         every = self.all()
         newest: dict[str, Kept] = {}
         for kept in every:
             newest.setdefault(f"{kept.taken_at:%Y%m%d}", kept)
-        stay = {kept.file for kept in (*list(newest.values())[:days], *every[:_LATEST])}
-        if but is not None:
-            stay.add(but.file)  # by a clock that was set back it may look like the oldest
+        stay = {kept.file for kept in (*list(newest.values())[:keep], *every[:keep], *but)}
         gone = [kept for kept in every if kept.file not in stay]
         for kept in gone:
             with _storage():

@@ -59,19 +59,22 @@ class RegistryBackups:
             if schema.seal_of(rows) != seal:
                 raise IndexCorrupt("the copy of the registry is not what was copied", hint="check the disk, try again")
             kept = draft.keep(_label(rows), occasion)
-        self._shelf.prune(self._keep, but=kept)
+        self._shelf.prune(self._keep, but=(kept,))
         return _backup(kept, rows)
 
     def follow(self, patience: float = 0.0) -> RegistryBackup | None:
         """Take a backup if the registry has changed since the newest; a large one not within `patience` seconds."""
+        with self._database.reading() as connection:
+            if connection is None:
+                return None
+            seal = schema.seal(connection)
         newest = next(iter(self._shelf.all()), None)
         if newest is not None:
             recent = datetime.now(UTC) - newest.taken_at < timedelta(seconds=patience)
             if recent and _backup(newest, None).bytes > _SMALL:
                 return None
-            with self._database.reading() as connection:
-                if connection is None or schema.seal(connection) == seal_at(newest.file):
-                    return None
+            if seal == seal_at(newest.file) and not self._shelf.fault(newest):
+                return None
         return self.take(Occasion.SCHEDULED)
 
     def list(self) -> Sequence[RegistryBackup]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from wikiholt.errors import InvalidSetting, WikiholtError
 from wikiholt.service import Service
 from wikiholt.settings import Settings, load
-from wikiholt.surfaces.cli import commands, keys, output, parser
+from wikiholt.surfaces.cli import backups, commands, keys, output, parser
 from wikiholt.wiring import build
 
 UNEXPECTED = 70
@@ -27,7 +27,11 @@ _ON_SERVICE = {
     "status": commands.status,
     "list": commands.list_wikis,
     "remove": commands.remove,
+    "backup": backups.backup,
+    "restore": backups.restore,
 }
+_CHANGING_THE_REGISTRY = ("add", "set", "key", "remove")
+_OFTEN = 300.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -66,7 +70,10 @@ def _run(parsed: Namespace, settings: Settings) -> int:
     try:
         if parsed.command == "doctor":
             return commands.doctor(service, parsed, settings)
-        return _ON_SERVICE[parsed.command](service, parsed)
+        code = _ON_SERVICE[parsed.command](service, parsed)
+        if parsed.command in _CHANGING_THE_REGISTRY:
+            backups.follow_registry(service, _OFTEN)
+        return code
     finally:
         service.close()
 

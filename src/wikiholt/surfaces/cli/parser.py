@@ -43,6 +43,8 @@ def build() -> argparse.ArgumentParser:
     _key(commands)
     _sync(commands)
     _reindex(commands)
+    _backup(commands)
+    _restore(commands)
     _search(commands)
     _slug(_command(commands, "status", "say how wikis stand: pages, problems, freshness"), optional=True)
     _command(commands, "list", "list the wikis")
@@ -145,6 +147,24 @@ def _reindex(commands: _Commands) -> None:
     parser = _command(commands, "reindex", "build a wiki's index anew; the old one answers until that is done")
     _slug(parser)
     parser.add_argument("--quiet", action="store_true", help="show no progress bar")
+
+
+def _backup(commands: _Commands) -> None:
+    parser = _command(commands, "backup", "keep a verified copy of a wiki's index, or of everything")
+    parser.add_argument("slug", nargs="?", metavar="SLUG", help="the wiki (default: every wiki, and the registry)")
+    parser.add_argument("--registry", action="store_true", help="the registry alone: wikis, their settings, keys")
+
+
+def _restore(commands: _Commands) -> None:
+    parser = _command(commands, "restore", "have a backup answer again, or list the backups there are")
+    parser.add_argument("slug", nargs="?", metavar="SLUG", help="the wiki")
+    parser.add_argument("--registry", action="store_true", help="the registry: wikis, their settings, keys")
+    parser.add_argument("--list", action="store_true", help="show the backups there are, newest first")
+    parser.add_argument(
+        "--at",
+        metavar="TIME",
+        help="the newest not taken after: 2026-11-15 (its end), 2026-11-15T12:30, or 12h, 7d ago",
+    )
 
 
 def _search(commands: _Commands) -> None:

@@ -16,6 +16,11 @@ def moment(when: datetime | None) -> str | None:
     return when.isoformat() if when else None
 
 
+def until(text: str) -> datetime:
+    """The same as `since`, but a date alone means the end of that day."""
+    return since(text) + timedelta(days=1, seconds=-1) if re.fullmatch(r"\d{4}-?\d\d-?\d\d", text) else since(text)
+
+
 def since(text: str) -> datetime:
     """The moment that is meant by a date, a date with time, or how long ago: 7d, 12h, 3w. Raises InvalidQuery."""
     if ago := re.fullmatch(r"([0-9]{1,5})([hdw])", text):

@@ -8,6 +8,7 @@ from starlette.middleware.cors import CORSMiddleware
 from wikiholt import __version__
 from wikiholt.errors import WikiholtError
 from wikiholt.surfaces.http import (
+    backups,
     failures,
     health,
     indexing,
@@ -69,7 +70,7 @@ def create_app(farm: Farm) -> FastAPI:
 def _add_routes(app: FastAPI) -> None:
     """Add the routes in one flat list: an answer of 405 and the figures go by it."""
     # Routes of one page's history, rename and links come before the page itself, whose path may hold anything.
-    for part in (search, pages, writing, links, indexing, webhook, wikis, keys, health, metrics):
+    for part in (search, pages, writing, links, indexing, backups, webhook, wikis, keys, health, metrics):
         app.router.routes.extend(part.router.routes)
     app.add_route("/openapi.json", reference.openapi, include_in_schema=False)
     app.add_route("/docs", reference.docs, include_in_schema=False)

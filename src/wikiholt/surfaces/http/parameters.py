@@ -2,6 +2,7 @@
 nearly fits: whoever asks for n=1e1 or fresh=yes is told so."""
 
 import re
+from collections.abc import Callable
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -11,7 +12,7 @@ from wikiholt.errors import InvalidQuery
 from wikiholt.model import Filter, Mode
 from wikiholt.model.answers import MAX_VALUE, MAX_VALUES
 from wikiholt.search import MAX_HITS, MAX_QUERY, Request
-from wikiholt.surfaces.documents.moments import since
+from wikiholt.surfaces.documents.moments import since, until
 
 
 def _digits(value: Any) -> Any:
@@ -26,9 +27,9 @@ def _flag(value: Any) -> Any:
     return value
 
 
-def _moment(value: Any) -> Any:
+def _moment(value: Any, read: Callable[[str], datetime]) -> Any:
     try:
-        return since(value) if isinstance(value, str) else value
+        return read(value) if isinstance(value, str) else value
     except InvalidQuery as error:
         raise ValueError(f"{error.message}; {error.hint}") from None
 
@@ -36,19 +37,17 @@ def _moment(value: Any) -> Any:
 Count = Annotated[int, BeforeValidator(_digits)]
 Flag = Annotated[bool, BeforeValidator(_flag)]
 Value = Annotated[str, Field(min_length=1, max_length=MAX_VALUE, pattern=r"^[^\x00]+$")]
-Since = Annotated[
-    datetime,
-    BeforeValidator(_moment),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "string", "format": "date"},
-                {"type": "string", "format": "date-time"},
-                {"type": "string", "pattern": "^[0-9]{1,4}[hdw]$"},
-            ]
-        }
-    ),
-]
+_MOMENT = WithJsonSchema(
+    {
+        "anyOf": [
+            {"type": "string", "format": "date"},
+            {"type": "string", "format": "date-time"},
+            {"type": "string", "pattern": "^[0-9]{1,4}[hdw]$"},
+        ]
+    }
+)
+Since = Annotated[datetime, BeforeValidator(lambda value: _moment(value, since)), _MOMENT]
+Until = Annotated[datetime, BeforeValidator(lambda value: _moment(value, until)), _MOMENT]
 
 
 class Nothing(BaseModel):
