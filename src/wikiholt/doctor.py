@@ -93,9 +93,11 @@ def _wiki(handle: WikiHandle) -> Iterator[Finding]:
     if status.state is None:
         return
     faults = handle.check()
+    if faults:
+        handle.examine()  # what it finds is remembered, so that the next sync mends it
     again = f"run `wikiholt sync {handle.wiki.slug}`"
     for fault in faults:
-        yield Finding(subject, False, fault, f"remove the wiki and add it again, or {again}")
+        yield Finding(subject, False, fault, f"{again}: it puts the damaged index aside and mends it")
     if status.stale and status.error is None:
         yield Finding(subject, False, "the index is behind HEAD", again)
     if status.problems:

@@ -18,6 +18,7 @@ from wikiholt.sources.address import is_remote, shown
 from wikiholt.surfaces import documents
 from wikiholt.surfaces.cli import output
 from wikiholt.surfaces.cli.progress import watched
+from wikiholt.surfaces.documents.health import forecast_document
 from wikiholt.surfaces.documents.moments import since
 
 NOTHING_FOUND = 1
@@ -71,6 +72,10 @@ def sync(service: Service, arguments: Namespace) -> int:
 
 def reindex(service: Service, arguments: Namespace) -> int:
     handle = service.wiki(arguments.slug)
+    if arguments.dry_run:
+        found = handle.forecast()
+        lines = output.forecast_lines(arguments.slug, found, output.Style.of(sys.stdout))
+        return show(arguments, forecast_document(found), lines)
     with watched(arguments.slug, shown=_shows_progress(arguments)) as progress:
         report = handle.reindex(progress)
     handle.settle(_PATIENCE)

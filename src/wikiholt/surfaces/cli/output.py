@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TextIO
 
 from wikiholt.handle import Status
-from wikiholt.model import Answer, Hit, Snippet, SyncReport
+from wikiholt.model import Answer, Forecast, Hit, Snippet, SyncReport
 from wikiholt.sources.address import shown
 
 _BOLD, _DIM, _GREEN, _YELLOW, _RED, _OFF = "\x1b[1m", "\x1b[2m", "\x1b[32m", "\x1b[33m", "\x1b[31m", "\x1b[0m"
@@ -171,10 +171,48 @@ def status_lines(status: Status, style: Style) -> list[str]:
         when = f"{state.synced_at:%Y-%m-%d %H:%M} UTC" if state.synced_at else "never"
         lines.append(style.dim(f"  synced {when} · {state.recipe.fingerprint} · {size(status.disk_bytes)}"))
     lines += [style.warn(f"  problem: {line(p.file)}: {p.reason}: {line(p.detail)}") for p in status.problems[:20]]
+    lines += _health_lines(status, style)
     if status.error:
         lines.append(style.bad(f"  {line(status.error.message)}"))
         lines.append(f"  hint: {line(status.error.hint)}")
     return lines
+
+
+def _health_lines(status: Status, style: Style) -> list[str]:
+    health, lines = status.health, []
+    if not health.well:
+        since = f" since {health.since:%Y-%m-%d %H:%M} UTC" if health.since else ""
+        lines.append(style.bad(f"  {health.condition}{since}: {line(health.reason)}"))
+        lines.append(f"  hint: the service mends it by itself; without one run `wikiholt sync {status.wiki.slug}`")
+    elif health.checked_at:
+        lines.append(style.dim(f"  whole when checked {health.checked_at:%Y-%m-%d %H:%M} UTC"))
+    if status.aside:
+        kept = (
+            counted(len(status.aside), "broken index")
+            if len(status.aside) == 1
+            else f"{len(status.aside)} broken indexes"
+        )
+        lines.append(style.dim(f"  {kept} set aside: {', '.join(status.aside[-3:])}"))
+    return lines
+
+
+def forecast_lines(slug: str, found: Forecast, style: Style) -> list[str]:
+    about = "" if found.exact else " (estimated from some of the pages)"
+    room = "" if found.disk_free > 2 * found.disk_bytes else style.warn("  there is hardly room for it")
+    return [
+        f"{style.bold(slug)}: {counted(found.pages, 'page')}, {counted(found.chunks, 'chunk')}{about}",
+        f"  reindex: {found.chunks_to_embed} to embed, about {duration(found.seconds)}",
+        f"  sync after a change of settings: {found.reusable_vectors} vectors taken over,"
+        f" {found.chunks_to_embed - found.reusable_vectors} to embed, about {duration(found.seconds_reusing)}",
+        f"  disk: about {size(found.disk_bytes)} beside the present index, {size(found.disk_free)} free{room}",
+        style.dim("  nothing was changed"),
+    ]
+
+
+def duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def counted(number: int, thing: str) -> str:

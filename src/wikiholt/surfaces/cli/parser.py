@@ -146,6 +146,7 @@ def _sync(commands: _Commands) -> None:
 def _reindex(commands: _Commands) -> None:
     parser = _command(commands, "reindex", "build a wiki's index anew; the old one answers until that is done")
     _slug(parser)
+    parser.add_argument("--dry-run", action="store_true", help="only say what that would take: chunks, time, disk")
     parser.add_argument("--quiet", action="store_true", help="show no progress bar")
 
 

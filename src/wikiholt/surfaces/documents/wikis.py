@@ -7,6 +7,7 @@ from wikiholt.handle import Status
 from wikiholt.model import Problem, SyncReport, Wiki
 from wikiholt.settings import WIKI_SETTINGS
 from wikiholt.sources.address import shown
+from wikiholt.surfaces.documents.health import HealthDocument, health_document
 from wikiholt.surfaces.documents.moments import moment
 
 HIDDEN = "(hidden)"
@@ -53,6 +54,8 @@ class StatusDocument(WikiDocument):
     model: str | None
     disk_bytes: int
     error: ErrorDocument | None
+    health: HealthDocument
+    set_aside: list[str]
 
 
 class SyncDocument(TypedDict):
@@ -123,6 +126,8 @@ def status_document(status: Status) -> StatusDocument:
         "model": state.recipe.fingerprint if state else None,
         "disk_bytes": status.disk_bytes,
         "error": error_document(status.error) if status.error else None,
+        "health": health_document(status.health),
+        "set_aside": list(status.aside),
     }
 
 

@@ -40,12 +40,20 @@ class PartDocument(TypedDict):
     code: str | None
 
 
+class IndexesDocument(TypedDict):
+    """How many wikis' indexes proved broken: being mended, or not to be mended so far. Others answer all the same."""
+
+    healing: int
+    broken: int
+
+
 class ReadyDocument(TypedDict):
     """Whether requests can be served, and which part cannot if not."""
 
     status: Literal["ready", "not ready"]
     registry: PartDocument
     model: PartDocument
+    indexes: IndexesDocument
 
 
 # In the event loop, not in a thread: they answer even when every thread is at work.
@@ -68,7 +76,7 @@ async def healthz(_: Annotated[Nothing, taken(Nothing)]) -> Response:
     },
 )
 def readyz(request: Request, who: Who, _: Annotated[Nothing, taken(Nothing)]) -> Response:
-    """Say whether the registry can be read and the model be loaded."""
+    """Say whether the registry can be read and the model be loaded, and how many indexes are being mended."""
     who.counted()  # a model that cannot be loaded is tried again each time
     farm: Farm = request.app.state.farm
     parts = {
@@ -76,7 +84,10 @@ def readyz(request: Request, who: Who, _: Annotated[Nothing, taken(Nothing)]) ->
         "model": _part(farm.service.workshop.embedder),
     }
     ready = all(part["ready"] for part in parts.values())
-    return json_response({"status": "ready" if ready else "not ready", **parts}, 200 if ready else 503, _NO_STORE)
+    now = farm.keeper.counters()
+    indexes = {"healing": now.healing, "broken": now.broken}
+    document = {"status": "ready" if ready else "not ready", **parts, "indexes": indexes}
+    return json_response(document, 200 if ready else 503, _NO_STORE)
 
 
 def _part(tried: Callable[[], object]) -> PartDocument:

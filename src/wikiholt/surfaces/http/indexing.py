@@ -3,6 +3,7 @@
 from typing import Annotated, Literal
 
 from fastapi import APIRouter
+from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 from typing_extensions import TypedDict
@@ -11,9 +12,15 @@ from wikiholt.errors import WikiholtError
 from wikiholt.keeper import Activity, Job, JobState
 from wikiholt.model import Scope
 from wikiholt.surfaces.documents import ErrorDocument, ProblemDocument, problem_document
+from wikiholt.surfaces.documents.health import (
+    ForecastDocument,
+    HealthDocument,
+    forecast_document,
+    health_document,
+)
 from wikiholt.surfaces.documents.moments import moment
 from wikiholt.surfaces.http.bodies import json_response
-from wikiholt.surfaces.http.parameters import Nothing
+from wikiholt.surfaces.http.parameters import Flag, Nothing
 from wikiholt.surfaces.http.problems import told
 from wikiholt.surfaces.http.queries import taken
 from wikiholt.surfaces.http.responses import declared
@@ -29,7 +36,15 @@ _STATES: dict[JobState, Literal["idle", "in_progress", "complete", "error"]] = {
     JobState.FAILED: "error",
 }
 _FAILED = "The reindexing failed; the operator finds the reason in the service's log."
+_READING = 15.0
+"""Seconds a dry run reads pages; of a wiki that takes longer it gives an estimate."""
 NoQuery = Annotated[Nothing, taken(Nothing)]
+
+
+class Reindex(Nothing):
+    """What is to be done."""
+
+    dry_run: Flag = Field(False, description="Only say what it would take; nothing is written.")
 
 
 class ActivityDocument(TypedDict):
@@ -61,6 +76,7 @@ class IndexDocument(TypedDict):
     activity: ActivityDocument | None
     waiting: bool
     missing: bool
+    health: HealthDocument
 
 
 class JobDocument(TypedDict):
@@ -98,10 +114,18 @@ def status(who: Who, _: NoQuery) -> Response:
     return json_response(_index_document(wiki))
 
 
-@router.post("/reindex", status_code=202, response_model=StartedDocument, responses=declared(409))
-def reindex(request: Request, who: Who, _: NoQuery) -> Response:
-    """Build the index anew beside the old one, which goes on answering."""
-    who.wiki(Scope.ADMIN).reindex()
+@router.post(
+    "/reindex",
+    status_code=202,
+    response_model=StartedDocument,
+    responses=declared(409) | {200: {"model": ForecastDocument, "description": "What it would take (dry_run)."}},
+)
+def reindex(request: Request, who: Who, asked: Annotated[Reindex, taken(Reindex)]) -> Response:
+    """Build the index anew beside the old one, which goes on answering; or say what that would take."""
+    wiki = who.wiki(Scope.ADMIN)
+    if asked.dry_run:
+        return json_response(forecast_document(wiki.handle.forecast(_READING)), headers={"Cache-Control": "no-store"})
+    wiki.reindex()
     location = f"{request.scope.get('root_path', '')}/api/v1/reindex/status"
     return json_response({"status": "started"}, 202, {"Location": location})
 
@@ -141,6 +165,7 @@ def _index_document(wiki: OpenWiki) -> IndexDocument:
         "activity": _activity_document(activity) if activity else None,
         "waiting": standing.waiting,
         "missing": standing.missing,
+        "health": health_document(found.health),
     }
 
 

@@ -14,7 +14,9 @@ from typing_extensions import TypedDict
 
 from wikiholt.errors import (
     BadInput,
+    IndexCorrupt,
     IndexFault,
+    IndexHealing,
     IndexMissing,
     MissingExtra,
     ModelError,
@@ -36,7 +38,9 @@ MEDIA_TYPE = "application/problem+json"
 
 _OPERATOR = "The operator finds the reason in the service's log."
 _PUBLIC: Mapping[type[WikiholtError], tuple[str, str]] = {
+    IndexHealing: ("This wiki's index was damaged and is being mended.", "Try again in a moment; status says more."),
     IndexMissing: ("This wiki is not indexed yet.", "Try again in a moment; status says how far it is."),
+    IndexCorrupt: ("This wiki's index was found damaged; it is being mended.", "Try again in a moment."),
     NothingIndexed: ("This wiki has no indexed page yet.", "Try again in a moment; status says how far it is."),
     StorageRefused: ("The service cannot write to its disk.", _OPERATOR),
     IndexFault: ("This wiki's index cannot answer.", _OPERATOR),
@@ -47,7 +51,7 @@ _PUBLIC: Mapping[type[WikiholtError], tuple[str, str]] = {
     MissingExtra: ("The service lacks an optional part.", _OPERATOR),
     WikiholtError: ("The service could not do this.", _OPERATOR),
 }
-_SOON = (IndexMissing, NothingIndexed)
+_SOON = (IndexMissing, NothingIndexed, IndexCorrupt)
 _SOON_SECONDS = 2
 
 
