@@ -33,7 +33,7 @@ _HEADING = re.compile(r"^#{1,6} +(.+?) *$", re.MULTILINE)
 _MACHINE_PATH = re.compile(r"(?<![\w.…~/}-])/(?:work|root|tmp|home|Users|srv|mnt|var|opt|private)/")
 _ADDRESS = re.compile(r"\b(?:https?|ssh|git)://([^/\s)`>]+)|\b(\d{1,3}(?:\.\d{1,3}){3})\b")
 # 2130706433 is 127.0.0.1 in one number; "host" stands for any.
-_HOSTS = {"semver.org", "wiki.example.org", "0.0.0.0", "127.0.0.1", "localhost", "2130706433", "host"}
+_HOSTS = {"semver.org", "wiki.example.org", "0.0.0.0", "127.0.0.1", "localhost", "2130706433", "host", "git.example"}
 
 readers = pytest.mark.parametrize("doc", DOCS, ids=lambda doc: str(doc.relative_to(ROOT)))
 
