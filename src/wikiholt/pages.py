@@ -13,7 +13,7 @@ from wikiholt.text.chunking import chunk, embedded_text
 from wikiholt.text.page import parse_page
 from wikiholt.text.words import page_words
 
-TEXT_VERSION = 2
+TEXT_VERSION = 3
 """Raised when parsing, chunking or analysing changes what an index holds, so that indexes are built anew."""
 
 _RECIPE = re.compile(

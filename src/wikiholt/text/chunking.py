@@ -1,6 +1,7 @@
 """Chunks: the passages of a page that are embedded and found. A chunk is a range of the body, so no text is lost."""
 
 import re
+from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import replace
@@ -58,7 +59,7 @@ class _Gatherer:
         self._token_spans = token_spans
         self._target = target
         self._overlap = max(overlap, 0)
-        self._newlines = [found.start() for found in re.finditer("\n", page.body)]
+        self._newlines = array("q", (found.start() for found in re.finditer("\n", page.body)))
         self._section = Section((), (), (), "")
         self._floor = 0
         self._start = self._end = -1

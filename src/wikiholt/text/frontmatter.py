@@ -91,7 +91,11 @@ def _read(block: str, fence: str, warnings: list[str]) -> Mapping[str, Plain] | 
         return {}
     if not isinstance(loaded, dict):
         return None
-    return {str(key): _value(value) for key, value in loaded.items()}
+    plain = _Plain()
+    fields = {str(key)[:_LONGEST_VALUE]: plain.value(value) for key, value in loaded.items()}
+    if plain.room < 0:
+        warnings.append("the frontmatter repeats itself beyond measure; what came last was left out")
+    return fields
 
 
 def _load_yaml(block: str) -> object:
@@ -101,17 +105,24 @@ def _load_yaml(block: str) -> object:
     return yaml.load(block, Loader=_LOADER)  # noqa: S506
 
 
-def _value(value: object, depth: int = 0) -> Plain:
-    """A loaded value in the plain forms; what lies deep or far (aliases can multiply) is left out."""
-    if isinstance(value, dict):
-        return {str(k): _value(v, depth + 1) for k, v in list(value.items())[:100]} if depth < 1 else None
-    if isinstance(value, (list, tuple)):
-        return [_value(item, depth + 1) for item in value[:_MOST_TAGS]] if depth < 2 else None
-    if value is None:
-        return None
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value)[:_LONGEST_VALUE]
+class _Plain:
+    """Loaded values in the plain forms; what lies deep or far is left out, and so is what aliases multiply."""
+
+    def __init__(self) -> None:
+        self.room = 2 * _LONGEST
+        """Characters there may be in all, each value counting as one more."""
+
+    def value(self, value: object, depth: int = 0) -> Plain:
+        self.room -= 1
+        if self.room < 0 or value is None:
+            return None
+        if isinstance(value, dict):
+            return {str(k): self.value(v, depth + 1) for k, v in list(value.items())[:100]} if depth < 1 else None
+        if isinstance(value, (list, tuple)):
+            return [self.value(item, depth + 1) for item in value[:_MOST_TAGS]] if depth < 2 else None
+        text = ("true" if value else "false") if isinstance(value, bool) else str(value)[:_LONGEST_VALUE]
+        self.room -= len(text)
+        return text if self.room >= 0 else None
 
 
 def _looks_like_fields(block: str) -> bool:
@@ -197,7 +208,7 @@ def _tags(known: Mapping[str, Plain]) -> tuple[str, ...]:
     for key in ("tags", "tag", "keywords"):
         value = known.get(key)
         if isinstance(value, str):
-            items: list[Plain] = [*(value.split(",") if "," in value else re.split(r"\s+(?=#)", value))]
+            items: list[Plain] = [*(value.split(",") if "," in value else re.split(r"(?<!\s)\s++(?=#)", value))]
         elif isinstance(value, dict):
             items = [*value]
         else:

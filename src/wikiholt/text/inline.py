@@ -12,7 +12,10 @@ _LABEL = r"(?:[^\[\]\\]|\\.|\[(?:[^\[\]\\]|\\.)*+\])*+"
 _DESTINATION = r"<[^<>\n]*+>|(?:[^\s()<\\]|\\.|\([^\s()]*+\))(?:[^\s()\\]|\\.|\([^\s()]*+\))*+|"
 _TITLE = r"""(?:\s++(?:"[^"\n]*+"|'[^'\n]*+'|\([^()\n]*+\)))?"""
 WIKI_LINK = re.compile(r"!?\[\[([^\[\]\n]{1,500})\]\]")
-INLINE_LINK = re.compile(rf"!?\[({_LABEL})\]\(\s*+({_DESTINATION}){_TITLE}\s*+\)", re.DOTALL)
+_INLINE = rf"!?\[({_LABEL})\]\(\s*+({_DESTINATION}){_TITLE}\s*+\)"
+INLINE_LINK = re.compile(_INLINE, re.DOTALL)
+# escapes are passed over first: a link that began at each of many would be looked for to the end of the text
+_ESCAPE_OR_LINK = re.compile(rf"\\.|{_INLINE}", re.DOTALL)
 _ANY_LINK = re.compile(
     rf"\\.|!?\[\[(?P<wiki>[^\[\]\n]{{1,500}})\]\]"
     rf"|!?\[(?P<label>{_LABEL})\]"
@@ -188,7 +191,7 @@ def _strip(text: str) -> str:
     if "[" in text:
         text = WIKI_LINK.sub(lambda found: wiki_link(found[1])[1], text)
         for _ in range(2):
-            text = INLINE_LINK.sub(r"\1", text)
+            text = _ESCAPE_OR_LINK.sub(lambda found: found[0] if found[1] is None else found[1], text)
         text = _FOOTNOTE.sub("", _REFERENCE_LINK.sub(r"\1", text))
     if "]" in text:
         text = _HALF_LINK.sub("", text)

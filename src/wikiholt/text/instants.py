@@ -10,12 +10,15 @@ LATEST = datetime(2200, 1, 1, tzinfo=UTC)
 _NUMBER = re.compile(r"\d{4,17}(?:\.\d{1,9})?")
 _SLASHED = re.compile(r"(\d{4})[/.](\d{1,2})[/.](\d{1,2})(?!\d)")
 _SHORT = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})(?!\d)")
-_LOOSE_ZONE = re.compile(r"\s+(?=(?:[+-]\d|Z$))")
+_LOOSE_ZONE = re.compile(r"(?<!\s)\s++(?=(?:[+-]\d|Z$))")
+_LONGEST = 100
 
 
 def parse_instant(text: str) -> datetime | None:
     """What an ISO date or time, a year, epoch seconds or milliseconds or an e-mail date means; None if it is absurd."""
     text = text.strip()
+    if len(text) > _LONGEST:
+        return None
     try:
         moment = _from_number(text) if _NUMBER.fullmatch(text) else _from_words(text)
         return within_reason(aware(moment)) if moment else None

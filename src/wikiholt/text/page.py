@@ -15,9 +15,6 @@ _LFS = b"version https://git-lfs.github.com/spec/"
 _PAGE_ENDINGS = (".md", ".markdown", ".mdown", ".mkd", ".mkdn")
 _LONGEST_NAME = 500
 
-MAX_LINKS = 10_000
-"""Links of a page that an index keeps: nobody follows more, and a page of nothing else would fill a disk."""
-
 
 def parse_page(
     file: str, blob: str, data: bytes, committed: datetime | None, anchors: AnchorStyle = "github"
@@ -44,19 +41,20 @@ def parse_page(
         name=name or file_name(file),
         metadata=metadata,
         headings=plan.headings,
-        links=plan.links[:MAX_LINKS],
+        links=plan.links,
         body=front.body,
         body_line=front.body_line,
-        warnings=decoded.warnings + front.warnings + _too_many(len(plan.links)),
+        warnings=decoded.warnings + front.warnings + plan.left_out,
         blocks=plan.blocks,
         name_in_content=bool(name),
-        words=len(front.body.split()),
+        words=_count_of_words(front.body),
         length=len(decoded.text),
     )
 
 
-def _too_many(links: int) -> tuple[str, ...]:
-    return (f"the page has {links:,} links; the first {MAX_LINKS:,} are kept",) if links > MAX_LINKS else ()
+def _count_of_words(text: str) -> int:
+    # a list of all words of a large page would take many times its size
+    return len(text.split()) if len(text) < 1_000_000 else sum(1 for _ in re.finditer(r"\S+", text))
 
 
 def page_path(file: str) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from html import escape
+from itertools import islice
 from typing import Any
 from urllib.parse import quote
 
@@ -23,6 +24,9 @@ from wikiholt.text.inline import WIKI_LINK, wiki_link
 
 MAX_CHARACTERS = 120_000
 """Of a page's text that are rendered: some forty printed pages, and a moment's work whatever they hold."""
+
+_MAX_LINES = 10_000
+"""Of those: lines of a character or two take a hundred times as long as a page of sentences."""
 
 _MAX_DEPTH = 200
 """Elements within one another; a cleaner of HTML takes time in their square."""
@@ -55,10 +59,13 @@ def render(page: Page, resolve: Resolve) -> Rendered:
 
 
 def _beginning(body: str) -> tuple[str, bool]:
-    if len(body) <= MAX_CHARACTERS:
+    most = MAX_CHARACTERS
+    if body.count("\n", 0, most) > _MAX_LINES:
+        most = next(islice(re.finditer("\n", body), _MAX_LINES - 1, None)).end()
+    if len(body) <= most:
         return body, False
-    end = body.rfind("\n\n", 0, MAX_CHARACTERS)
-    return body[: end if end > 0 else MAX_CHARACTERS], True
+    end = body.rfind("\n\n", 0, most)
+    return body[: end if end > 0 else most], True
 
 
 def _html(parser: Callable[[], MarkdownIt], body: str, surroundings: Mapping[str, Any]) -> str | None:
