@@ -16,6 +16,12 @@ function trouble(error) {
   return error && el("div", { class: "said problem" }, el("p", { class: "title" }, sentence(error.message)), error.hint && el("p", { class: "hint" }, sentence(error.hint)));
 }
 
+function mending(health) {
+  if (!health || health.condition === "ok") return null;
+  return el("div", { class: "said problem" }, el("p", { class: "title" }, "The index was found damaged and is being mended."),
+    health.reason && el("p", { class: "hint" }, sentence(health.reason)));
+}
+
 function problems(list) {
   if (!list.length) return null;
   return el("section", {}, el("h2", {}, "Pages that could not be indexed"),
@@ -29,12 +35,13 @@ function draw(status) {
   const behind = status.commits_behind;
   place.replaceChildren(
     el("p", { class: "verdict" }, pill(status), status.synced_at && el("span", {}, "synced ", when(status.synced_at))),
-    progress(status.activity) || "", trouble(status.error) || "",
+    progress(status.activity) || "", trouble(status.error) || "", mending(status.health) || "",
     el("dl", { class: "figures" },
       figure("Pages", status.pages.toLocaleString("en")),
       figure("Passages", status.chunks.toLocaleString("en")),
       figure("Problems", status.problems.length.toLocaleString("en")),
       figure("On disk", bytes(status.disk_bytes)),
+      status.health && status.health.checked_at ? figure("Checked", when(status.health.checked_at)) : "",
       figure("Indexed revision", el("code", { title: status.indexed_revision || "" }, short(status.indexed_revision))),
       figure("Repository", el("code", { title: status.head_revision || "" }, short(status.head_revision)),
         status.stale && Number.isInteger(behind) && behind > 0 ? `${plural(behind, "commit")} ahead of the index` : "")),

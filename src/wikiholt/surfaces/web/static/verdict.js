@@ -3,7 +3,10 @@ import { el, plural } from "./dom.js";
 
 const DOING = { fetch: "Fetching", sync: "Indexing", reindex: "Building anew" };
 
+const unwell = (status) => Boolean(status.health) && status.health.condition !== "ok";
+
 export function verdict(status) {
+  if (unwell(status)) return ["busy", "Being mended"];
   if (status.activity) return ["busy", DOING[status.activity.kind] || "At work"];
   if (status.error) return ["bad", "Needs attention"];
   if (status.indexed_revision === null) return ["busy", "Waiting to be indexed"];
@@ -24,4 +27,4 @@ export function progress(activity, name = "progress") {
     el("progress", total ? { id: `app.${name}`, max: String(total), value: done } : { id: `app.${name}` }));
 }
 
-export const moving = (status) => Boolean(status.activity) || (status.indexed_revision === null && !status.error);
+export const moving = (status) => Boolean(status.activity) || unwell(status) || (status.indexed_revision === null && !status.error);
