@@ -48,6 +48,7 @@ class SqliteIndex:
 
     def __init__(self, file: Path, connect: Callable[[Path], sqlite3.Connection] = connect) -> None:
         self._pool = Pool(file, connect)
+        self._counted: tuple[int, tuple[int, ...]] = (-1, ())
         try:
             with self._pool.snapshot() as db:
                 self._schema, self.generation, self.recipe = examine(db)
@@ -67,7 +68,11 @@ class SqliteIndex:
 
     def _state(self, db: sqlite3.Connection) -> State:
         version, revision, synced_at = db.execute("SELECT version, revision, synced_at FROM state").fetchone()
-        counts = [db.execute(f"SELECT count(*) FROM {t}").fetchone()[0] for t in ("pages", "chunks", "problems")]
+        known, counts = self._counted
+        if known != version:  # counting takes as long as the wiki is large, and opening it asks several times
+            tables = ("pages", "chunks", "problems")
+            counts = tuple(db.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in tables)
+            self._counted = (version, counts)
         return State(self.generation, version, self.recipe, revision, rows.moment(synced_at), *counts)
 
     def version(self) -> int:
