@@ -1,0 +1,208 @@
+"""Whatever happens to an index's files, it is noticed, set aside, mended, and the log tells the story."""
+
+import logging
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from ward import Ward, cut, overwrite, remove, until
+
+from wikiholt.errors import IndexCorrupt, IndexHealing, IndexMissing, WikiholtError
+from wikiholt.healing import read_health, write_health
+from wikiholt.model import Condition, Health, Mode, Occasion
+from wikiholt.search import Request
+
+HARM = {
+    "a header of zeros": lambda file: overwrite(file, 0, bytes(100)),
+    "a file cut in half": cut,
+    "zeros in the middle": lambda file: overwrite(file, 0.5, bytes(20_000)),
+    "an empty file": lambda file: file.write_bytes(b""),
+    "no file": remove,
+}
+
+
+@pytest.fixture
+def ward(tmp_path: Path) -> Iterator[Ward]:
+    made = Ward(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("harm", HARM)
+def test_an_index_harmed_before_the_start_is_mended_from_its_backup(
+    ward: Ward, harm: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    ward.handle.backups.take(Occasion.ASKED)
+    ward.repository.commit({"page-7.md": "# Page 7\n\nunique7 everywhere, after the backup\n"})
+    ward.handle.sync()
+    ward.service.close()
+    HARM[harm](ward.index_file)
+    ward.reopen()
+    ward.embedder.embedded.clear()
+    with caplog.at_level(logging.WARNING):
+        ward.keeper()
+        until(lambda: ward.handle.status().aside and ward.handle.health.well and ward.handle.settled_at())
+    ward.right()
+    assert len(ward.embedder.embedded) == 1, "all but the page that changed since comes from the backup"
+    told = [record.getMessage() for record in caplog.records if record.name == "wikiholt.healing"]
+    story = [line for line in told if "seems to be broken" not in line]
+    assert len(story) == 3, told
+    assert "is set aside as broken-" in story[0]
+    assert "takes its place" in story[1]
+    assert "stands for HEAD" in story[2]
+    assert all(line.startswith("notes: ") for line in told)
+    aside = ward.handle.status().aside
+    assert len(aside) == 1
+    assert aside[0] in story[0]
+
+
+def test_an_index_without_a_backup_is_built_again_from_git(ward: Ward, caplog: pytest.LogCaptureFixture) -> None:
+    ward.service.close()
+    cut(ward.index_file)
+    ward.reopen()
+    with caplog.at_level(logging.WARNING):
+        report = ward.handle.sync()
+    assert report.rebuilt
+    assert "built again from git" in caplog.text
+    ward.right()
+
+
+@pytest.mark.parametrize("harm", ["zeros in the middle", "no file"])
+def test_an_index_harmed_while_it_serves_is_mended_once_a_search_or_a_check_meets_the_damage(
+    ward: Ward, harm: str
+) -> None:
+    ward.handle.backups.take(Occasion.ASKED)
+    ward.keeper(checks=0.2)
+    HARM[harm](ward.index_file)
+
+    def mended() -> bool:
+        try:
+            answer = ward.handle.search(Request("unique7"))
+        except WikiholtError as error:
+            assert error.status == 503
+            return False
+        assert answer.hits, "never an empty list"
+        return bool(ward.handle.status().aside) and ward.handle.health.well
+
+    until(mended)
+    ward.right()
+
+
+def test_a_text_that_rotted_without_a_trace_is_found_by_the_daily_check(
+    ward: Ward, caplog: pytest.LogCaptureFixture
+) -> None:
+    ward.handle.backups.take(Occasion.ASKED)
+    ward.rot()
+    assert ward.handle.search(Request("unique7")).hits, "nothing shows"
+    with caplog.at_level(logging.WARNING):
+        ward.keeper(checks=0.2)
+        until(lambda: ward.handle.status().aside and ward.handle.health.well)
+    assert "is not as it was written" in caplog.text
+    ward.right()
+    assert ward.handle.health.checked_at is not None
+
+
+def test_answers_say_so_while_an_index_is_known_to_be_damaged(ward: Ward) -> None:
+    ward.rot()
+    health = ward.handle.examine()
+    assert health.condition is Condition.BROKEN
+    answer = ward.handle.search(Request("unique7"))
+    assert answer.hits
+    assert answer.degraded
+    assert "is being mended" in answer.notes[-1]
+    status = ward.handle.status()
+    assert status.health.reason
+    ward.handle.sync()
+    assert ward.handle.status().health.well
+    ward.right()
+
+
+def test_a_search_that_meets_damage_raises_the_alarm_once(ward: Ward) -> None:
+    heard: list[str] = []
+    ward.service.close()
+    overwrite(ward.index_file, 0, bytes(100))
+    ward.service = ward.opened()
+    ward.service.on_broken = heard.append
+    for _ in range(3):
+        with pytest.raises(IndexCorrupt):
+            ward.handle.search(Request("unique7"))
+    assert heard == [ward.handle.wiki.id]
+
+
+def test_while_nothing_can_answer_the_error_says_that_it_is_being_mended(ward: Ward) -> None:
+    ward.service.workshop.store.set_aside(ward.handle.wiki.id, "a test")
+    write_health(ward.directory, Health(Condition.HEALING, "a test"))
+    with pytest.raises(IndexHealing) as caught:
+        ward.handle.search(Request("unique7", mode=Mode.KEYWORD))
+    assert caught.value.status == 503
+    ward.handle.sync()
+    ward.right()
+
+
+@pytest.mark.parametrize("kind", ["vectors-*", "words-*"])
+@pytest.mark.parametrize("harm", ["a header of zeros", "a file cut in half", "zeros in the middle", "no file"])
+def test_a_harmed_cache_is_dropped_and_made_again_from_the_index(ward: Ward, kind: str, harm: str) -> None:
+    (file,) = ward.directory.glob(kind)
+    HARM[harm](file)
+    ward.handle.examine()
+    ward.handle.settle(60)
+    ward.right()
+    ward.reopen()
+    ward.right()
+    assert not ward.handle.status().aside, "the index itself was never broken"
+
+
+def test_an_index_whose_directory_is_gone_comes_back_from_its_backup(ward: Ward) -> None:
+    ward.handle.backups.take(Occasion.ASKED)
+    ward.service.close()
+    remove(ward.directory)
+    ward.service = ward.opened()
+    with pytest.raises(IndexMissing):
+        ward.handle.search(Request("unique7"))
+    ward.embedder.embedded.clear()
+    ward.handle.sync()
+    assert ward.embedder.embedded == []
+    ward.right()
+
+
+def test_a_damaged_backup_is_passed_over(ward: Ward) -> None:
+    kept = ward.handle.backups.take(Occasion.ASKED)
+    overwrite(next((ward.place / "data" / "backups").rglob(f"{kept.name}*")), 0.5, b"x" * 1000)
+    ward.service.close()
+    cut(ward.index_file)
+    ward.reopen()
+    assert ward.handle.sync().rebuilt
+    ward.right()
+
+
+def test_a_suspicion_that_proves_wrong_costs_nothing(ward: Ward, caplog: pytest.LogCaptureFixture) -> None:
+    write_health(ward.directory, Health(Condition.BROKEN, "a rumour"))
+    ward.embedder.embedded.clear()
+    with caplog.at_level(logging.WARNING):
+        ward.handle.sync()
+    assert (ward.handle.status().aside, ward.embedder.embedded) == ((), [])
+    assert "is whole" in caplog.text
+    ward.right()
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"condition": "odd"}', '{"condition": "ok"}', "\x00"])
+def test_a_file_of_health_that_makes_no_sense_counts_as_none(tmp_path: Path, text: str) -> None:
+    (tmp_path / "health.json").write_text(text)
+    assert read_health(tmp_path) == Health()
+
+
+def test_a_state_that_was_tampered_with_is_seen_on_opening(ward: Ward) -> None:
+    for change in (
+        "state SET revision = 'elsewhere'",
+        "state SET version = version + 1",
+        "state SET generation = 9",
+    ):
+        with closing(sqlite3.connect(ward.index_file)) as db:
+            db.execute(f"UPDATE {change}")
+            db.commit()
+        with pytest.raises(IndexCorrupt):
+            ward.service.workshop.store.open(ward.handle.wiki.id)
+        ward.handle.sync()
+        ward.right()

@@ -1,0 +1,143 @@
+"""A wiki whose index is to fall ill: a repository, a data directory in the product's own wiring, ways to do harm."""
+
+import os
+import shutil
+import sqlite3
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from threading import Event
+
+from git_repository import Repository
+
+from wikiholt import wiring
+from wikiholt.handle import WikiHandle
+from wikiholt.keeper import Keeper, Pace
+from wikiholt.model import Floats, Mode, Recipe
+from wikiholt.ports import Embedder
+from wikiholt.search import Request
+from wikiholt.service import Service
+from wikiholt.settings import load
+from wikiholt.testing import FakeEmbedder
+
+PAGES = 320
+"""So many that words are cached too."""
+
+
+class Slow(FakeEmbedder):
+    """Waits at a gate before every batch, if there is one."""
+
+    gate: Callable[[], None] | None = None
+
+    def passages(self, texts: Sequence[str]) -> Floats:
+        if self.gate is not None:
+            self.gate()
+        return super().passages(texts)
+
+
+class Ward:
+    """One wiki, `notes`, synced."""
+
+    def __init__(self, place: Path, pages: int = PAGES, settings: dict[str, object] | None = None) -> None:
+        self.place = place
+        self.repository = Repository(place / "repository")
+        self.repository.commit({f"page-{n}.md": f"# Page {n}\n\nunique{n} everywhere\n" for n in range(pages)})
+        self.embedder = Slow()
+        self.models: dict[str, FakeEmbedder] = {self.embedder.fingerprint: self.embedder}
+        self.settings = settings or {}
+        self.keepers: list[Keeper] = []
+        self.service = self.opened()
+        self.service.add("notes", str(self.repository.path), {})
+        self.handle.sync()
+        self.handle.settle(60)
+
+    def opened(self) -> Service:
+        service = wiring.build(load(self.place / "data", overrides=self.settings))
+        service.workshop = replace(service.workshop, embedder=lambda: self.embedder, former=self.former)
+        return service
+
+    def former(self, recipe: Recipe) -> Embedder:
+        return self.models[recipe.fingerprint]
+
+    def reopen(self) -> None:
+        """As after a restart."""
+        self.service.close()
+        self.service = self.opened()
+
+    def use(self, embedder: Slow) -> None:
+        """Another model from now on; the one before can be loaded by its recipe."""
+        self.embedder = embedder
+        self.models[embedder.fingerprint] = embedder
+        self.reopen()
+
+    @property
+    def handle(self) -> WikiHandle:
+        return self.service.wiki("notes")
+
+    @property
+    def directory(self) -> Path:
+        return self.service.workshop.store.directory(self.handle.wiki.id)
+
+    @property
+    def index_file(self) -> Path:
+        return next(iter(sorted(self.directory.glob("g??????.sqlite"), reverse=True)))
+
+    def keeper(self, checks: float = 0.0) -> Keeper:
+        keeper = Keeper(self.service, Pace(1, 0.5, 60.0, checks=checks, interval_of=lambda _: 0.2))
+        self.service.on_broken = keeper.mend
+        self.keepers.append(keeper)
+        keeper.start()
+        return keeper
+
+    def right(self) -> None:
+        """Both channels find every page that was asked for, the index is whole and stands for HEAD."""
+        handle = self.handle
+        assert handle.check() == []
+        state = handle.status().state
+        assert state is not None
+        assert state.revision == self.repository.head()
+        for mode in (Mode.KEYWORD, Mode.SEMANTIC, Mode.HYBRID):
+            answer = handle.search(Request("unique7", mode=mode))
+            assert answer.hits[0].path == "page-7", mode
+            assert not answer.degraded, answer.notes
+
+    def rot(self) -> None:
+        """Change a page's text behind the index's back, without a trace in size or time; SQLite sees nothing wrong."""
+        file = self.index_file
+        before = file.stat()
+        with closing(sqlite3.connect(file)) as db:
+            db.execute("UPDATE chunks SET text = 'something else' WHERE id = (SELECT max(id) FROM chunks)")
+            db.commit()
+            db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+    def close(self) -> None:
+        for keeper in self.keepers:
+            assert keeper.stop(60)
+        self.service.close()
+
+
+def overwrite(file: Path, at: float, data: bytes) -> None:
+    """Write over a file at a share of its length."""
+    with file.open("r+b") as opened:
+        opened.seek(int(file.stat().st_size * at))
+        opened.write(data)
+
+
+def cut(file: Path) -> None:
+    with file.open("r+b") as opened:
+        opened.truncate(file.stat().st_size // 2)
+
+
+def remove(file: Path) -> None:
+    shutil.rmtree(file) if file.is_dir() else file.unlink()
+
+
+def until(condition: Callable[[], object], seconds: float = 90.0) -> None:
+    """Wait for a condition, for so long at most."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not come true"
+        Event().wait(0.01)
