@@ -25,12 +25,12 @@ class Pace:
     """Seconds after which a sync lets others go first."""
     discover: float = 10.0
     """Seconds between two looks for repositories and newly registered wikis."""
+    interval_of: Callable[[Wiki], float] = lambda _: 60.0
+    """Seconds between two looks at a wiki's HEAD."""
     backups: float = 0.0
     """Seconds between two backups of a wiki that changes; 0 means none."""
     checks: float = 0.0
     """Seconds between two full checks of a wiki's index; 0 means none."""
-    interval_of: Callable[[Wiki], float] = lambda _: 60.0
-    """Seconds between two looks at a wiki's HEAD."""
 
 
 @dataclass(frozen=True, slots=True)

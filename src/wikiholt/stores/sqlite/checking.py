@@ -3,7 +3,6 @@
 import sqlite3
 from collections.abc import Iterator
 from itertools import islice
-from pathlib import Path
 
 from wikiholt.errors import IndexCorrupt
 from wikiholt.stores.sqlite import rows
@@ -53,39 +52,18 @@ def faults(db: sqlite3.Connection, dimensions: int) -> list[str]:
     return found
 
 
-def glance(db: sqlite3.Connection, file: Path) -> str:
-    """What is wrong, as far as that shows at once; for every opening, in the transaction of one connection."""
+def glance(db: sqlite3.Connection) -> str:
+    """What is wrong, as far as that shows at once; for every opening, in the transaction of one connection.
+
+    That a file was cut short SQLite has said by now: it compares its length with what the header says.
+    """
     if state_broken(db):
         return "its version or revision is not as it was written"
     for what, one, other in _MUST_BE_EQUAL:
         first, second = (db.execute(sql).fetchone()[0] for sql in (one, other))
         if first != second:
             return f"{what} ({first} and {second})"
-    return _cut_short(file)
-
-
-def _cut_short(file: Path) -> str:
-    """Whether the file ends before its header says; only while there is no log, for with one the header may be late."""
-    log = file.with_name(file.name + "-wal")
-    try:
-        if _size(log):
-            return ""
-        with file.open("rb") as opened:
-            header = opened.read(32)
-        unit = int.from_bytes(header[16:18], "big")
-        expected = int.from_bytes(header[28:32], "big") * (65536 if unit == 1 else unit)
-        if _size(file) >= expected or _size(log):
-            return ""
-    except OSError:  # it has been removed or may not be read: SQLite says what that means
-        return ""
-    return "the file was cut short"
-
-
-def _size(file: Path) -> int:
-    try:
-        return file.stat().st_size
-    except FileNotFoundError:
-        return 0
+    return ""
 
 
 def _miscounted(db: sqlite3.Connection, dimensions: int) -> Iterator[str]:

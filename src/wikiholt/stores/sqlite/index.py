@@ -52,7 +52,7 @@ class SqliteIndex:
         try:
             with self._pool.snapshot() as db:
                 self._schema, self.generation, self.recipe = examine(db)
-                fault = checking.glance(db, file)
+                fault = checking.glance(db)
             if fault:
                 raise IndexCorrupt(f"the index is damaged: {fault}", hint="run `wikiholt sync` to build it again")
         except BaseException:
