@@ -42,7 +42,7 @@ def test_an_index_harmed_before_the_start_is_mended_from_its_backup(
     ward.reopen()
     ward.embedder.embedded.clear()
     with caplog.at_level(logging.WARNING):
-        ward.keeper()
+        ward.keeper(checks=0.2)
         until(lambda: ward.handle.status().aside and ward.handle.health.well and ward.handle.settled_at())
     ward.right()
     assert len(ward.embedder.embedded) == 1, "all but the page that changed since comes from the backup"

@@ -76,7 +76,6 @@ class WikiHandle:
         self._closed = False
         self._alarm = alarm
         self._doubted = False
-        self._proved = False
         self._serving: Serving | None = None
         self._syncer: Syncer | None = None
         self._lock = Lock()
@@ -160,7 +159,6 @@ class WikiHandle:
         patience: float | None,
     ) -> SyncReport:
         report = work(progress, lambda: Pause.AT_ONCE if self._leaving() else pause(), patience)
-        self._proved = True
         self._warm()
         # Not before: searches that began in the generation before may still need its file.
         self._workshop.store.sweep(self.wiki.id)
@@ -184,8 +182,7 @@ class WikiHandle:
 
     def settled_at(self) -> str | None:
         """The revision the index stands for; None when a sync has work to do, or would fail for want of pages."""
-        self._proved = self._proved or self._workshop.store.sealed(self.wiki.id)
-        if not self._proved or not self._healing.health.well:
+        if not self._healing.health.well:
             return None  # a sync reads all of it first
         try:
             index = self._workshop.store.open(self.wiki.id)

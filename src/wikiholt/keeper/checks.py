@@ -13,7 +13,7 @@ from wikiholt.service import Service
 
 _LOG = logging.getLogger(__name__)
 
-_FIRST = 30.0
+_FIRST = 10.0
 """Seconds after the start in which there is better to do."""
 _ROUND = 60.0
 """Seconds between two looks at which wikis are due."""
