@@ -52,8 +52,8 @@ def open_service(
     return build(load(data, config, environ or {}, overrides or {}))
 
 
-def build(settings: Settings) -> Service:
-    """The service these settings describe; nothing is touched until it is used."""
+def build(settings: Settings, roots: Sequence[Path] = ()) -> Service:
+    """The service these settings describe; nothing is touched until it is used. What lies below `roots` stays there."""
     store = _store(settings)
     backups = BackupPlan(_backup_place(settings), settings.backup_keep)
     workshop = Workshop(
@@ -66,7 +66,7 @@ def build(settings: Settings) -> Service:
         former=FormerModels(settings.threads or None),
     )
     registry = Registry(settings.data / "registry.sqlite", backups=backups)
-    return Service(registry, workshop, lambda wiki: parts_of(wiki, settings), open_wikis=_open_wikis())
+    return Service(registry, workshop, lambda wiki: parts_of(wiki, settings, roots), open_wikis=_open_wikis())
 
 
 def _store(settings: Settings) -> SqliteStore:
@@ -96,7 +96,7 @@ class Farm:
 
 def open_farm(settings: Settings, roots: Sequence[Path] = (), *, service: Service | None = None) -> Farm:
     """The farm these settings describe, over the repositories below `roots`; the keeper is not started yet."""
-    service = service or build(settings)
+    service = service or build(settings, roots)
     pace = Pace(
         workers=settings.sync_workers,
         slice=settings.sync_slice,
@@ -137,7 +137,7 @@ def embedder_of(settings: Settings) -> Callable[[], Embedder]:
     return loaded
 
 
-def parts_of(wiki: Wiki, settings: Settings) -> Parts:
+def parts_of(wiki: Wiki, settings: Settings, roots: Sequence[Path] = ()) -> Parts:
     """What the general settings and a wiki's own make of it."""
     own = WikiSettings.parse(wiki.settings)
     pipeline = Pipeline(
@@ -147,12 +147,15 @@ def parts_of(wiki: Wiki, settings: Settings) -> Parts:
         anchors=cast(AnchorStyle, own.anchors or settings.anchors),
         max_bytes=settings.page_max_bytes,
     )
-    return Parts(_source(wiki, own, settings), pipeline, own.url or settings.url, settings.search_stale_check)
+    return Parts(_source(wiki, own, settings, roots), pipeline, own.url or settings.url, settings.search_stale_check)
 
 
-def _source(wiki: Wiki, own: WikiSettings, settings: Settings) -> Source:
+def _source(wiki: Wiki, own: WikiSettings, settings: Settings, roots: Sequence[Path]) -> Source:
     if not is_remote(wiki.source):
-        return GitSource(Path(wiki.source), subdirectory=own.subdirectory, ignore=own.ignore)
+        path = Path(wiki.source)
+        entries = (root / path.relative_to(root).parts[0] for root in roots if root in path.parents)
+        confined = next(entries, None)
+        return GitSource(path, subdirectory=own.subdirectory, ignore=own.ignore, confined=confined)
     costs = Costs(
         schemes=settings.remote_schemes,
         allow_private=settings.remote_allow_private,

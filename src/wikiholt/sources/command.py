@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from wikiholt.errors import SourceBroken, SourceError
-from wikiholt.sources.conversation import Conversation, hung
+from wikiholt.sources.conversation import Conversation
+from wikiholt.sources.exchange import exchange
 from wikiholt.sources.location import Location
 
 _ENVIRONMENT = {
@@ -70,23 +71,20 @@ class Git:
         self._timeout = timeout
 
     def run(self, *arguments: str, given: bytes = b"", environment: Mapping[str, str] | None = None) -> Outcome:
-        """Run one command to its end, with `given` on its standard input; a git that hangs is an error."""
-        command = [*self._prefix, *arguments]
+        """Run one command to its end, with `given` on its standard input; a git that hangs or never ends is an error."""
         try:
-            done = subprocess.run(
-                command,
-                input=given,
-                capture_output=True,
+            process = subprocess.Popen(
+                [*self._prefix, *arguments],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
                 cwd=self._location.git_dir,
                 env=clean_environment() | dict(environment or {}),
-                timeout=self._timeout,
-                check=False,
             )
         except OSError as error:
             raise self._no_start(error) from error
-        except subprocess.TimeoutExpired as error:
-            raise hung(arguments[0], self._timeout) from error
-        return Outcome(done.returncode, done.stdout, _first_line(done.stderr))
+        out, err = exchange(process, arguments[0], given, self._timeout)
+        return Outcome(process.returncode, out, _first_line(err))
 
     @contextmanager
     def start(self, *arguments: str, patience: float = 1) -> Iterator[Conversation]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from wikiholt.errors import InvalidSlug
 from wikiholt.keeper.entries import Finding
 from wikiholt.registry import validate_slug
+from wikiholt.sources.confines import leads_out
 
 _INSIDE = ("", "repo", "repository")
 
@@ -59,21 +60,7 @@ def _fault(slug: str, entry: Path, place: Path) -> str:
         validate_slug(slug)
     except InvalidSlug as error:
         return error.message
-    leads_out = any(_leads_out(entry, path) for path in (str(place), f"{place}/.git"))
-    return "it leads out of its own directory" if leads_out else ""
-
-
-def _leads_out(entry: Path, path: str) -> bool:
-    """Whether this is a link, a `.git` file or a linked work tree whose repository lies elsewhere."""
-    kind = _kind(path, follow=False)
-    if kind == stat.S_IFLNK and path != str(entry) and not _within(Path(path), entry):
-        return True
-    if kind == stat.S_IFREG:
-        target = Path(path).parent / os.fsdecode(Path(path).read_bytes().removeprefix(b"gitdir:").strip())
-        return not _within(target, entry) or _leads_out(entry, str(target))
-    if not os.access(f"{path}/commondir", os.F_OK):
-        return False
-    return not _within(Path(path) / os.fsdecode(Path(path, "commondir").read_bytes().strip()), entry)
+    return "it leads out of its own directory" if leads_out(place, entry) else ""
 
 
 def _within(path: Path, directory: Path) -> bool:
@@ -89,9 +76,9 @@ def _is_repository(path: Path) -> bool:
     return dot_git == stat.S_IFREG or (bool(_kind(f"{place}/HEAD")) and _kind(f"{place}/objects") == stat.S_IFDIR)
 
 
-def _kind(path: str, *, follow: bool = True) -> int:
+def _kind(path: str) -> int:
     """What there is at a path; 0 for nothing."""
     try:
-        return stat.S_IFMT(os.stat(path, follow_symlinks=follow).st_mode)  # noqa: PTH116
+        return stat.S_IFMT(os.stat(path).st_mode)  # noqa: PTH116
     except (FileNotFoundError, NotADirectoryError):
         return 0

@@ -6,9 +6,10 @@ from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
-from wikiholt.errors import Busy, InvalidPage, InvalidSource, NoCommits, NotWritable, PageNotFound
+from wikiholt.errors import Busy, InvalidPage, InvalidSource, NoCommits, NotWritable, PageNotFound, SourceBroken
 from wikiholt.model import Author, Blob, Commit, FileEdit, LogEntry, TreeChange, TreeEntry
 from wikiholt.sources.command import Git
+from wikiholt.sources.confines import leads_out
 from wikiholt.sources.history import file_history, last_changed, page_log, resolve_commit
 from wikiholt.sources.ignore import ignore_rule
 from wikiholt.sources.location import Location, locate
@@ -31,6 +32,7 @@ class GitSource:
     """One wiki's repository. Making it touches nothing; the repository may come and go. Safe to use from many threads.
 
     Files are named relative to `subdirectory`. What `ignore` means is written down in `wikiholt.sources.ignore`.
+    One that is `confined` may take nothing from outside that directory, whatever its owner makes of it later.
     """
 
     def __init__(
@@ -41,11 +43,13 @@ class GitSource:
         ignore: Sequence[str] = (),
         extensions: Sequence[str] = PAGE_EXTENSIONS,
         timeout: float = 60.0,
+        confined: Path | None = None,
     ) -> None:
         self._path = path.absolute()
         lowered = tuple(extension.lower() for extension in extensions)
         self._pages = PageFiles(_inner_directory(subdirectory), lowered, ignore_rule(ignore))
         self._timeout = timeout
+        self._confined = confined
         self._refs = Refs()
         self._known: Location | None = None
 
@@ -131,7 +135,14 @@ class GitSource:
         return Git(self._locate(), self._timeout)
 
     def _locate(self) -> Location:
-        return locate(self._path)
+        location = locate(self._path)
+        if self._confined is not None and leads_out(self._path, self._confined, deep=True):
+            raise SourceBroken(
+                f"The repository at {self._path} leads out of its own directory.",
+                hint="It holds a link to elsewhere, or borrows objects. If that is meant, move it out of the directory"
+                " that is served, and register it with `wikiholt add`.",
+            )
+        return location
 
 
 def _commit_id(revision: str) -> str:

@@ -14,6 +14,7 @@ from wikiholt.errors import SourceBroken
 from wikiholt.model import Commit, LogEntry
 from wikiholt.sources.command import Git
 from wikiholt.sources.conversation import Conversation
+from wikiholt.sources.exchange import boundless
 from wikiholt.sources.trees import PageFiles, file_name
 
 log = logging.getLogger(__name__)
@@ -22,6 +23,10 @@ log = logging.getLogger(__name__)
 _MOST_NAMED_FILES = 50
 # Walking a long history may yield nothing for a while.
 _PATIENCE = 10
+# A message or a name beyond this is cut. A commit may name one small tree a thousand million times over: what it says
+# of itself is read so far.
+_MOST_OF_ONE = 1 << 20
+_MOST_OF_ALL = 1 << 28
 _HEADER = "--format=%H%n%an%n%ae%n%at%n%B"
 _WALK = ("log", "-z", "--raw", "--no-abbrev", "-c", "--root", "--no-renames", "--full-history", "--no-notes")
 
@@ -55,7 +60,7 @@ def file_history(git: Git, file: str, revision: str, limit: int) -> list[Commit]
     commits: list[Commit] = []
     header = b""
     with git.start("log", "-z", "--raw", "-c", "--follow", "--no-notes", _HEADER, revision, "--", file) as conversation:
-        for token, is_file in _tokens(_fields(conversation)):
+        for token, is_file in _tokens(_fields(conversation, _MOST_OF_ALL)):
             if is_file and header:  # a merge that only brought the file along has no change to show
                 commits.append(_commit(header))
             header = b"" if is_file else token
@@ -73,7 +78,7 @@ def page_log(git: Git, revision: str, pages: PageFiles, limit: int, skip: int) -
     named = (pages.subdirectory,) if pages.subdirectory else ()
 
     with git.start(*_WALK, _HEADER, revision, "--", *named, patience=_PATIENCE) as conversation:
-        for token, is_file in chain(_tokens(_fields(conversation)), [(b"", False)]):
+        for token, is_file in chain(_tokens(_fields(conversation, _MOST_OF_ALL)), [(b"", False)]):
             if is_file:
                 own = pages.own_name(file_name(token))
                 files += [own] if own is not None else []
@@ -149,11 +154,15 @@ def _tokens(fields: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:
             yield change, False
 
 
-def _fields(conversation: Conversation) -> Iterator[bytes]:
+def _fields(conversation: Conversation, most: int | None = None) -> Iterator[bytes]:
     rest = b""
     while block := conversation.some():
         *fields, rest = (rest + block).split(b"\0")
+        rest = rest[:_MOST_OF_ONE]
         yield from fields
+        most = most - len(block) if most is not None else None
+        if most is not None and most < 0:
+            raise boundless("log")
     if rest:
         yield rest
 

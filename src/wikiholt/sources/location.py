@@ -7,6 +7,8 @@ from pathlib import Path
 
 from wikiholt.errors import InvalidSource, SourceBroken, SourceError, SourceMissing
 
+_MOST_BYTES = 1 << 16
+
 
 @dataclass(frozen=True, slots=True)
 class Location:
@@ -21,7 +23,7 @@ def locate(path: Path) -> Location:
     try:
         dot_git = path / ".git"
         kind = _kind(dot_git)
-        if kind == stat.S_IFDIR and _kind(dot_git / "HEAD"):
+        if kind == stat.S_IFDIR and _kind(dot_git / "HEAD") == stat.S_IFREG:
             return _location(dot_git)
         if kind == stat.S_IFREG:
             return _location(_follow(dot_git))
@@ -44,14 +46,14 @@ def _location(git_dir: Path) -> Location:
     pointer = git_dir / "commondir"
     if not _kind(pointer):
         return Location(git_dir, git_dir)
-    target = os.fsdecode(pointer.read_bytes().strip())
+    target = os.fsdecode(_beginning(pointer).strip())
     return Location(git_dir, Path(os.path.normpath(git_dir / target)))
 
 
 def _follow(dot_git: Path) -> Path:
-    content = dot_git.read_bytes()
+    content = _beginning(dot_git)
     git_dir = Path(os.path.normpath(dot_git.parent / os.fsdecode(content.removeprefix(b"gitdir:").strip())))
-    if content.startswith(b"gitdir:") and _kind(git_dir / "HEAD"):
+    if content.startswith(b"gitdir:") and _kind(git_dir / "HEAD") == stat.S_IFREG:
         return git_dir
     raise SourceBroken(
         f"{dot_git} does not lead to a repository.",
@@ -59,10 +61,19 @@ def _follow(dot_git: Path) -> Path:
     )
 
 
+def _beginning(pointer: Path) -> bytes:
+    """What a file of one line says; should it be a pipe, its other end is not waited for."""
+    descriptor = os.open(pointer, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        return os.read(descriptor, _MOST_BYTES)
+    finally:
+        os.close(descriptor)
+
+
 def _is_git_dir(path: Path) -> bool:
     # A linked work tree's own directory has no objects of its own.
     linked = _kind(path / "commondir") == stat.S_IFREG
-    return bool(_kind(path / "HEAD")) and (linked or all(_kind(path / name) for name in ("objects", "refs")))
+    return _kind(path / "HEAD") == stat.S_IFREG and (linked or all(_kind(path / name) for name in ("objects", "refs")))
 
 
 def _kind(path: Path) -> int:

@@ -15,6 +15,8 @@ _COMMIT_ID = re.compile(rb"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _PLAIN_BRANCH = re.compile(rb"refs/heads/[^\x00-\x20\x7f~^:?*\[\\]+")
 _MAX_HOPS = 5
 _BLOCK = 1 << 16
+_MOST_BYTES = 64 * 1024 * 1024
+"""Half a million packed branches; a longer file is no list of branches, and git is asked."""
 
 PackedStamp = tuple[int, int, int]
 
@@ -85,10 +87,11 @@ def _unborn(git: Git, branch: bytes) -> SourceError:
 def _content(path: Path) -> bytes | None:
     """A small file's content without the space around it; None when there is no such file."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        # Whoever owns a repository may put a pipe in a file's place: nobody waits for its other end.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             content = os.read(descriptor, _BLOCK)
-            while content and (more := os.read(descriptor, _BLOCK)):
+            while content and len(content) < _MOST_BYTES and (more := os.read(descriptor, _BLOCK)):
                 content += more
             return content.strip()
         finally:
