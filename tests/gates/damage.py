@@ -1,38 +1,92 @@
-"""What can happen to files while nobody looks."""
+"""What can happen to files while nobody looks, and which kinds of files there are for it to happen to."""
 
 import os
+import re
+from collections.abc import Iterable
 from pathlib import Path
 from random import Random
 
-KINDS = ("CURRENT", "index", "index-wal", "index-shm", "vectors", "words", "lock", "leftover", "registry")
+_ID = r"wikis/[a-z0-9]{8,64}"
+_SQLITE = r"(?:-wal|-shm|-journal)?"
+_PATTERNS = {
+    "settings": r"wikiholt\.toml",
+    "registry": r"registry\.sqlite",
+    "registry-wal": r"registry\.sqlite-wal",
+    "registry-shm": r"registry\.sqlite-shm",
+    "registry set aside": rf"broken-[^/]+-registry\.sqlite{_SQLITE}",
+    "CURRENT": rf"{_ID}/CURRENT",
+    "index": rf"{_ID}/g\d{{6}}\.sqlite",
+    "index-wal": rf"{_ID}/g\d{{6}}\.sqlite-wal",
+    "index-shm": rf"{_ID}/g\d{{6}}\.sqlite-shm",
+    "vectors": rf"{_ID}/vectors-g\d+-v\d+\.[a-z]+",
+    "words": rf"{_ID}/words-g\d+-v\d+\.[a-z]+",
+    "lock": rf"{_ID}/(?:write|mirror)\.lock",
+    "job": rf"{_ID}/reindex\.json",
+    "health": rf"{_ID}/health\.json",
+    "set aside": rf"{_ID}/broken-[^/]+/g\d{{6}}\.sqlite[^/]*",
+    "backup": r"backups/[a-z0-9]{12,64}/\d{8}T[^/]+\.sqlite",
+    "registry backup": r"backups/registry/\d{8}T[^/]+\.sqlite",
+    "mirror pack": rf"{_ID}/mirror\.git/objects/.*",
+    "mirror ref": rf"{_ID}/mirror\.git/(?:refs/.*|packed-refs)",
+    "mirror HEAD": rf"{_ID}/mirror\.git/HEAD",
+    "mirror other": rf"{_ID}/mirror\.git/.*",
+}
+_LEFT = (
+    rf"{_ID}/CURRENT\.\d+",
+    rf"{_ID}/g\d{{6}}\.sqlite\.making{_SQLITE}",
+    rf"{_ID}/[^/]+\.writing",
+    rf"{_ID}/(?:reindex|health)\.json\.[0-9a-f]+",
+    rf"{_ID}/mirror\.new/.*",
+    r"wikis/\.dropped-[^/]+/.*",
+    rf"backups/[a-z0-9]+/\.making-[0-9a-f]+\.sqlite{_SQLITE}",
+    r"backups/\.dropped-[^/]+/.*",
+    rf"\.registry\.sqlite\.[0-9a-f]+{_SQLITE}",
+)
+LEFTOVER = "leftover"
+"""The kind of what only a killed process leaves behind."""
+KINDS = (*_PATTERNS, LEFTOVER)
 
 
-def kind_of(file: Path) -> str:
-    """Which of the product's kinds of files this is."""
-    name = file.name
-    if name.startswith("registry"):
-        return "registry"
-    if name.endswith((".writing", ".making")) or name.startswith("CURRENT."):
-        return "leftover"
-    for ending, kind in (("-wal", "index-wal"), ("-shm", "index-shm"), (".sqlite", "index"), (".lock", "lock")):
-        if name.endswith(ending):
-            return kind
-    return next((kind for kind in ("vectors", "words", "CURRENT") if name.startswith(kind)), "other")
+def kind_of(file: Path, data: Path) -> str | None:
+    """Which of the product's kinds of files this is; None for one the gate has not heard of."""
+    name = file.relative_to(data).as_posix()
+    if any(re.fullmatch(pattern, name) for pattern in _LEFT):
+        return LEFTOVER
+    return next((kind for kind, pattern in _PATTERNS.items() if re.fullmatch(pattern, name)), None)
 
 
-def harm(files: list[Path], rng: Random) -> list[str]:
-    """Damage one to three of these files, each kind as likely as the others, and say what was done."""
-    done = []
-    for _ in range(rng.randrange(1, 4)):
-        there = sorted(file for file in files if file.exists())
-        kinds = sorted({kind_of(file) for file in there})
+def unknown(data: Path) -> list[str]:
+    """Files of a data directory that are of no kind the gate knows."""
+    return [str(file.relative_to(data)) for file in files_below(data) if kind_of(file, data) is None]
+
+
+def files_below(directory: Path) -> list[Path]:
+    return sorted(file for file in directory.rglob("*") if file.is_file())
+
+
+def harm(files: Iterable[Path], data: Path, rng: Random, turn: int) -> dict[Path, str]:
+    """Damage one to three of these files, each kind as likely as the others, and say what was done.
+
+    The first kind goes by turns, so that in the long run every one is hit.
+    """
+    there = list(files)
+    done: dict[Path, str] = {}
+    for number in range(rng.randrange(1, 4)):
+        kinds = sorted({kind for file in there if file.exists() and (kind := kind_of(file, data))})
         if not kinds:
             break
-        kind = rng.choice(kinds)
-        blow = rng.choice((truncate, flip, flip, zero, delete, garble))
-        blow(rng.choice([file for file in there if kind_of(file) == kind]), rng)
-        done.append(f"{blow.__name__} {kind}")
+        kind = rng.choice(kinds) if number else kinds[turn % len(kinds)]
+        chosen = rng.choice([file for file in there if file.exists() and kind_of(file, data) == kind])
+        done[chosen] = f"{harm_one(chosen, rng)} {kind}"
     return done
+
+
+def harm_one(file: Path, rng: Random) -> str:
+    """Do one kind of damage to one file, and name it."""
+    blow = rng.choice((truncate, flip, flip, zero, delete, garble))
+    file.chmod(0o644)
+    blow(file, rng)
+    return blow.__name__
 
 
 def truncate(file: Path, rng: Random) -> None:

@@ -1,145 +1,176 @@
 """Real processes that do the product's work and can be killed at any step of it."""
 
+import fcntl
 import json
+import logging
+import mmap
 import os
 import resource
 import signal
-import sqlite3
-import sys
 import time
 import traceback
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from farm import open_farm
+from farm import product
 from history import EVERYWHERE
 
 from wikiholt.errors import WikiholtError
 from wikiholt.model import Mode
 from wikiholt.search import Request
+from wikiholt.service import Service
 
 ESCAPED = "escaped"
 """The outcome of work that ended with an error that is not one of ours."""
-_PATIENCE = 120.0
-_CONNECT = sqlite3.connect
+PATIENCE = 120.0
+_PIPE = 1 << 20
+_ENTERED, _LEFT, _STEPS = range(3)
+
+Told = list[list[str | None]]
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
-    """What a writing process shall do, and how it shall be hindered."""
+class Line:
+    """Between a child and its parent: what the child told has arrived, even if it is killed in the next moment."""
 
-    data: Path
-    action: str
-    model: str = "fake"
-    seconds: float = 0.0
-    die_at_step: int = 0
-    largest_file: int | None = None
+    def __init__(self) -> None:
+        self._out, self._in = os.pipe()
+        fcntl.fcntl(self._in, fcntl.F_SETPIPE_SZ, _PIPE)
+        os.set_blocking(self._out, False)
+        self._counts = memoryview(mmap.mmap(-1, 64)).cast("q")
+
+    def tell(self, *words: str | None) -> None:
+        os.write(self._in, (json.dumps(words) + "\n").encode())
+
+    def heard(self) -> Told:
+        """All that was told; for when the child has ended."""
+        content = b""
+        while True:
+            try:
+                part = os.read(self._out, _PIPE)
+            except BlockingIOError:
+                break
+            if not part:
+                break
+            content += part
+        return [json.loads(line) for line in content.splitlines()]
+
+    def enter(self) -> None:
+        self._counts[_ENTERED] += 1
+
+    def leave(self) -> None:
+        self._counts[_LEFT] += 1
+
+    def step(self) -> int:
+        self._counts[_STEPS] += 1
+        return self._counts[_STEPS]
+
+    @property
+    def entered(self) -> bool:
+        """Whether the work that a blow is meant for has begun."""
+        return self._counts[_ENTERED] > 0
+
+    @property
+    def inside(self) -> bool:
+        """Whether it has begun and not ended."""
+        return self._counts[_ENTERED] > self._counts[_LEFT]
+
+    @property
+    def steps(self) -> int:
+        return self._counts[_STEPS]
+
+    def close(self) -> None:
+        os.close(self._out)
+        os.close(self._in)
 
 
 class Child:
-    """A forked process; its result is in a file when it has ended by itself."""
+    """A forked process, first of its own group; its result is in a file when it has ended by itself."""
 
-    def __init__(self, report: Path, task: Callable[[], object]) -> None:
+    def __init__(self, report: Path, task: Callable[[Line], object]) -> None:
         self._report = report
+        self._ended: dict[str, object] | None = None
         report.unlink(missing_ok=True)
+        self.line = Line()
         self.pid = os.fork()
         if not self.pid:
-            _run(report, task)
+            os.setpgid(0, 0)
+            _run(report, lambda: task(self.line))
 
-    def kill(self) -> None:
-        os.kill(self.pid, signal.SIGKILL)
+    def kill(self, number: int = signal.SIGKILL, *, group: bool = False) -> None:
+        """Send a signal to it, or to it and all the processes it has started."""
+        if self._ended is None:
+            (os.killpg if group else os.kill)(self.pid, number)
+
+    def poll(self) -> bool:
+        """Whether it has ended."""
+        if self._ended is None:
+            ended = os.waitpid(self.pid, os.WNOHANG)
+            if ended[0]:
+                self._ended = self._outcome(ended[1])
+        return self._ended is not None
 
     def join(self) -> dict[str, object]:
         """What the process reported; a process that does not end is an outcome of its own."""
-        until = time.monotonic() + _PATIENCE
-        while not (ended := os.waitpid(self.pid, os.WNOHANG))[0]:
+        until = time.monotonic() + PATIENCE
+        while not self.poll():
             if time.monotonic() > until:
-                self.kill()
+                self.kill(group=True)
                 os.waitpid(self.pid, 0)
-                return {"outcome": ESCAPED, "trace": "the process hung"}
+                self._ended = {"outcome": ESCAPED, "trace": "the process hung"}
+                break
             time.sleep(0.005)
-        if os.WIFSIGNALED(ended[1]):
-            fatal = os.WTERMSIG(ended[1])
+        return self._ended or {}
+
+    def _outcome(self, status: int) -> dict[str, object]:
+        if os.WIFSIGNALED(status):
+            fatal = os.WTERMSIG(status)
             outcome = "killed" if fatal == signal.SIGKILL else ESCAPED
             return {"outcome": outcome, "trace": f"ended by {signal.Signals(fatal).name}"}
-        return dict(json.loads(self._report.read_text()))
+        told = self._report.read_text()
+        if not told:
+            return {"outcome": ESCAPED, "trace": f"ended with {os.WEXITSTATUS(status)} and no report"}
+        return dict(json.loads(told))
 
 
 def _run(report: Path, task: Callable[[], object]) -> None:
     """The whole life of a child: the task, the report, the end; nothing of the parent's is cleaned up."""
+    held = report.open("w")
+    logging.getLogger("wikiholt").addHandler(logging.NullHandler())
     try:
         result: dict[str, object] = {"outcome": "done", "value": task()}
     except WikiholtError as error:
         result = {"outcome": error.code(), "message": f"{error.message} ({error.hint})"}
+    except MemoryError:
+        result = {"outcome": "out of memory"}
     except BaseException:  # noqa: BLE001 - whatever it is, the parent must hear of it
         result = {"outcome": ESCAPED, "trace": traceback.format_exc()}
-    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    report.write_text(json.dumps(result))
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+    # Opened before, for the child may have become a user who may open nothing here.
+    held.write(json.dumps(result))
+    held.flush()
     os._exit(0)
 
 
-def write(work: Work) -> int:
-    """Do the work of a writer; the number of steps it took."""
-    steps = _Steps(work.die_at_step)
-    sys.addaudithook(steps.audit)
-    sqlite3.connect = steps.connect  # type: ignore[assignment]
-    if work.largest_file is not None:
-        _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (work.largest_file, hard))
-    service = open_farm(work.data, model=work.model, seconds=work.seconds)
-    if work.action == "remove":
-        service.remove("victim")
-    else:
-        service.wiki("victim").sync()
-    service.close()
-    return steps.count
-
-
-class _Steps:
-    """Counts what reaches the disk (files opened, renamed, removed; SQL statements) and dies at the chosen one."""
-
-    _WATCHED = ("open", "os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.utime", "os.truncate")
-
-    def __init__(self, die_at: int) -> None:
-        self.count = 0
-        self._die_at = die_at
-
-    def audit(self, event: str, arguments: tuple[object, ...]) -> None:
-        if event in self._WATCHED:
-            self.step()
-
-    def connect(self, *arguments: Any, **options: Any) -> sqlite3.Connection:
-        """In the place of `sqlite3.connect`: every statement is a step."""
-        connection = _CONNECT(*arguments, **options)
-        connection.set_trace_callback(self.step)
-        return connection
-
-    def step(self, _: str = "") -> None:
-        self.count += 1
-        if self.count == self._die_at:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-
-def search_until(data: Path, stop: Path) -> dict[str, int]:
+def search_until(data: Path, slug: str, stop: Path) -> dict[str, int]:
     """Search until told to stop, as a server does and as a new process does; count what came of it."""
     seen: Counter[str] = Counter()
-    lasting = open_farm(data, background=True)
+    lasting = product(data)
     while not stop.exists() or not seen:
         for mode in Mode:
-            seen[_searched(lasting, mode)] += 1
-        fresh = open_farm(data)
-        seen[_searched(fresh, Mode.HYBRID)] += 1
+            seen[_searched(lasting, slug, mode)] += 1
+        fresh = product(data)
+        seen[_searched(fresh, slug, Mode.HYBRID)] += 1
         fresh.close()
+        time.sleep(0.02)
     lasting.close()
     return seen
 
 
-def _searched(service: object, mode: Mode) -> str:
+def _searched(service: Service, slug: str, mode: Mode) -> str:
     try:
-        answer = service.wiki("victim").search(Request(EVERYWHERE, mode=mode))  # type: ignore[attr-defined]
+        answer = service.wiki(slug).search(Request(EVERYWHERE, mode=mode))
     except WikiholtError as error:
         return error.code()
     if not answer.hits:

@@ -1,70 +1,198 @@
 """What must hold at the next start, whatever happened before it."""
 
+import logging
 import shutil
+import signal
+import time
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
-from farm import open_farm
+from acknowledged import UNSURE, Acknowledged
+from damage import LEFTOVER, files_below, kind_of, unknown
+from farm import REAL, SlowEmbedder, product
+from gate_server import Visitor, serve
 from history import EVERYWHERE
+from processes import PATIENCE, Child
 
-from wikiholt.errors import IndexFault, WikiholtError, WikiNotFound
+from wikiholt import embedding
+from wikiholt.errors import BackupNotFound, IndexFault, WikiholtError, WikiNotFound
 from wikiholt.handle import WikiHandle
 from wikiholt.model import Answer, Filter, Floats, Mode, WordQuery
 from wikiholt.pages import Pipeline
-from wikiholt.ports import WikiIndex
-from wikiholt.registry import Registry
+from wikiholt.ports import Embedder, WikiIndex
 from wikiholt.search import Request
+from wikiholt.service import Service
 from wikiholt.sources.git import GitSource
 from wikiholt.stores.sqlite.store import SqliteStore
 from wikiholt.sync import Syncer
-from wikiholt.testing import FakeEmbedder
 from wikiholt.text.words import parse_query
 
 FRESH = "ffffffffffffffffffff"
+_CACHES = ("wikiholt.vectors", "wikiholt.words", "wikiholt.search")
 
 
-def registry_outcome(data: Path, spare: Path, known: dict[str, str], *, removal: bool) -> str:
-    """The registry answers with what it was told, or with an error; then it is put back from the spare copy."""
-    registry = Registry(data / "registry.sqlite")
-    service = open_farm(data)
+@dataclass(slots=True)
+class Recovered:
+    """How the next start went."""
+
+    registry: str = ""
+    before: str = ""
+    way: str = ""
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class Start:
+    """All that the next start is judged by."""
+
+    data: Path
+    scratch: Path
+    spare: Path
+    """A registry as it was when the gate began, for when the product has no good backup of its own."""
+    subject: str
+    model: str
+    expected: Acknowledged
+    operator: str
+    harmed: dict[str, str] = field(default_factory=dict)
+    """Files that were damaged, with what was done to them."""
+    served: bool = False
+
+    def harmed_kinds(self) -> set[str]:
+        return {told.split(" ", 1)[1] for told in self.harmed.values()}
+
+
+def recover(start: Start) -> dict[str, object]:
+    """Start, search, converge, and compare with an index that was built from nothing; says how it went."""
+    log = _Log()
+    logging.getLogger("wikiholt").addHandler(log)
+    logging.getLogger("wikiholt").propagate = False
+    assert not unknown(start.data), f"files of a kind the gate does not know: {unknown(start.data)}"
+    done, began = Recovered(), time.monotonic()
+    service = product(start.data, start.model)
+    done.registry = _registry(service, start)
+    removal = start.expected.wikis[start.subject]
     try:
-        found = {wiki.slug: wiki.id for wiki in service.wikis()}
-        if removal:
-            known.setdefault("victim", "")
-            found.setdefault("victim", known["victim"])
-        assert found == known, f"the registry says {found} where {known} was written"
-        return "whole"
-    except IndexFault as error:
-        outcome = f"refused: {error.code()}"
-    finally:
-        registry.close()
+        wiki = service.wiki(start.subject)
+    except WikiNotFound:
+        assert removal in (None, UNSURE), "the wiki is gone though nobody removed it"
+        done.way = "was removed"
+        _gone(service, start)
+        return asdict(done)
+    done.before = searched(wiki)
+    wiki.status()
+    if removal is UNSURE:
+        service.remove(start.subject)
+        done.way = "removed again"
+        _gone(service, start)
+        return asdict(done)
+    if start.served:
         service.close()
-    for file in data.glob("*registry.sqlite*"):
-        file.unlink()
-    shutil.copy(spare, data / "registry.sqlite")
+        log.lines += _served(start, wiki)
+    if "://" in wiki.wiki.source:
+        wiki.fetch()
+    report = wiki.sync()
+    done.seconds = time.monotonic() - began
+    assert not (start.served and report.rebuilt), "the service said it was whole, and a sync built it anew"
+    done.way = log.way(rebuilt=report.rebuilt, new=start.model == "other")
+    converged(start, wiki, report.revision)
+    _backups_are_good(service, wiki, start)
+    service.close()
+    return asdict(done)
+
+
+class _Log(logging.Handler):
+    """Keeps what the product said on the way, to tell which way it went."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(f"{record.name}: {record.getMessage()}")
+
+    def way(self, *, rebuilt: bool, new: bool) -> str:
+        if any("takes its place" in line for line in self.lines):
+            return "restored"
+        if any("built again from git" in line for line in self.lines) or (rebuilt and not new):
+            return "rebuilt"
+        if any(line.startswith(_CACHES) for line in self.lines):
+            return "cache rebuilt"
+        return "new generation" if rebuilt else "as it was"
+
+
+def _registry(service: Service, start: Start) -> str:
+    """The registry answers with what it was told, or with an error; then the newest backup is restored."""
+    tampered = any(kind.startswith("registry") and kind != "registry backup" for kind in start.harmed_kinds())
+    try:
+        service.wikis()
+        if not tampered:
+            start.expected.check_registry(service.registry)
+            return "whole"
+        start.expected.check_registry(service.registry, since_backup="registry-wal" in start.harmed_kinds())
+        return "whole though harmed"
+    except IndexFault as error:
+        if not tampered:
+            raise AssertionError(f"the registry, which nobody harmed, says: {error.message}") from error
+    try:
+        service.registry.backups.restore()
+        outcome = "restored"
+    except BackupNotFound:
+        assert "registry backup" in start.harmed_kinds(), "there is no good backup of the registry"
+        service.registry.close()
+        for file in start.data.glob("*registry.sqlite*"):
+            file.unlink()
+        shutil.copy(start.spare, start.data / "registry.sqlite")
+        outcome = "no backup left"
+    found = {wiki.slug for wiki in service.wikis()}
+    assert {"bystander", "mirror"} <= found, f"the restored registry knows only {found}"
+    assert service.registry.keys.check(start.operator) is not None
     return outcome
 
 
-def recover(data: Path, model: str, *, removal: bool, scratch: Path) -> str:
-    """Start, search, sync once, and compare with an index that was built from nothing; says how it went."""
-    service = open_farm(data, model=model)
-    try:
-        wiki = service.wiki("victim")
-    except WikiNotFound:
-        assert removal, "the wiki is gone though nobody removed it"
-        service.close()
-        return "was removed"
-    before = searched(wiki)
-    wiki.status()
-    if removal:
-        service.remove("victim")
-        nothing_left(data, wiki.wiki.id, {other.id for other in service.wikis()})
-        service.close()
-        return "removed again"
-    report = wiki.sync()
-    converged(data, wiki, report.revision, scratch, model)
+def _served(start: Start, wiki: WikiHandle) -> list[str]:
+    """Let a real service start on what is there and wait until it says that all is well; what it logged."""
+    said, told = start.scratch / "said", start.scratch / "told"
+    said.unlink(missing_ok=True)
+    child = Child(start.scratch / "server", lambda _: serve(start.data, start.model, 0.0, said, told))
+    visitor = Visitor(said, start.operator, child.poll)
+    assert visitor.arrive(), f"the service did not start: {child.join()} {told.read_text()}"
+    until, status = time.monotonic() + PATIENCE / 2, {}
+    head = GitSource(Path(wiki.wiki.source)).head()
+    while time.monotonic() < until:
+        code, answer = visitor.ask("GET", f"/w/{start.subject}/api/v1/search?q={EVERYWHERE}")
+        assert code != 200 or answer["results"], "a silently empty list"
+        _, status = visitor.ask("GET", f"/w/{start.subject}/api/v1/status")
+        if code == 200 and not answer["stale"] and not answer["degraded"] and answer["indexed_revision"] == head:
+            break
+        time.sleep(0.05)
+    else:
+        child.kill(group=True)
+        raise AssertionError(f"the service did not come to HEAD: {status} {told.read_text()}")
+    child.kill(signal.SIGTERM)
+    ended = child.join()
+    assert ended["outcome"] == "done", f"the service did not end well: {ended} {told.read_text()}"
+    return [line for line in told.read_text().splitlines() if "wikiholt" in line]
+
+
+def _backups_are_good(service: Service, wiki: WikiHandle, start: Start) -> None:
+    """Every backup that is listed can be restored, but for those that were harmed; and what was left is cleared."""
+    harmed = {Path(file).name.rpartition("-")[0] for file in start.harmed}
+    for backup in (*wiki.backups.verified(), *service.registry.backups.list()):
+        assert not backup.fault or backup.name in harmed, f"{backup.name}: {backup.fault}"
+    taken = wiki.backups.take()
+    assert taken.state is not None
+    assert taken.state.revision == wiki.status().head
+    service.registry.backups.follow()
+    left = [str(file) for file in files_below(start.data) if kind_of(file, start.data) == LEFTOVER]
+    left = [file for file in left if file not in start.harmed]
+    assert not left, f"left behind and never cleared: {left}"
+
+
+def _gone(service: Service, start: Start) -> None:
+    others = {wiki.id for wiki in service.wikis()}
     service.close()
-    return f"{before}, then {'built anew' if report.rebuilt else 'synced'}"
+    nothing_left(start, others)
 
 
 def searched(wiki: WikiHandle) -> str:
@@ -77,28 +205,28 @@ def searched(wiki: WikiHandle) -> str:
             seen.add(error.code())
         else:
             assert answer.hits, f"a silently empty list: {answer}"
-            seen.add("answered")
+            seen.add("degraded" if answer.degraded else "answered")
     return "/".join(sorted(seen))
 
 
-def nothing_left(data: Path, wiki_id: str, others: set[str]) -> None:
-    """No file bears the id of a removed wiki, and none but those of other wikis holds its words, slug or id."""
-    for file in data.rglob("*"):
-        assert wiki_id not in str(file), f"{file} is left of a removed wiki"
-        if file.is_file() and not others & set(file.parts):
+def nothing_left(start: Start, others: set[str]) -> None:
+    """None but files of other wikis holds a removed wiki's words, slug or id; a registry that was set aside may."""
+    for file in files_below(start.data):
+        if not others & set(file.parts) and kind_of(file, start.data) != "registry set aside":
             content = file.read_bytes()
-            for trace in (b"unique1", b"victim", wiki_id.encode()):
+            for trace in (b"unique1", b"victim"):
                 assert trace not in content, f"{file} holds {trace!r} of a removed wiki"
 
 
-def converged(data: Path, wiki: WikiHandle, revision: str, scratch: Path, model: str) -> None:
+def converged(start: Start, wiki: WikiHandle, revision: str) -> None:
     """The index is whole, stands for HEAD, and answers as one built from nothing does."""
-    source = GitSource(Path(wiki.wiki.source))
-    shutil.rmtree(scratch, ignore_errors=True)
-    store = SqliteStore(scratch)
-    embedder = FakeEmbedder(name=model)
+    source = wiki._parts.source
+    fresh_place = start.scratch / "fresh"
+    shutil.rmtree(fresh_place, ignore_errors=True)
+    store = SqliteStore(fresh_place)
+    embedder = embedding.load("all-MiniLM-L6-v2") if start.model == REAL else SlowEmbedder(start.model, 0.0)
     Syncer(FRESH, store, source, embedder, Pipeline(max_bytes=200_000), 1).sync()
-    fresh, index = store.open(FRESH), SqliteStore(data / "wikis").open(wiki.wiki.id)
+    fresh, index = store.open(FRESH), SqliteStore(start.data / "wikis").open(wiki.wiki.id)
     try:
         assert index.check() == []
         assert index.state().revision == source.head() == revision
@@ -134,7 +262,7 @@ def _content(index: WikiIndex) -> dict[tuple[str, int], tuple[object, Floats]]:
     return found
 
 
-def _same_answers(wiki: WikiHandle, index: WikiIndex, fresh: WikiIndex, embedder: FakeEmbedder) -> None:
+def _same_answers(wiki: WikiHandle, index: WikiIndex, fresh: WikiIndex, embedder: Embedder) -> None:
     """Words and meaning give what the fresh index gives, whether caches answer or not."""
     words = [EVERYWHERE, "boiler violin", "saunas", "ledg", *_unique_words(fresh)]
     for text in words:

@@ -1,0 +1,68 @@
+"""What can happen to a repository while its wiki is being indexed; afterwards it is mended, for git is the truth."""
+
+import shutil
+from pathlib import Path
+from random import Random
+
+from damage import harm_one
+from git_repository import Repository
+from history import go_on
+
+WAYS = ("files", "files", "force-push", "gc", "objects", "pack", "HEAD", "gone")
+
+
+class BrokenGit:
+    """One repository, hurt in one way; `mend` gives it back whole, at the commit it had."""
+
+    def __init__(self, repository: Repository, aside: Path, rng: Random) -> None:
+        self._repository = repository
+        self._aside = aside
+        self._rng = rng
+        self.way = rng.choice(WAYS)
+        shutil.rmtree(aside, ignore_errors=True)
+        shutil.copytree(repository.path, aside)
+
+    def strike(self) -> None:
+        getattr(self, "_" + self.way.replace("-", "_").lower())()
+
+    def mend(self) -> None:
+        """Put back what was there; but what was pushed with force, and a repository that was cleaned up, are whole."""
+        if self.way not in ("force-push", "gc"):
+            shutil.rmtree(self._repository.path, ignore_errors=True)
+            shutil.copytree(self._aside, self._repository.path)
+
+    def _git_files(self, pattern: str) -> list[Path]:
+        found = (self._repository.path / ".git").rglob(pattern)
+        return sorted(file for file in found if file.is_file() and "hooks" not in file.parts)
+
+    def _files(self) -> None:
+        for _ in range(self._rng.randrange(1, 4)):
+            if files := self._git_files("*"):
+                harm_one(self._rng.choice(files), self._rng)
+
+    def _force_push(self) -> None:
+        go_on(self._repository, self._rng)
+        self._repository.git("commit", "--quiet", "--amend", "--allow-empty", "-m", "Never was")
+
+    def _gc(self) -> None:
+        self._force_push()
+        self._repository.git("reflog", "expire", "--expire=now", "--all", check=False)
+        self._repository.git("gc", "--quiet", "--prune=now", check=False)
+
+    def _objects(self) -> None:
+        files = [file for file in self._git_files("*") if len(file.parent.name) == 2]
+        for file in self._rng.sample(files, len(files) // 2):
+            file.unlink()
+
+    def _pack(self) -> None:
+        for file in self._git_files("*.pack"):
+            file.chmod(0o644)
+            with file.open("r+b") as out:
+                out.truncate(self._rng.randrange(file.stat().st_size))
+
+    def _head(self) -> None:
+        nowhere = self._rng.choice(("ref: refs/heads/nowhere\n", "f" * 40 + "\n", "", "nonsense\n"))
+        (self._repository.path / ".git" / "HEAD").write_text(nowhere)
+
+    def _gone(self) -> None:
+        shutil.rmtree(self._repository.path)

@@ -1,0 +1,90 @@
+"""Bugs that are put into the product on purpose, to see that the gate finds them."""
+
+import os
+from collections.abc import Callable
+from contextlib import nullcontext
+
+from wikiholt.backups import shelf
+from wikiholt.registry import keys
+from wikiholt.stores.sqlite import copies, writing
+
+_UNDO: list[Callable[[], None]] = []
+
+
+def plant(name: str) -> None:
+    """Let this process, and those it starts, have this bug; an empty name takes it away again."""
+    while _UNDO:
+        _UNDO.pop()()
+    if name:
+        BUGS[name]()
+
+
+def _replace(owner: object, name: str, value: object) -> None:
+    original = getattr(owner, name)
+    _UNDO.append(lambda: setattr(owner, name, original))
+    setattr(owner, name, value)
+
+
+def _half_a_page() -> None:
+    """A writer that commits a page before its chunks, its words and its seal."""
+    original = writing._Writer._put_chunks
+
+    def put_chunks(self: writing._Writer, page_id: int, entry: object) -> None:
+        self._db.execute("COMMIT")
+        self._db.execute("BEGIN IMMEDIATE")
+        original(self, page_id, entry)  # type: ignore[arg-type]
+
+    _replace(writing._Writer, "_put_chunks", put_chunks)
+
+
+def _unsynced_backup() -> None:
+    """A shelf that gives a copy its name before its bytes are on the disk."""
+    _replace(shelf, "os", _Without("fsync"))
+    _replace(copies, "_sync", lambda _: None)
+
+
+class _Without:
+    """The module `os` with one function that does nothing."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> object:
+        return (lambda _: None) if name == self._name else getattr(os, name)
+
+
+def _key_before_it_is_kept() -> None:
+    """A registry that hands a key out and forgets to keep it."""
+
+    def create(self: keys.Keys, *arguments: object) -> object:
+        database, self._database = self._database, _Rehearsal(self._database)
+        try:
+            return original(self, *arguments)  # type: ignore[arg-type]
+        finally:
+            self._database = database
+
+    original = keys.Keys.create
+    _replace(keys.Keys, "create", create)
+
+
+class _Rehearsal:
+    def __init__(self, database: object) -> None:
+        self._database = database
+
+    def writing(self) -> object:
+        return nullcontext(_Nothing(self._database))
+
+
+class _Nothing:
+    def __init__(self, database: object) -> None:
+        self.connection = database._connection()  # type: ignore[attr-defined]
+
+    def insert(self, *_: object) -> None:
+        pass
+
+
+BUGS = {
+    "half a page": _half_a_page,
+    "unsynced backup": _unsynced_backup,
+    "key before it is kept": _key_before_it_is_kept,
+}
