@@ -129,6 +129,8 @@ class Backups:
         The next sync brings it to HEAD, embedding only what it lacks.
         """
         with self._store.writing(self._wiki_id, self._lock_timeout):
+            if not self._wanted():
+                self._store.drop(self._wiki_id)  # what waiting for the lock made of it
             return self.restore_in_hand(at)
 
     def restore_in_hand(self, at: datetime | None = None) -> Backup:

@@ -30,7 +30,7 @@ _ON_SERVICE = {
     "backup": backups.backup,
     "restore": backups.restore,
 }
-_CHANGING_THE_REGISTRY = ("add", "set", "key", "remove")
+_CHANGING_THE_REGISTRY = ("add", "set", "key", "remove", "restore")
 _OFTEN = 300.0
 
 
