@@ -1,0 +1,273 @@
+"""A new generation is built beside the old one, which answers with the model it was built with and follows HEAD."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from threading import Event, Thread
+
+import pytest
+from git_repository import Repository
+from ward import Slow, Ward, overwrite, until
+
+from wikiholt import wiring
+from wikiholt.errors import ModelMissing, SyncFailed
+from wikiholt.model import Answer, Mode, Recipe
+from wikiholt.pages import Pipeline
+from wikiholt.ports import Embedder
+from wikiholt.search import Request
+from wikiholt.settings import load
+from wikiholt.testing import FakeEmbedder
+
+
+@pytest.fixture
+def ward(tmp_path: Path) -> Iterator[Ward]:
+    made = Ward(tmp_path)
+    yield made
+    made.close()
+
+
+def by_meaning(ward: Ward, query: str) -> Answer:
+    return ward.handle.search(Request(query, mode=Mode.SEMANTIC))
+
+
+class Held:
+    """A model whose batches wait, each until it is let through."""
+
+    def __init__(self, name: str = "newer", dimensions: int = 48) -> None:
+        self.reached, self.go = Event(), Event()
+        self.embedder = Slow(dimensions, name=name)
+        self.embedder.gate = self._wait
+
+    def _wait(self) -> None:
+        self.reached.set()
+        assert self.go.wait(60)
+
+
+def test_while_another_model_is_taken_up_the_old_one_answers_and_follows_the_wiki(ward: Ward) -> None:
+    old = ward.embedder
+    held = Held()
+    ward.use(held.embedder)
+    sync = Thread(target=ward.handle.sync)
+    sync.start()
+    assert held.reached.wait(60)
+    answer = by_meaning(ward, "unique7")
+    assert (answer.hits[0].path, answer.degraded) == ("page-7", False)
+    old.embedded.clear()
+    ward.repository.commit({"fresh.md": "# Fresh\n\nzebra crossing\n"})
+
+    def let_one_pass() -> bool:
+        # Between two batches the generation that serves is brought to HEAD.
+        held.reached.clear()
+        held.go.set()
+        held.go.clear()
+        held.reached.wait(5)
+        return by_meaning(ward, "zebra crossing").hits[0].path == "fresh"
+
+    until(let_one_pass)
+    assert sync.is_alive(), "the new one is still being built"
+    assert len(old.embedded) == 1
+    state = ward.handle.status().state
+    assert state is not None
+    assert (state.generation, state.recipe.fingerprint) == (1, old.fingerprint)
+    held.embedder.gate = None
+    held.go.set()
+    sync.join(120)
+    state = ward.handle.status().state
+    assert state is not None
+    assert (state.generation, state.recipe.fingerprint) == (2, held.embedder.fingerprint)
+    assert by_meaning(ward, "zebra crossing").hits[0].path == "fresh", "what was saved meanwhile is in the new one"
+    ward.right()
+
+
+def test_when_the_old_model_is_gone_words_alone_answer_and_say_so(ward: Ward) -> None:
+    held = Held()
+    ward.use(held.embedder)
+
+    def gone(recipe: Recipe) -> Embedder:
+        raise ModelMissing(f"there is no {recipe.fingerprint}", hint="none")
+
+    ward.service.workshop = replace(ward.service.workshop, former=gone)
+    answer = ward.handle.search(Request("unique7"))
+    assert answer.hits[0].path == "page-7"
+    assert answer.degraded
+    assert "words alone" in answer.notes[0]
+    with pytest.raises(ModelMissing):
+        by_meaning(ward, "unique7")
+    held.go.set()
+    ward.handle.sync()
+    ward.right()
+
+
+def test_the_old_model_is_let_go_once_nothing_needs_it(ward: Ward) -> None:
+    asked: list[str] = []
+    former = ward.former
+
+    def noted(recipe: Recipe) -> Embedder:
+        asked.append(recipe.model)
+        return former(recipe)
+
+    ward.use(Slow(48, name="newer"))
+    ward.service.workshop = replace(ward.service.workshop, former=noted)
+    by_meaning(ward, "unique7")
+    by_meaning(ward, "unique8")
+    assert asked == ["fake"], "loaded by the name the index keeps, once"
+    ward.handle.sync()
+    by_meaning(ward, "unique7")
+    assert asked == ["fake"]
+
+
+def test_a_change_of_chunking_takes_over_what_is_the_same_and_searches_go_on(ward: Ward) -> None:
+    ward.settings = {"chunk.target_tokens": 100, "chunk.overlap_tokens": 10}
+    ward.reopen()
+    assert by_meaning(ward, "unique7").hits[0].path == "page-7"
+    ward.embedder.embedded.clear()
+    report = ward.handle.sync()
+    assert report.rebuilt
+    assert ward.embedder.embedded == [], "short pages are cut as before"
+    state = ward.handle.status().state
+    assert state is not None
+    assert state.generation == 2
+    ward.right()
+
+
+def test_a_generation_that_is_not_whole_never_takes_over(ward: Ward, monkeypatch: pytest.MonkeyPatch) -> None:
+    ward.use(Slow(48, name="newer"))
+    store = ward.service.workshop.store
+    wiki_id = ward.handle.wiki.id
+    really = type(store).new_generation
+
+    class Spoiled:
+        """The generation, with a fault that shows when it is checked."""
+
+        def __init__(self, index: object) -> None:
+            self._index = index
+
+        def check(self, stop: object = None) -> list[str]:
+            return ["a planted fault"]
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(self._index, name)
+
+    monkeypatch.setattr(type(store), "new_generation", lambda *arguments: Spoiled(really(*arguments)))
+    with pytest.raises(SyncFailed) as caught:
+        ward.handle.sync()
+    assert "goes on answering" in caught.value.message
+    assert store.published(wiki_id) == 1
+    assert by_meaning(ward, "unique7").hits[0].path == "page-7"
+    monkeypatch.undo()
+    ward.handle.sync()
+    ward.right()
+
+
+def test_damage_to_the_generation_that_is_built_harms_not_the_one_that_serves(ward: Ward) -> None:
+    held = Held()
+    ward.use(held.embedder)
+    failed: list[Exception] = []
+
+    def sync() -> None:
+        try:
+            ward.handle.sync()
+        except Exception as error:  # noqa: BLE001 - looked at below
+            failed.append(error)
+
+    thread = Thread(target=sync)
+    thread.start()
+    assert held.reached.wait(60)
+    until((ward.directory / "g000002.sqlite").exists)
+    overwrite(ward.directory / "g000002.sqlite", 0, bytes(30_000))
+    (ward.directory / "g000002.sqlite-wal").write_bytes(b"")
+    held.embedder.gate = None
+    held.go.set()
+    thread.join(120)
+    assert not ward.handle.status().aside, "the one that serves was never given up"
+    assert by_meaning(ward, "unique7").hits[0].path == "page-7"
+    ward.handle.sync()
+    ward.right()
+
+
+def test_a_pipeline_is_read_back_from_the_recipe_of_an_index() -> None:
+    pipeline = Pipeline(120, 30, "german", "otterwiki", 5000)
+    recipe = pipeline.recipe(FakeEmbedder())
+    assert Pipeline.of(recipe) == pipeline
+    assert Pipeline.of(replace(recipe, pipeline="text 1, english, github, up to 5 bytes, chunks 1/0")) is None
+    assert Pipeline.of(replace(recipe, pipeline="anything")) is None
+
+
+KILLED = """
+import sys
+from dataclasses import replace
+from pathlib import Path
+from wikiholt import wiring
+from wikiholt.settings import load
+from wikiholt.testing import FakeEmbedder
+
+service = wiring.build(load(Path(sys.argv[1])))
+embedder = FakeEmbedder(48, name="newer")
+old = FakeEmbedder()
+service.workshop = replace(service.workshop, embedder=lambda: embedder, former=lambda _: old)
+print("ready", flush=True)
+service.wiki("notes").sync()
+"""
+
+
+def test_killed_at_any_moment_of_a_rebuild_one_of_the_two_serves(ward: Ward) -> None:
+    for delay in (0.0, 0.15, 0.4, 0.8, 1.2):
+        command = [sys.executable, "-c", KILLED, str(ward.place / "data")]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            time.sleep(delay)  # a random instant is what is tested
+            os.kill(process.pid, signal.SIGKILL)
+        ward.reopen()
+        answer = ward.handle.search(Request("unique7", mode=Mode.KEYWORD))
+        assert answer.hits[0].path == "page-7"
+    ward.use(Slow(48, name="newer"))
+    ward.handle.sync()
+    ward.right()
+
+
+@pytest.mark.parametrize("reindexed", [False, True])
+def test_a_change_of_precision_with_the_real_model_is_answered_throughout_by_the_old_one(
+    tmp_path: Path, reindexed: bool
+) -> None:
+    repository = Repository(tmp_path / "repository")
+    subjects = ["sourdough bread", "bicycle repair", "the tides", "mountain huts", "printing presses"]
+    repository.commit(
+        {f"{n}.md": f"# {subjects[n % 5]} {n}\n\nNotes on {subjects[n % 5]}, part {n}.\n" for n in range(100)}
+    )
+    before = wiring.build(load(tmp_path / "data"))
+    before.add("notes", str(repository.path), {})
+    before.wiki("notes").sync()
+    expected = before.wiki("notes").search(Request("baking", mode=Mode.SEMANTIC))
+    before.close()
+
+    service = wiring.build(load(tmp_path / "data", overrides={"precision": "fp32"}))
+    handle = service.wiki("notes")
+    done: list[object] = []
+    work = Thread(target=lambda: done.append(handle.reindex() if reindexed else handle.sync()))
+    first = handle.search(Request("baking", mode=Mode.SEMANTIC))
+    assert [(hit.path, hit.distance) for hit in first.hits] == [(hit.path, hit.distance) for hit in expected.hits]
+    work.start()
+    answers = 0
+    while work.is_alive():
+        answer = handle.search(Request("baking", mode=Mode.SEMANTIC))
+        assert not answer.degraded, answer.notes
+        assert "sourdough" in answer.hits[0].name
+        answers += 1
+    work.join()
+    assert len(done) == 1
+    assert answers > 3
+    state = handle.status().state
+    assert state is not None
+    assert "/fp32/" in state.recipe.fingerprint
+    assert (state.recipe.model, state.recipe.precision) == ("all-MiniLM-L6-v2", "fp32")
+    after = handle.search(Request("baking", mode=Mode.SEMANTIC))
+    assert "sourdough" in after.hits[0].name
+    assert after.hits[0].distance != expected.hits[0].distance, "by the new weights"
+    assert handle.check() == []
+    service.close()
