@@ -64,7 +64,7 @@ def write_job(directory: Path, job: Job, *, make: bool = False) -> None:
     draft = directory / f"{_NAME}.{secrets.token_hex(4)}"
     try:
         if make:
-            directory.mkdir(parents=True, exist_ok=True)
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         elif not directory.exists():
             return
         with draft.open("w", encoding="utf-8") as out:

@@ -149,9 +149,11 @@ class Database:
 
     def _create(self) -> sqlite3.Connection:
         """Make the file beside its place and move it there in one step; a file another process made first is kept."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         draft = self.path.with_name(f".{self.path.name}.{secrets.token_hex(8)}")
         try:
+            # Secrets of webhooks and passwords in URLs are in it: it is its owner's alone, whatever the umask.
+            draft.touch(0o600, exist_ok=False)
             with closing(sqlite3.connect(draft, isolation_level=None)) as connection:
                 connection.execute("PRAGMA journal_mode = WAL")
                 schema.create(connection)

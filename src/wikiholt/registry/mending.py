@@ -44,9 +44,10 @@ def strike(file: Path, wiki_id: str) -> bool:
 
 def install(path: Path, rows: schema.Rows) -> str | None:
     """Write these rows as the registry; returns the name under which the one that was there lies now."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
+        draft.touch(0o600, exist_ok=False)
         write(draft, rows)
         aside = _set_aside(path)
         draft.replace(path)

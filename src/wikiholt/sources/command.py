@@ -71,7 +71,7 @@ class Git:
         self._timeout = timeout
 
     def run(self, *arguments: str, given: bytes = b"", environment: Mapping[str, str] | None = None) -> Outcome:
-        """Run one command to its end, with `given` on its standard input; a git that hangs or never ends is an error."""
+        """Run one command to its end, with `given` on its standard input; a git that never ends is an error."""
         try:
             process = subprocess.Popen(
                 [*self._prefix, *arguments],

@@ -47,7 +47,7 @@ class RemoteSource(GitSource):
     def fetch(self, stop: Callable[[], bool] = never) -> bool:
         """Bring the remote's HEAD into the mirror, making it the first time; whether something came."""
         try:
-            self._directory.mkdir(parents=True, exist_ok=True)
+            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             with holding(self._directory / "mirror.lock", time.monotonic() + self._costs.timeout):
                 return self._fetch(stop)
         except OSError as error:

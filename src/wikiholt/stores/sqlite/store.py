@@ -41,7 +41,7 @@ class SqliteStore:
         if self.published(wiki_id) is not None:
             return self.open(wiki_id)
         with _storage():
-            self.directory(wiki_id).mkdir(parents=True, exist_ok=True)
+            self.directory(wiki_id).mkdir(mode=0o700, parents=True, exist_ok=True)
             generation = self._never_used(wiki_id)
             schema.create(self._file(wiki_id, generation), generation, recipe)
             self._point_at(wiki_id, generation)
@@ -98,7 +98,7 @@ class SqliteStore:
     @contextmanager
     def writing(self, wiki_id: str, timeout: float) -> Iterator[None]:
         with _storage():
-            self.directory(wiki_id).mkdir(parents=True, exist_ok=True)
+            self.directory(wiki_id).mkdir(mode=0o700, parents=True, exist_ok=True)
         with holding(self.directory(wiki_id) / "write.lock", timeout):
             yield
             if self.directory(wiki_id).exists():
@@ -154,7 +154,7 @@ class SqliteStore:
 
     def adopt(self, wiki_id: str, file: Path) -> int:
         with _storage():
-            self.directory(wiki_id).mkdir(parents=True, exist_ok=True)
+            self.directory(wiki_id).mkdir(mode=0o700, parents=True, exist_ok=True)
             generation = self._never_used(wiki_id)
             copies.take_in(file, self._file(wiki_id, generation), generation)
         return generation
