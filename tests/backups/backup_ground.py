@@ -78,7 +78,7 @@ def age(kept: Kept, days: float) -> None:
     """Have a backup be so many days older than it is."""
     then = kept.taken_at - timedelta(days=days)
     _, rest = kept.file.name.split("-", 1)
-    kept.file.rename(kept.file.with_name(f"{then:%Y%m%dT%H%M%SZ}-{rest}"))
+    kept.file.rename(kept.file.with_name(f"{then:%Y%m%dT%H%M%S%fZ}-{rest}"))
 
 
 def flip(file: Path, at: float) -> None:

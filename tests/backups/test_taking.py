@@ -23,7 +23,7 @@ def test_a_backup_is_one_file_whose_name_says_what_it_holds(ground: Ground) -> N
     assert taken.state == ground.wiki().status().state
     assert taken.state is not None
     assert taken.state.revision == repository.head()
-    assert taken.name == f"{taken.taken_at:%Y%m%dT%H%M%SZ}-g1-v{taken.state.version}-asked"
+    assert taken.name == f"{taken.taken_at:%Y%m%dT%H%M%S%fZ}-g1-v{taken.state.version}-asked"
     assert file.name == f"{taken.name}-{hashlib.sha256(file.read_bytes()).hexdigest()}.sqlite"
     assert taken.bytes == file.stat().st_size
     assert ground.wiki().backups.list() == ground.wiki().backups.verified() == [taken]
@@ -149,7 +149,7 @@ def test_a_newest_backup_that_has_been_damaged_is_replaced(ground: Ground) -> No
 )
 def test_the_latest_are_kept_and_the_newest_of_each_day(tmp_path: Path, keep: int, left: list[str]) -> None:
     for hour in ("02T06", "11T07", "11T08", "15T09", "16T10", "16T11", "16T12"):
-        (tmp_path / f"202611{hour}0000Z-g1-v1-scheduled-{'0' * 64}.sqlite").touch()
+        (tmp_path / f"202611{hour}0000000000Z-g1-v1-scheduled-{'0' * 64}.sqlite").touch()
     Shelf(tmp_path).prune(keep)
     assert [f"{kept.taken_at:%dT%H}" for kept in Shelf(tmp_path).all()] == left
 
@@ -182,7 +182,11 @@ def test_a_draft_whose_maker_is_gone_is_removed_and_one_that_is_held_is_not(grou
 def test_files_that_bear_another_name_do_not_count_and_are_left_alone(ground: Ground) -> None:
     ground.add("one")
     taken = ground.wiki().backups.take()
-    odd = ["notes.txt", "20269999T000000Z-g1-v1-asked-" + "0" * 64 + ".sqlite", "20261116T000000Z-g1-v1-asked.sqlite"]
+    odd = [
+        "notes.txt",
+        "20269999T000000000000Z-g1-v1-asked-" + "0" * 64 + ".sqlite",
+        "20261116T000000Z-g1-v1-asked.sqlite",
+    ]
     for name in odd:
         (ground.shelf().directory / name).write_text("x")
     assert ground.wiki().backups.list() == [taken]

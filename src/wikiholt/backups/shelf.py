@@ -1,6 +1,6 @@
 """A directory of copies. One file is one copy, and its name says all that must be known to trust it:
 
-20261116T001530Z-g3-v17-scheduled-<SHA-256 of its bytes>.sqlite
+20261116T001530123456Z-g3-v17-scheduled-<SHA-256 of its bytes>.sqlite
 
 A copy is written under a name that does not count and renamed once it has been verified, so that there is no moment at
 which half a copy looks like one. Threads and processes may use the same shelf at once.
@@ -20,9 +20,9 @@ from pathlib import Path
 
 from wikiholt.errors import StorageRefused
 
-_TIME = "%Y%m%dT%H%M%SZ"
+_TIME = "%Y%m%dT%H%M%S%fZ"
 _NAME = re.compile(
-    r"(?P<time>\d{8}T\d{6}Z)-(?P<label>[a-z0-9-]+?)-(?P<occasion>[a-z-]+)-(?P<digest>[0-9a-f]{64})\.sqlite"
+    r"(?P<time>\d{8}T\d{12}Z)-(?P<label>[a-z0-9-]+?)-(?P<occasion>[a-z-]+)-(?P<digest>[0-9a-f]{64})\.sqlite"
 )
 _DRAFT = ".making-"
 
@@ -47,18 +47,16 @@ class Draft:
 
     def __init__(self, file: Path) -> None:
         self.file = file
-        self.kept: Kept | None = None
 
     def keep(self, label: str, occasion: str, taken_at: datetime | None = None) -> Kept:
         """Give it its name: from now on it counts."""
         with self.file.open("rb") as copy:
             os.fsync(copy.fileno())
-        digest, now = _digest(self.file), taken_at or datetime.now(UTC).replace(microsecond=0)
+        digest, now = _digest(self.file), taken_at or datetime.now(UTC)
         place = self.file.with_name(f"{now:{_TIME}}-{label}-{occasion}-{digest}.sqlite")
         self.file.rename(place)
         _sync_directory(place.parent)
-        self.kept = Kept(place, now, label, occasion, digest)
-        return self.kept
+        return Kept(place, now, label, occasion, digest)
 
 
 class Shelf:
@@ -82,6 +80,18 @@ class Shelf:
             finally:
                 _remove(file)
                 os.close(held)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Have the shelf to oneself among all who ask for that, in this process and others."""
+        with _storage():
+            self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            held = os.open(self.directory, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(held)
 
     def all(self) -> Sequence[Kept]:
         """What is there by name, newest first."""

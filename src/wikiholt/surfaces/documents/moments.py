@@ -17,8 +17,11 @@ def moment(when: datetime | None) -> str | None:
 
 
 def until(text: str) -> datetime:
-    """The same as `since`, but a date alone means the end of that day."""
-    return since(text) + timedelta(days=1, seconds=-1) if re.fullmatch(r"\d{4}-?\d\d-?\d\d", text) else since(text)
+    """The same as `since`, but a date means the end of that day, and a second the end of that second."""
+    when = since(text)
+    if re.fullmatch(r"\d{4}-?\d\d-?\d\d", text):
+        return when + timedelta(days=1, microseconds=-1)
+    return when if when.microsecond else when.replace(microsecond=999_999)
 
 
 def since(text: str) -> datetime:
