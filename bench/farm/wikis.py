@@ -59,11 +59,12 @@ def write_repositories(pages: Sequence[SmallPage], root: Path, count: int) -> It
     for number in range(count):
         path = root / f"{slug(number)}.git"
         if path.name not in there:
-            _write(path, chosen(pages, number))
+            write_repository(path, chosen(pages, number))
         yield path
 
 
-def _write(path: Path, pages: Sequence[SmallPage]) -> None:
+def write_repository(path: Path, pages: Sequence[SmallPage]) -> None:
+    """Make one bare repository of one commit."""
     making = path.with_name(f".{path.name}.making")
     for directory in ("objects/info", "objects/pack", "refs/heads", "refs/tags"):
         (making / directory).mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,57 @@
+"""`wikiholt serve` under everything at once: searches, writes, pushes, reindexes, backups, keys, wikis that come and go,
+SIGTERM and SIGKILL.
+
+    python -m bench.soak --minutes 60 --write
+    python -m bench.soak --minutes 5 --wikis 200
+
+Two hundred small wikis (small real pages in real git repositories, a key for reading and one for all else each) behind
+one process, visited over HTTP on loopback at a rate that fits two cores. In the first part the process is ended and
+killed; then it is left alone and measured at equal points. Exits with 1 if anything was not as it should be.
+"""
+
+import argparse
+import shlex
+import sys
+from pathlib import Path
+
+from bench.collections import DEFAULT
+from bench.corpus import DATA
+from bench.report import machine, write
+from bench.soak.plan import Plan
+from bench.soak.soak import Soak
+from bench.soak.telling import told
+from bench.soak.wikis import pages_of
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=5.0)
+    parser.add_argument("--wikis", type=int, default=200)
+    parser.add_argument("--interval", type=float, default=10.0, help="seconds between two looks at a repository")
+    parser.add_argument("--restarts", type=int, default=4)
+    parser.add_argument("--points", type=int, default=12, help="how often the last life is measured")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--collections", type=Path, default=DEFAULT)
+    parser.add_argument("--home", type=Path, default=DATA / "soak", help="where it works; emptied first")
+    parser.add_argument("--program", default="", help="another program in the place of wikiholt")
+    parser.add_argument("--note", default="", help="a sentence about the circumstances, for the report")
+    parser.add_argument("--write", action="store_true", help="write bench/results/soak.md")
+    arguments = parser.parse_args()
+    plan = Plan(
+        arguments.minutes * 60, arguments.wikis, interval=arguments.interval, restarts=arguments.restarts,
+        points=arguments.points, seed=arguments.seed,
+    )  # fmt: skip
+    program = shlex.split(arguments.program) or [str(Path(sys.executable).with_name("wikiholt"))]
+    if arguments.home.exists() and not (arguments.home / "serve.log").exists() and any(arguments.home.iterdir()):
+        parser.error(f"{arguments.home} is not of an earlier soak, and would be emptied")
+    outcome = Soak(plan, arguments.home, pages_of(arguments.collections), program).run()
+    rows = told(outcome)
+    print("\n".join(rows))
+    if arguments.write:
+        note = f" {arguments.note}" if arguments.note else ""
+        write("soak", f"{__doc__}\n{machine()}{note}\n\n" + "\n".join(rows))
+    return 1 if outcome.faults() else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

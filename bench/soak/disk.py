@@ -1,0 +1,78 @@
+"""What lies in a data directory, sorted by what it is; whatever is not accounted for is named."""
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+_OF_A_WIKI: Mapping[str, tuple[str, int]] = {
+    r"CURRENT": ("index", 1),
+    r"g\d+\.sqlite": ("index", 1),
+    r"g\d+\.sqlite-(wal|shm)": ("log", 2),
+    r"write\.lock": ("index", 1),
+    r"vectors-g\d+-v\d+\.exact": ("cache", 1),
+    r"words-g\d+-v\d+\.postings": ("cache", 1),
+    r"reindex\.json": ("job", 1),
+}
+"""What a wiki's directory may hold when nobody writes, what kind of thing it is, and how many of it there may be."""
+_REGISTRY = re.compile(r"registry\.sqlite(-wal|-shm|-journal)?|wikiholt\.toml|registry\.lock")
+
+
+@dataclass(slots=True)
+class Disk:
+    """Bytes and files by kind, and what should not be there."""
+
+    bytes: Counter[str] = field(default_factory=Counter)
+    files: Counter[str] = field(default_factory=Counter)
+    strange: list[str] = field(default_factory=list)
+
+    def add(self, kind: str, file: Path) -> None:
+        try:
+            self.bytes[kind] += file.stat().st_size
+        except FileNotFoundError:
+            return
+        self.files[kind] += 1
+
+
+def looked_at(data: Path, ids: set[str], kept: int) -> Disk:
+    """The data directory of wikis with these ids, of whose backups so many are kept each."""
+    disk = Disk()
+    for file in sorted(data.rglob("*")):
+        if file.is_dir():
+            continue
+        top, *rest = file.relative_to(data).parts
+        if top in ("wikis", "backups") and len(rest) >= 2 and rest[0] not in ids | {"registry"}:
+            disk.strange.append(f"{top}/(no wiki)/{'/'.join(rest[1:])}")
+        elif top == "backups":
+            disk.add("backup", file)
+        elif not rest and _REGISTRY.fullmatch(top):
+            disk.add("registry", file)
+        elif top != "wikis":
+            disk.strange.append("/".join((top, *rest)))
+    for wiki_id in sorted(ids):
+        _wiki(disk, data / "wikis" / wiki_id)
+    for shelf in sorted(ids | {"registry"}):
+        names = [file.name for file in (data / "backups" / shelf).glob("*")]
+        whole = [name for name in names if re.fullmatch(r"[^.].*\.sqlite", name)]
+        if len(whole) > kept + 1:
+            disk.strange.append(f"backups: {len(whole)} where {kept} are kept")
+        # One draft may be left by a kill until the next backup; more are forgotten ones.
+        if len(names) - len(whole) > 3:
+            disk.strange.append(f"backups: {len(names) - len(whole)} files that are none")
+    return disk
+
+
+def _wiki(disk: Disk, directory: Path) -> None:
+    seen: Counter[str] = Counter()
+    for file in sorted(path for path in directory.rglob("*") if path.is_file()):
+        name = str(file.relative_to(directory))
+        pattern = next((pattern for pattern in _OF_A_WIKI if re.fullmatch(pattern, name)), None)
+        if pattern is None:
+            disk.strange.append(f"wikis/…/{name}")
+            continue
+        kind, most = _OF_A_WIKI[pattern]
+        seen[pattern] += 1
+        disk.add(kind, file)
+        if seen[pattern] > most:
+            disk.strange.append(f"wikis/…/{name}: more than {most}")

@@ -1,0 +1,109 @@
+"""What must hold when all is over: every index is its HEAD, nothing acknowledged is lost, no wiki knows of another."""
+
+import os
+import re
+import statistics
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench.soak.wikis import SoakWiki
+from wikiholt.service import Service
+from wikiholt.wiring import open_service
+
+_CANARY = re.compile(rb"kanari[a-z]{10}")
+_SAMPLE = 20
+
+
+@dataclass(slots=True)
+class Ending:
+    """What was compared, and what was wrong."""
+
+    wikis: int = 0
+    pages: int = 0
+    commits: int = 0
+    faults: list[str] = field(default_factory=list)
+    bloat: float = 0.0
+    """Index files as they are, divided by what the same pages take when built anew; the median of some wikis."""
+
+
+def compared(data: Path, wikis: Sequence[SoakWiki], log: Path) -> Ending:
+    """Compare every wiki's index with its HEAD by git's own word, and look for canaries where they must not be."""
+    ending = Ending()
+    service = open_service(data)
+    try:
+        ids = {wiki.slug: service.registry.get(wiki.slug).id for wiki in wikis}
+        for wiki in wikis:
+            _head(ending, service, wiki, ids[wiki.slug])
+            _acknowledged(ending, wiki)
+        _canaries(ending, data, {ids[wiki.slug]: wiki.canary for wiki in wikis}, log)
+        ending.bloat = _bloat(service, wikis)
+    finally:
+        service.close()
+    return ending
+
+
+def _git(repository: Path, *arguments: str) -> str:
+    alone = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull}
+    done = subprocess.run(
+        ["git", "-C", str(repository), *arguments], env=os.environ | alone, capture_output=True, check=True
+    )
+    return done.stdout.decode()
+
+
+def _head(ending: Ending, service: Service, wiki: SoakWiki, wiki_id: str) -> None:
+    lines = _git(wiki.repository, "ls-tree", "-r", "-z", "HEAD").split("\0")
+    rows = [line.partition("\t") for line in lines if line]
+    tree = {name: head.split()[2] for head, _, name in rows if name.endswith(".md")}
+    head = _git(wiki.repository, "rev-parse", "HEAD").strip()
+    index = service.workshop.store.open(wiki_id)
+    try:
+        held = dict(index.pages()) | {problem.file: problem.blob for problem in index.problems()}
+        if index.state().revision != head:
+            ending.faults.append(f"{wiki.slug} stands for {index.state().revision}, not for HEAD {head}")
+        elif held != tree:
+            apart = sorted(held.items() ^ tree.items())
+            ending.faults.append(f"{wiki.slug} holds other pages than HEAD: {apart[:4]}")
+        ending.faults += [f"{wiki.slug}: {fault}" for fault in index.check()]
+    finally:
+        index.close()
+    ending.wikis += 1
+    ending.pages += len(tree)
+
+
+def _acknowledged(ending: Ending, wiki: SoakWiki) -> None:
+    """Every commit that somebody was told of is in the history."""
+    history = set(_git(wiki.repository, "rev-list", "HEAD").split())
+    lost = [revision for revision in wiki.acknowledged if revision not in history]
+    ending.commits += len(wiki.acknowledged)
+    ending.faults += [f"{wiki.slug} lost the commit {revision}" for revision in lost]
+    loose = _git(wiki.repository, "fsck", "--no-progress", "--no-dangling", "--connectivity-only").strip()
+    if loose:
+        ending.faults.append(f"git fsck of {wiki.slug}: {loose[:200]}")
+
+
+def _canaries(ending: Ending, data: Path, own: dict[str, str], log: Path) -> None:
+    """No file of a wiki holds another's canary, and no other file any."""
+    for file in sorted(path for path in data.rglob("*") if path.is_file()):
+        parts = file.relative_to(data).parts
+        mine = own.get(parts[1], "") if len(parts) > 2 else ""
+        alien = {word.decode() for word in _CANARY.findall(file.read_bytes())} - {mine}
+        if alien:
+            ending.faults.append(f"{'/'.join(parts)} holds {sorted(alien)[:3]}")
+    if _CANARY.search(log.read_bytes()):
+        ending.faults.append("the log holds what pages say")
+
+
+def _bloat(service: Service, wikis: Sequence[SoakWiki]) -> float:
+    ratios = []
+    for wiki in wikis[:: max(1, len(wikis) // _SAMPLE)][:_SAMPLE]:
+        handle = service.wiki(wiki.slug)
+        before = _index_bytes(service, handle.wiki.id)
+        handle.reindex()
+        ratios.append(before / _index_bytes(service, handle.wiki.id))
+    return statistics.median(ratios)
+
+
+def _index_bytes(service: Service, wiki_id: str) -> int:
+    return sum(file.stat().st_size for file in service.workshop.store.directory(wiki_id).glob("g*.sqlite"))

@@ -1,0 +1,47 @@
+"""What a soak does when: restarts in the first part, then one process that is left alone and measured at equal points."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+RESTARTING = 0.4
+"""The share of the time in which the process is ended and killed; the rest is one life, in which growth is looked for."""
+
+
+class Step(StrEnum):
+    """What happens to the service at one moment."""
+
+    TERMINATE = "SIGTERM"
+    KILL = "SIGKILL"
+    MEASURE = "measure"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The size of a soak; `interval` is how often the service looks at a repository that nobody woke it for."""
+
+    seconds: float
+    wikis: int
+    interval: float = 10.0
+    restarts: int = 4
+    points: int = 12
+    readers: int = 3
+    writers: int = 2
+    waking: int = 1
+    silent: int = 2
+    think: float = 0.12
+    """Seconds a reader rests between two requests; the others rest a multiple of it."""
+    backups_kept: int = 3
+    seed: int = 1
+
+    def steps(self) -> list[tuple[float, Step]]:
+        """When what is done, in seconds of work; it is measured in every life, and evenly in the last."""
+        early = self.seconds * RESTARTING
+        steps: list[tuple[float, Step]] = []
+        for number in range(self.restarts):
+            at = early * (number + 1) / self.restarts
+            # Measured right after a start and not before the end, so that the signal falls into full work.
+            steps.append((at - 0.6 * early / self.restarts, Step.MEASURE))
+            steps.append((at, Step.KILL if number % 2 else Step.TERMINATE))
+        alone = (self.seconds - early) / self.points
+        steps += [(early + alone * (number + 1), Step.MEASURE) for number in range(self.points)]
+        return sorted(steps)

@@ -1,0 +1,106 @@
+"""The service as a process that is started, watched, ended and killed."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+class Service:
+    """`wikiholt serve` on one port through all its lives. Restarting is done by one thread; asking about it by any."""
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = int(free.getsockname()[1])
+        self._command = [*command, "--port", str(self.port)]
+        self._environment = {name: value for name, value in os.environ.items() if not name.startswith("WIKIHOLT_")}
+        self._environment |= environment
+        self._log = log
+        self._lock = threading.Lock()
+        self._away: list[tuple[float, float]] = []
+        self.life = 0
+        self.ends: list[tuple[str, float, float]] = []
+        """How it was ended, seconds until it was gone, seconds until it listened again."""
+
+    def start(self) -> None:
+        with self._log.open("ab") as errors:
+            self._process = subprocess.Popen(
+                self._command, stdout=subprocess.PIPE, stderr=errors, env=self._environment
+            )
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"the service did not start: {self._log.read_text(errors='replace')[-2000:]}")
+        assert json.loads(line)["port"] == self.port
+
+    def restart(self, number: signal.Signals) -> str:
+        """End it by a signal and start it again; says what was wrong with how it ended, or nothing."""
+        began = time.monotonic()
+        with self._lock:
+            self._away.append((began, float("inf")))
+        self._process.send_signal(number)
+        code = self._process.wait(60)
+        gone = time.monotonic()
+        self.start()
+        now = time.monotonic()
+        with self._lock:
+            self._away[-1] = (began, now)
+            self.life += 1
+        self.ends.append((number.name, gone - began, now - gone))
+        expected = 0 if number is signal.SIGTERM else -number
+        return "" if code == expected else f"{number.name}: exit code {code}, not {expected}"
+
+    def was_away(self, since: float) -> bool:
+        """Whether it was being restarted at any time since then."""
+        with self._lock:
+            return any(ended >= since for _, ended in self._away)
+
+    def running(self) -> bool:
+        return self._process.poll() is None
+
+    def stop(self) -> int:
+        """End it as an operator would; its exit code."""
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            return self._process.wait(60)
+        finally:
+            self.kill()
+
+    def kill(self) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait(10)
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+
+    def footprint(self) -> dict[str, float]:
+        """What the process takes just now: the least of a few moments, so that one request's share does not count."""
+        seen = []
+        for _ in range(3):
+            time.sleep(0.2)
+            seen.append(self._taken())
+        return {name: min(each[name] for each in seen) for name in seen[0]}
+
+    def _taken(self) -> dict[str, float]:
+        place = Path(f"/proc/{self._process.pid}")
+        lines = (place / "smaps_rollup").read_text().splitlines()
+        own = sum(int(line.split()[1]) for line in lines if line.startswith(("Private_Dirty", "Swap:")))
+        children = [(task / "children").read_text().split() for task in _listed(place / "task")]
+        return {
+            "memory MB": int((place / "statm").read_text().split()[1]) * _PAGE / 2**20,
+            "own memory MB": own / 1024,
+            "descriptors": float(len(_listed(place / "fd"))),
+            "threads": float(len(_listed(place / "task"))),
+            "child processes": float(sum(map(len, children))),
+        }
+
+
+def _listed(directory: Path) -> list[Path]:
+    return list(directory.iterdir())

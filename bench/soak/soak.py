@@ -1,0 +1,206 @@
+"""The conductor: makes the wikis, starts the service, lets visitors in, restarts and measures by plan, compares."""
+
+import re
+import shutil
+import signal
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench.farm.wikis import SmallPage
+from bench.soak.asking import Ledger, Session
+from bench.soak.disk import looked_at
+from bench.soak.ending import Ending, compared
+from bench.soak.growth import Point, Trend, trends
+from bench.soak.operator import Hasty, Operator
+from bench.soak.plan import Plan, Step
+from bench.soak.process import Service
+from bench.soak.visiting import NOT_YET, Gate, Scene, Visitor
+from bench.soak.visitors import Pusher, Reader, SilentPusher, Writer
+from bench.soak.wikis import SoakWiki, make, register
+from wikiholt.wiring import open_service
+
+_GUESTS = 4
+_PATIENCE = 240.0
+_LINE = re.compile(r"(?P<level>WARNING|ERROR|CRITICAL) (?P<rest>.*)")
+
+
+@dataclass(slots=True)
+class Outcome:
+    """All that a soak found."""
+
+    plan: Plan
+    ledger: Ledger
+    service: Service
+    points: list[Point] = field(default_factory=list)
+    trends: list[Trend] = field(default_factory=list)
+    strange: Counter[str] = field(default_factory=Counter)
+    log: Counter[str] = field(default_factory=Counter)
+    ending: Ending = field(default_factory=Ending)
+    lasted: float = 0.0
+
+    def faults(self) -> list[str]:
+        """Why this soak is not passed; empty when it is."""
+        found = list(self.ledger.unexplained)
+        found += [f"{t.name} grew from {t.before:.1f} to {t.after:.1f}" for t in self.trends if t.grows]
+        found += [f"{count} × strange on disk: {what}" for what, count in self.strange.items()]
+        found += [f"{count} × in the log: {line}" for line, count in self.log.items() if _bad(line)]
+        found += self.ending.faults
+        if self.ending.bloat > 2:
+            found.append(f"index files are {self.ending.bloat:.1f} times what their pages need")
+        return found
+
+
+def _bad(line: str) -> bool:
+    return line.startswith(("ERROR", "CRITICAL", "Traceback"))
+
+
+class Soak:
+    """One soak in one directory."""
+
+    def __init__(self, plan: Plan, home: Path, pages: Sequence[SmallPage], command: Sequence[str]) -> None:
+        self._plan, self._pages = plan, pages
+        self._data, self._log = home / "data", home / "serve.log"
+        shutil.rmtree(home, ignore_errors=True)
+        home.mkdir(parents=True)
+        names = [f"wiki-{number:03d}" for number in range(plan.wikis)]
+        self._wikis = make(pages, home / "wikis", names, plan.seed)
+        guests = make(pages, home / "guests", [f"guest-{number}" for number in range(_GUESTS)], plan.seed + 1)
+        operator = register(self._data, self._wikis)
+        settings = {"SYNC_INTERVAL": plan.interval, "BACKUP_KEEP": plan.backups_kept, "BACKUP_INTERVAL": 60}
+        settings |= {"CHECK_INTERVAL": 120, "LIMIT_ADDRESS_PER_MINUTE": 0}
+        self._service = Service(
+            [*command, "--data", str(self._data), "serve", "--json", str(home / "wikis")],
+            {f"WIKIHOLT_{name}": str(value) for name, value in settings.items()},
+            self._log,
+        )
+        self._gate, ledger = Gate(), Ledger()
+        desk = home / "desk"
+        desk.mkdir()
+        self._scene = Scene(plan, self._service, ledger, self._gate, self._wikis, guests, pages, operator, desk)
+        self._outcome = Outcome(plan, ledger, self._service)
+
+    def run(self) -> Outcome:
+        """Do it all; the service is ended whatever happens."""
+        self._log.touch()
+        self._service.start()
+        try:
+            self._until_indexed()
+            visitors = self._visitors()
+            for visitor in visitors:
+                visitor.thread.start()
+            self._play()
+            self._measure()
+            self._gate.end()
+            for visitor in visitors:
+                visitor.thread.join(60)
+            self._stop()
+        finally:
+            self._service.kill()
+        return self._judged()
+
+    def _visitors(self) -> list[Visitor]:
+        plan, scene = self._plan, self._scene
+        kinds = [(Reader, plan.readers), (Writer, plan.writers), (Pusher, plan.waking), (SilentPusher, plan.silent)]
+        kinds += [(Operator, 1), (Hasty, 1)]
+        return [kind(scene, f"{kind.__name__[0].lower()}{n}") for kind, count in kinds for n in range(count)]
+
+    def _play(self) -> None:
+        ledger = self._outcome.ledger
+        began = ledger.began = time.monotonic()
+        self._gate.open()
+        rested = 0.0
+        for at, step in self._plan.steps():
+            # Time spent resting to be measured is not work: the plan's clock stands still meanwhile.
+            time.sleep(max(0.0, at + rested - (time.monotonic() - began)))
+            if step is Step.MEASURE:
+                then = time.monotonic()
+                self._measure()
+                rested += time.monotonic() - then
+                self._gate.open()
+            elif fault := self._service.restart(signal.Signals[step]):
+                ledger.complain(fault)
+            if not self._service.running():
+                raise RuntimeError("the service ended by itself; see its log")
+        self._outcome.lasted = time.monotonic() - began
+
+    def _measure(self) -> None:
+        """At rest, with every index at its HEAD and every wiki asked once: what the process and its files take."""
+        ledger = self._outcome.ledger
+        if not self._gate.close(_PATIENCE):
+            ledger.complain("visitors did not come to rest")
+        chunks = self._until_settled()
+        figures = self._service.footprint()
+        disk = looked_at(self._data, self._ids(), self._plan.backups_kept)
+        self._outcome.strange.update(disk.strange)
+        figures |= {
+            "files": float(sum(disk.files[kind] for kind in ("index", "log", "cache", "registry"))),
+            "index kB a chunk": (disk.bytes["index"] + disk.bytes["log"]) / 1024 / chunks,
+            "cache kB a chunk": disk.bytes["cache"] / 1024 / chunks,
+            "registry kB": disk.bytes["registry"] / 1024,
+            "chunks": float(chunks),
+            "index MB": disk.bytes["index"] / 2**20,
+            "backup files": float(disk.files["backup"]),
+            "backup MB": disk.bytes["backup"] / 2**20,
+        }
+        self._outcome.points.append(Point(self._service.life, time.monotonic() - ledger.began, figures))
+
+    def _ids(self) -> set[str]:
+        service = open_service(self._data)
+        try:
+            return {wiki.id for wiki in service.wikis()}
+        finally:
+            service.close()
+
+    def _until_indexed(self) -> None:
+        began = time.monotonic()
+        self._until_settled(_PATIENCE + 2 * self._plan.wikis)
+        self._outcome.ledger.explain(f"indexed from nothing in {time.monotonic() - began:.0f} s")
+
+    def _until_settled(self, patience: float = _PATIENCE) -> int:
+        """Wait until no wiki is behind its HEAD, at work or in line; how many chunks they have together."""
+        session, total = Session(self._service, self._outcome.ledger), 0
+        until = time.monotonic() + patience
+        for wiki in self._wikis:
+            while not (chunks := self._settled(session, wiki)):
+                if time.monotonic() > until:
+                    self._outcome.ledger.complain(f"{wiki.slug} did not reach its HEAD within {patience:.0f} s")
+                    break
+                time.sleep(0.1)
+            total += chunks
+        session.close()
+        return total
+
+    def _settled(self, session: Session, wiki: SoakWiki) -> int:
+        reply = session.ask("status", wiki, "GET", "/api/v1/status", key=wiki.owning, allows=NOT_YET)
+        if reply.status != 200:
+            return 0
+        told = reply.document
+        at_rest = not (told["stale"] or told["activity"] or told["waiting"] or told["error"])
+        if at_rest:
+            self._scene_search(session, wiki)
+        return int(told["chunks"] or 0) if at_rest else 0
+
+    def _scene_search(self, session: Session, wiki: SoakWiki) -> None:
+        """So that at each point all wikis are in the same state: asked just now, with caches loaded."""
+        session.ask("search hybrid", wiki, "GET", "/api/v1/search", key=wiki.reading, query={"q": wiki.canary})
+
+    def _stop(self) -> None:
+        began = time.monotonic()
+        code = self._service.stop()
+        self._service.ends.append(("SIGTERM at the end", time.monotonic() - began, 0.0))
+        if code:
+            self._outcome.ledger.complain(f"SIGTERM at the end: exit code {code}")
+
+    def _judged(self) -> Outcome:
+        outcome = self._outcome
+        for line in self._log.read_text(errors="replace").splitlines():
+            match = _LINE.search(line)
+            if match or line.startswith("Traceback"):
+                told = f"{match['level']} {match['rest']}" if match else line
+                outcome.log[re.sub(r"[0-9a-f]{7,}|\d+|'[^']*'|\S*/\S*", "…", told)[:200]] += 1
+        outcome.trends = trends(outcome.points)
+        outcome.ending = compared(self._data, self._wikis, self._log)
+        return outcome

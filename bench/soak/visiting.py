@@ -1,0 +1,139 @@
+"""What every visitor of a soak has: a thread, a connection, and a gate that stops it between two pieces of work."""
+
+import random
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.farm.wikis import SmallPage
+from bench.soak.asking import Ledger, Session
+from bench.soak.plan import Plan
+from bench.soak.process import Service
+from bench.soak.wikis import SoakWiki
+
+NOT_YET = {"index-missing": "not indexed yet", "nothing-indexed": "not indexed yet"}
+_PATIENCE = 60.0
+
+
+class Gate:
+    """Lets visitors work, has them rest, sends them home."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._open, self._over, self._inside = False, False, 0
+
+    def enter(self) -> bool:
+        """Wait until it is open; False when all is over."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._open or self._over)
+            self._inside += not self._over
+            return not self._over
+
+    def leave(self) -> None:
+        with self._changed:
+            self._inside -= 1
+            self._changed.notify_all()
+
+    def open(self) -> None:
+        with self._changed:
+            self._open = True
+            self._changed.notify_all()
+
+    def close(self, timeout: float) -> bool:
+        """Let nobody in, and wait until nobody is inside."""
+        with self._changed:
+            self._open = False
+            return self._changed.wait_for(lambda: not self._inside, timeout)
+
+    def end(self) -> None:
+        with self._changed:
+            self._over = True
+            self._changed.notify_all()
+
+    @property
+    def resting(self) -> bool:
+        return not self._open
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What visitors share."""
+
+    plan: Plan
+    service: Service
+    ledger: Ledger
+    gate: Gate
+    wikis: Sequence[SoakWiki]
+    guests: Sequence[SoakWiki]
+    pages: Sequence[SmallPage]
+    operator: str
+    desk: Path
+
+
+class Visitor:
+    """Somebody who does the same kind of thing over and over, at a bounded rate."""
+
+    rests = 1.0
+    """How many times the plan's rest lies between two pieces of work."""
+
+    def __init__(self, scene: Scene, name: str) -> None:
+        self.scene = scene
+        self.name = name
+        self.ledger = scene.ledger
+        self.rng = random.Random(f"{scene.plan.seed} {name}")
+        self.session = Session(scene.service, scene.ledger)
+        self._marks = 0
+        self.thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def act(self) -> None:
+        raise NotImplementedError
+
+    def mark(self) -> str:
+        """A word that is written once in all wikis."""
+        self._marks += 1
+        return f"merk{self.name}x{self._marks}x"
+
+    def search(self, wiki: SoakWiki, query: str, mode: str, **others: str) -> list[str] | None:
+        """The paths of the hits; None where there was no answer, or one that says it is not of the newest commit."""
+        asked = {"q": query, "mode": mode} | others
+        fresh = "fresh" in others
+        reply = self.session.ask(
+            f"search {mode}{' fresh' if fresh else ''}", wiki, "GET", "/api/v1/search", key=wiki.reading, query=asked
+        )
+        if reply.status != 200:
+            return None
+        self.ledger.took(f"{mode} fresh" if fresh else mode, reply)
+        told = reply.document
+        if told["degraded"]:
+            notes = "; ".join(told["notes"])
+            self.ledger.explain(f"degraded: {notes}")
+        if fresh and told["stale"]:
+            self.ledger.explain("fresh=true answered stale")
+            return None
+        return [hit["path"] for hit in told["results"]]
+
+    def until_found(self, wiki: SoakWiki, path: str, mark: str, kind: str) -> None:
+        """Measure how long it takes from now until a search by the mark finds the page."""
+        began = time.monotonic()
+        while (waited := time.monotonic() - began) < _PATIENCE + self.scene.plan.interval:
+            found = self.search(wiki, mark, "keyword")
+            if found is not None and path in found:
+                away = self.scene.service.was_away(began)
+                self.ledger.fresh_after(f"{kind}, across a restart" if away else kind, time.monotonic() - began)
+                return
+            time.sleep(0.03 if waited < 3 else 0.15)
+        self.ledger.complain(f"{kind}: {path} of {wiki.slug} was not found within {waited:.0f} s")
+
+    def _run(self) -> None:
+        while self.scene.gate.enter():
+            try:
+                self.act()
+            except Exception as error:  # noqa: BLE001 - a visitor that falls over is a finding
+                self.ledger.complain(f"{self.name} fell over: {type(error).__name__}: {error}")
+            finally:
+                if self.scene.gate.resting:
+                    self.session.close()
+                self.scene.gate.leave()
+            time.sleep(self.scene.plan.think * self.rests * self.rng.uniform(0.5, 1.5))

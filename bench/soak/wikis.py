@@ -1,0 +1,143 @@
+"""The wikis of a soak: small real git repositories of small real pages, each with a word that is nowhere else, and
+plain git at work on them."""
+
+import hashlib
+import os
+import random
+import shutil
+import string
+import subprocess
+import threading
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+from bench.farm.wikis import SmallPage, chosen, small_pages, write_repository
+from wikiholt.model import Scope
+from wikiholt.wiring import open_service
+
+CANARY_PAGE = "Canary"
+SECRET = "soak-webhook"
+_WHO = {"GIT_AUTHOR_NAME": "Soak", "GIT_AUTHOR_EMAIL": "soak@example.org"}
+_WHO |= {"GIT_COMMITTER_NAME": "Soak", "GIT_COMMITTER_EMAIL": "soak@example.org"}
+_ALONE = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "GIT_TERMINAL_PROMPT": "0"}
+
+
+@dataclass(slots=True)
+class SoakWiki:
+    """A wiki, its keys, and what was written to it and acknowledged."""
+
+    slug: str
+    repository: Path
+    canary: str
+    titles: Sequence[str]
+    reading: str = ""
+    """A key for reading."""
+    owning: str = ""
+    """A key for everything."""
+    acknowledged: list[str] = field(default_factory=list)
+    """Commits that the service or git said were made."""
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def acknowledge(self, revision: str) -> None:
+        with self.lock:
+            self.acknowledged.append(revision)
+
+
+def canary(name: str) -> str:
+    """A word of letters that belongs to one wiki."""
+    digest = hashlib.sha256(name.encode()).digest()[:10]
+    return "kanari" + "".join(string.ascii_lowercase[byte % 26] for byte in digest)
+
+
+def pages_of(collections: Path) -> list[SmallPage]:
+    """Small pages of real wikis: those of the collections, or where these are not at hand those of the demo."""
+    if (collections / "wiki-dendron").exists():
+        return small_pages(collections)
+    texts = [file for file in _below(files("wikiholt.surfaces.cli.demo_wikis")) if file.name.endswith(".md")]
+    return [SmallPage(file.name, file.name.removesuffix(".md"), file.read_bytes()) for file in texts]
+
+
+def _below(place: Traversable) -> Iterable[Traversable]:
+    for each in sorted(place.iterdir(), key=lambda entry: entry.name):
+        if each.is_dir():
+            yield from _below(each)
+        else:
+            yield each
+
+
+def make(pages: Sequence[SmallPage], root: Path, names: Sequence[str], seed: int) -> list[SoakWiki]:
+    """Write a bare repository for each name, anew."""
+    made = []
+    root.mkdir(parents=True)
+    for number, name in enumerate(names):
+        word, own = canary(name), chosen(pages, seed * 100_003 + number)
+        first = SmallPage(f"{CANARY_PAGE}.md", CANARY_PAGE, f"# {CANARY_PAGE}\n\nHere sings {word}.\n".encode())
+        home = SmallPage("Home.md", "Home", f"# Home\n\nThis is {word}. See [[{CANARY_PAGE}]].\n".encode())
+        tagged = [_tagged(page, number) for page in own if page.file not in ("Home.md", f"{CANARY_PAGE}.md")]
+        path = root / f"{name}.git"
+        write_repository(path, [first, home, *tagged])
+        made.append(SoakWiki(name, path.resolve(), word, [page.title for page in own]))
+    return made
+
+
+def _tagged(page: SmallPage, number: int) -> SmallPage:
+    """The page with a tag and a category to filter by."""
+    if not page.content.startswith(b"---\n"):
+        return page
+    head = f"---\ntags: [soak, t{number % 3}]\ncategory: c{number % 2}\n".encode()
+    return SmallPage(page.file, page.title, head + page.content.removeprefix(b"---\n"))
+
+
+def register(data: Path, wikis: Sequence[SoakWiki]) -> str:
+    """Register the wikis and make their keys; the operator's key."""
+    service = open_service(data)
+    try:
+        secret = {"webhook_secret": SECRET}
+        service.registry.add_many([(wiki.slug, str(wiki.repository), secret) for wiki in wikis])
+        for wiki in wikis:
+            wiki_id = service.registry.get(wiki.slug).id
+            wiki.reading = service.registry.keys.create(wiki_id, Scope.READ, "reader")[1]
+            wiki.owning = service.registry.keys.create(wiki_id, Scope.ADMIN, "owner")[1]
+        return service.registry.keys.create(None, Scope.ADMIN, "operator")[1]
+    finally:
+        service.close()
+
+
+class Clone:
+    """A fresh clone to commit in and push from, as somebody at a desk would."""
+
+    def __init__(self, wiki: SoakWiki, place: Path) -> None:
+        self._wiki = wiki
+        self.place = place
+        shutil.rmtree(place, ignore_errors=True)
+        self.git("clone", "--quiet", "--depth=1", f"file://{wiki.repository}", str(place), cwd=place.parent)
+
+    def push(self) -> bool:
+        """Commit whatever was changed and push it; False where somebody else was faster."""
+        self.git("add", "--all")
+        self.git("commit", "--quiet", "--allow-empty", "-m", "Work at a desk")
+        revision = self.git("rev-parse", "HEAD").strip()
+        try:
+            self.git("push", "--quiet", "origin", "HEAD")
+        except subprocess.CalledProcessError:
+            return False
+        self._wiki.acknowledge(revision)
+        return True
+
+    def files(self, folder: str) -> list[Path]:
+        return sorted((self.place / folder).glob("*.md"))
+
+    def git(self, *arguments: str, cwd: Path | None = None) -> str:
+        done = subprocess.run(
+            ["git", *arguments], cwd=cwd or self.place, env=os.environ | _WHO | _ALONE, capture_output=True, check=True
+        )
+        return done.stdout.decode()
+
+
+def words(rng: random.Random, wiki: SoakWiki, mark: str, pages: Sequence[SmallPage]) -> str:
+    """A page of its own mark, its wiki's canary, and some real text."""
+    text = rng.choice(pages).content.decode().rpartition("---\n")[2].strip()
+    return f"# Note {mark}\n\n{mark} of {wiki.canary}. [Home](../Home.md)\n\n{text[:700]}\n"
