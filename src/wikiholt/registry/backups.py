@@ -26,6 +26,8 @@ from wikiholt.registry.mending import install, seal_at, strike
 _LOG = logging.getLogger(__name__)
 
 _SMALL = 1 << 20
+STRUCK = "struck-"
+"""A mark of this name and a wiki's id: the wiki was removed, and may still be in backups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,8 @@ class RegistryBackups:
 
     def take(self, occasion: Occasion = Occasion.ASKED) -> RegistryBackup:
         """Copy the registry as it is now, verify the copy and keep it; raises IndexMissing while there is none."""
-        with self._shelf.making() as draft:
+        self.finish_striking()
+        with self._shelf.alone(), self._shelf.making() as draft:
             with self._database.reading() as connection:
                 if connection is None:
                     raise IndexMissing("there is no registry yet", hint="`wikiholt add` registers a first wiki")
@@ -64,6 +67,7 @@ class RegistryBackups:
 
     def follow(self, patience: float = 0.0) -> RegistryBackup | None:
         """Take a backup if the registry has changed since the newest; a large one not within `patience` seconds."""
+        self.finish_striking()
         with self._database.reading() as connection:
             if connection is None:
                 return None
@@ -108,14 +112,30 @@ class RegistryBackups:
             ledger.replace(rows)
         return Restored(backup, left_out, None, sure=True)
 
+    def finish_striking(self) -> None:
+        """Take removed wikis out of every backup: those too whose removal was killed before it came to that."""
+        with self._database.reading() as connection:
+            marks = connection.execute("SELECT name FROM marks").fetchall() if connection is not None else []
+        struck = [name for (name,) in marks if name.startswith(STRUCK)]
+        for name in struck:
+            self.strike(name.removeprefix(STRUCK))
+        if struck:
+            with self._database.writing() as ledger:
+                for name in struck:
+                    ledger.delete("marks", "name", name)
+
     def strike(self, wiki_id: str) -> None:
         """Take a removed wiki out of every backup; one that cannot be rewritten is removed."""
-        for kept in self._shelf.all():
-            try:
-                self._strike(kept, wiki_id)
-            except (IndexFault, OSError) as error:
-                _LOG.warning("a backup of the registry is removed, for a removed wiki may be in it: %s", error)
-                kept.file.unlink(missing_ok=True)
+        if not self._shelf.directory.exists():
+            return
+        # Alone, lest a copy that was begun before the removal be kept after this.
+        with self._shelf.alone():
+            for kept in self._shelf.all():
+                try:
+                    self._strike(kept, wiki_id)
+                except (IndexFault, OSError) as error:
+                    _LOG.warning("a backup of the registry is removed, for a removed wiki may be in it: %s", error)
+                    kept.file.unlink(missing_ok=True)
 
     def _strike(self, kept: Kept, wiki_id: str) -> None:
         fault = self._shelf.fault(kept)

@@ -13,7 +13,7 @@ from pathlib import Path
 from wikiholt.backups import BackupPlan
 from wikiholt.errors import IndexCorrupt, WikiExists, WikiNotFound
 from wikiholt.model import Key, Wiki
-from wikiholt.registry.backups import RegistryBackups
+from wikiholt.registry.backups import STRUCK, RegistryBackups
 from wikiholt.registry.database import RESTORE, Database
 from wikiholt.registry.hosts import host_named, hosts_of
 from wikiholt.registry.keys import Keys, key_of
@@ -117,7 +117,9 @@ class Registry:
             ledger.delete("wikis", "id", wiki.id)
             keys = ledger.delete("keys", "wiki_id", wiki.id)
             hosts = ledger.delete("hosts", "wiki_id", wiki.id)
-        self.backups.strike(wiki.id)
+            ledger.delete("marks", "name", STRUCK + wiki.id)
+            ledger.insert("marks", (STRUCK + wiki.id, datetime.now(UTC).isoformat()))
+        self.backups.finish_striking()
         return Struck(wiki, tuple(map(key_of, keys)), tuple(host for host, _ in hosts))
 
     def update(self, slug: str, settings: Mapping[str, str]) -> Wiki:
