@@ -17,8 +17,8 @@ from pathlib import Path
 from bench.collections import DEFAULT
 from bench.corpus import DATA
 from bench.report import machine, write
+from bench.soak.conductor import Soak
 from bench.soak.plan import Plan
-from bench.soak.soak import Soak
 from bench.soak.telling import told
 from bench.soak.wikis import pages_of
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from bench.soak.asking import Ledger
 from bench.soak.growth import Point, Trend, longest_life
-from bench.soak.soak import Outcome
+from bench.soak.outcome import Outcome
 
 _SLICES = 10
 

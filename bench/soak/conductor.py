@@ -1,60 +1,29 @@
 """The conductor: makes the wikis, starts the service, lets visitors in, restarts and measures by plan, compares."""
 
-import re
 import shutil
 import signal
 import time
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.farm.wikis import SmallPage
 from bench.soak.asking import Ledger, Session
 from bench.soak.disk import looked_at
-from bench.soak.ending import Ending, compared
-from bench.soak.growth import Point, Trend, trends
+from bench.soak.ending import compared
+from bench.soak.growth import Point, trends
 from bench.soak.operator import Hasty, Operator
+from bench.soak.outcome import Outcome, lines_of
 from bench.soak.plan import Plan, Step
 from bench.soak.process import Service
+from bench.soak.pushers import Pusher, SilentPusher
+from bench.soak.readers import Reader
 from bench.soak.visiting import NOT_YET, Gate, Scene, Visitor
-from bench.soak.visitors import Pusher, Reader, SilentPusher, Writer
 from bench.soak.wikis import SoakWiki, make, register
+from bench.soak.writers import Writer
 from wikiholt.wiring import open_service
 
 _GUESTS = 4
 _PATIENCE = 240.0
-_LINE = re.compile(r"(?P<level>WARNING|ERROR|CRITICAL) (?P<rest>.*)")
-
-
-@dataclass(slots=True)
-class Outcome:
-    """All that a soak found."""
-
-    plan: Plan
-    ledger: Ledger
-    service: Service
-    points: list[Point] = field(default_factory=list)
-    trends: list[Trend] = field(default_factory=list)
-    strange: Counter[str] = field(default_factory=Counter)
-    log: Counter[str] = field(default_factory=Counter)
-    ending: Ending = field(default_factory=Ending)
-    lasted: float = 0.0
-
-    def faults(self) -> list[str]:
-        """Why this soak is not passed; empty when it is."""
-        found = list(self.ledger.unexplained)
-        found += [f"{t.name} grew from {t.before:.1f} to {t.after:.1f}" for t in self.trends if t.grows]
-        found += [f"{count} × strange on disk: {what}" for what, count in self.strange.items()]
-        found += [f"{count} × in the log: {line}" for line, count in self.log.items() if _bad(line)]
-        found += self.ending.faults
-        if self.ending.bloat > 2:
-            found.append(f"index files are {self.ending.bloat:.1f} times what their pages need")
-        return found
-
-
-def _bad(line: str) -> bool:
-    return line.startswith(("ERROR", "CRITICAL", "Traceback"))
 
 
 class Soak:
@@ -196,11 +165,7 @@ class Soak:
 
     def _judged(self) -> Outcome:
         outcome = self._outcome
-        for line in self._log.read_text(errors="replace").splitlines():
-            match = _LINE.search(line)
-            if match or line.startswith("Traceback"):
-                told = f"{match['level']} {match['rest']}" if match else line
-                outcome.log[re.sub(r"[0-9a-f]{7,}|\d+|'[^']*'|\S*/\S*", "…", told)[:200]] += 1
+        outcome.log = lines_of(self._log)
         outcome.trends = trends(outcome.points)
         outcome.ending = compared(self._data, self._wikis, self._log)
         return outcome

@@ -1,0 +1,58 @@
+"""All that a soak found, and whether that is good enough."""
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench.soak.asking import Ledger
+from bench.soak.ending import Ending
+from bench.soak.growth import Point, Trend
+from bench.soak.plan import Plan
+from bench.soak.process import Service
+
+_LINE = re.compile(r"(?P<level>WARNING|ERROR|CRITICAL) (?P<rest>.*)")
+_OWN = re.compile(r"[0-9a-f]{7,}|\d+|'[^']*'|\S*/\S*")
+"""What is different in every line of the same kind: ids, numbers, names, paths."""
+_BLOAT = 2.0
+
+
+@dataclass(slots=True)
+class Outcome:
+    """All that a soak found."""
+
+    plan: Plan
+    ledger: Ledger
+    service: Service
+    points: list[Point] = field(default_factory=list)
+    trends: list[Trend] = field(default_factory=list)
+    strange: Counter[str] = field(default_factory=Counter)
+    log: Counter[str] = field(default_factory=Counter)
+    ending: Ending = field(default_factory=Ending)
+    lasted: float = 0.0
+
+    def faults(self) -> list[str]:
+        """Why this soak is not passed; empty when it is."""
+        found = list(self.ledger.unexplained)
+        found += [f"{t.name} grew from {t.before:.1f} to {t.after:.1f}" for t in self.trends if t.grows]
+        found += [f"{count} × strange on disk: {what}" for what, count in self.strange.items()]
+        found += [f"{count} × in the log: {line}" for line, count in self.log.items() if _bad(line)]
+        found += self.ending.faults
+        if self.ending.bloat > _BLOAT:
+            found.append(f"index files are {self.ending.bloat:.1f} times what their pages need")
+        return found
+
+
+def _bad(line: str) -> bool:
+    return line.startswith(("ERROR", "CRITICAL", "Traceback"))
+
+
+def lines_of(log: Path) -> Counter[str]:
+    """The warnings, errors and tracebacks of a log, by kind."""
+    found: Counter[str] = Counter()
+    for line in log.read_text(errors="replace").splitlines():
+        match = _LINE.search(line)
+        if match or line.startswith("Traceback"):
+            told = f"{match['level']} {match['rest']}" if match else line
+            found[_OWN.sub("…", told)[:200]] += 1
+    return found

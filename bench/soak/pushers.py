@@ -1,0 +1,61 @@
+"""Who works at a desk: plain git commits, pushed."""
+
+import hashlib
+import hmac
+
+from bench.soak.visiting import Visitor
+from bench.soak.wikis import SECRET, Clone, SoakWiki, words
+
+
+class Pusher(Visitor):
+    """Commits at a desk and pushes: new pages, edits, renames and deletions; then wakes the service, or does not."""
+
+    rests = 6.0
+    wakes = True
+
+    def act(self) -> None:
+        wiki = self.rng.choice(self.scene.wikis)
+        for _ in range(5):
+            clone = Clone(wiki, self.scene.desk / self.name)
+            path, mark = self._change(clone, wiki)
+            if clone.push():
+                break
+            self.ledger.explain("a push came second and was made again")
+        else:
+            self.ledger.complain(f"push: five pushes to {wiki.slug} were refused")
+            return
+        with self.ledger.lock:
+            self.ledger.done["push"] += 1
+        kind = self._wake(wiki) if self.wakes else "pushed, nobody woke it"
+        if kind:
+            self.until_found(wiki, path, mark, kind)
+
+    def _change(self, clone: Clone, wiki: SoakWiki) -> tuple[str, str]:
+        mark, folder = self.mark(), f"soak/{self.name}"
+        there = clone.files(folder)
+        (clone.place / folder).mkdir(parents=True, exist_ok=True)
+        if len(there) >= 2:
+            self.rng.choice(there).unlink()
+        elif there:
+            there[0].rename(there[0].with_name(f"{mark}-moved.md"))
+        path = f"{folder}/{mark}"
+        (clone.place / f"{path}.md").write_text(words(self.rng, wiki, mark, self.scene.pages))
+        return path, mark
+
+    def _wake(self, wiki: SoakWiki) -> str:
+        """Say that the repository changed, in one of the two ways there are; what was done, if it was taken."""
+        if self.rng.random() < 0.5:
+            reply = self.session.ask("wake", wiki, "POST", "/api/v1/wake", key=wiki.owning, expects=(202,))
+        else:
+            body = b'{"ref":"refs/heads/main"}'
+            signed = {"X-Hub-Signature-256": "sha256=" + hmac.new(SECRET.encode(), body, hashlib.sha256).hexdigest()}
+            reply = self.session.ask(
+                "webhook", wiki, "POST", "/api/v1/webhook", key="", body=body, headers=signed, expects=(202,)
+            )
+        return "pushed and woken" if reply.status == 202 else ""
+
+
+class SilentPusher(Pusher):
+    """Pushes and tells nobody: the service finds out by itself."""
+
+    wakes = False
