@@ -9,6 +9,7 @@
 import os
 import re
 import shutil
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
@@ -23,6 +24,9 @@ from wikiholt.stores.sqlite.lock import holding
 
 _ID = re.compile(r"[a-z0-9]{8,64}")
 _DIGITS = 6
+_HALF_MADE = re.compile(r"g\d{6}\.sqlite\.making|CURRENT\.\d+$")
+_NOTE = re.compile(r"[a-z]+\.json\.[0-9a-f]{8}")
+_LONG_AGO = 600.0
 _GENERATION = re.compile(r"(?:^|-)g(\d{6})[.-]")
 
 
@@ -100,6 +104,7 @@ class SqliteStore:
         with _storage():
             self.directory(wiki_id).mkdir(mode=0o700, parents=True, exist_ok=True)
         with holding(self.directory(wiki_id) / "write.lock", timeout):
+            self._clear(wiki_id)
             yield
             if self.directory(wiki_id).exists():
                 self._empty_log(wiki_id)
@@ -138,7 +143,7 @@ class SqliteStore:
         self._leave_mark(wiki_id)
 
     def set_aside(self, wiki_id: str, why: str) -> str:
-        word = re.sub(r"[^a-z0-9]+", "-", why.lower()).strip("-")[:40]
+        word = re.sub(r"[^a-z0-9]+", "-", why.lower())[:40].strip("-")
         name = f"broken-{datetime.now(UTC):%Y%m%dT%H%M%S%fZ}-{word}"
         aside = self.directory(wiki_id) / name
         with _storage():
@@ -186,6 +191,14 @@ class SqliteStore:
             return begun
         begun.close()
         return None
+
+    def _clear(self, wiki_id: str) -> None:
+        """Remove what killed writers left half made. Notes may be written without the lock, so theirs must be old."""
+        with suppress(OSError):
+            for file in self.directory(wiki_id).iterdir():
+                old = _NOTE.fullmatch(file.name) and time.time() - file.stat().st_mtime > _LONG_AGO
+                if old or _HALF_MADE.match(file.name):
+                    file.unlink(missing_ok=True)
 
     def _empty_log(self, wiki_id: str) -> None:
         """Bring what was written into the index file, so that no reader's leaving changes it after the mark."""
