@@ -1,18 +1,20 @@
 """A repository elsewhere as a source of pages: a bare mirror of its default branch, kept beside the wiki's index.
 
 Nothing in the mirror is named by the remote: whatever its HEAD is comes as the one branch here. The mirror appears
-complete or not at all, and only who holds its lock changes it.
+complete or not at all, and only who holds its lock changes it. It is a cache: one that proves damaged is marked by who
+notices, and the next fetch reads all of it and makes it anew if that is so.
 """
 
 import re
 import shutil
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from datetime import datetime
 from pathlib import Path
 
 from wikiholt.errors import NotWritable, SourceBroken, SourceMissing, StorageRefused
-from wikiholt.model import Author, FileEdit
+from wikiholt.model import Author, Blob, FileEdit, TreeChange, TreeEntry
 from wikiholt.sources.address import parse, shown
 from wikiholt.sources.claims import holding
 from wikiholt.sources.command import Git
@@ -22,6 +24,7 @@ from wikiholt.sources.transfer import Costs, Line
 
 MIRROR = "mirror.git"
 _BRANCH = "refs/heads/mirror"
+_DOUBT = "wikiholt.doubt"
 _HEAD = re.compile(rb"([0-9a-f]{40}(?:[0-9a-f]{24})?)\tHEAD")
 
 
@@ -56,6 +59,25 @@ class RemoteSource(GitSource):
                 hint="Check free disk space and the permissions of the data directory.",
             ) from error
 
+    def tree(self, revision: str) -> Mapping[str, TreeEntry]:
+        with self._doubting():
+            return super().tree(revision)
+
+    def changes(self, old: str, new: str) -> Sequence[TreeChange] | None:
+        with self._doubting():
+            return super().changes(old, new)
+
+    def read(self, blobs: Iterable[str], limit: int) -> Iterator[Blob]:
+        with self._doubting():
+            for blob in super().read(blobs, limit):
+                if blob.size < 0:
+                    _doubt(self._path)
+                yield blob
+
+    def last_changed(self, files: Sequence[str], revision: str, since: str | None) -> Mapping[str, datetime]:
+        with self._doubting():
+            return super().last_changed(files, revision, since)
+
     def write(self, edits: Sequence[FileEdit], author: Author, message: str) -> str:  # noqa: ARG002
         """Refused: a mirror is read-only."""
         raise NotWritable(
@@ -67,28 +89,54 @@ class RemoteSource(GitSource):
         line = Line(self._address, self._costs)
         theirs = self._remote_head(line, stop)
         mirror = self._directory / MIRROR
-        ours = self._tip(mirror) if mirror.exists() else None
+        sound = mirror.exists() and self._sound(mirror)
+        ours = self._tip(mirror) if sound else None
         if theirs is None and ours is not None:
             raise SourceBroken(
                 f"The repository at {self._shown} has no default branch any more.",
                 hint="What was fetched before is kept. Check where HEAD points there.",
             )
-        if mirror.exists() and ours == theirs:
+        if sound and ours == theirs:
             return False
         target = mirror
-        if not mirror.exists() or (theirs and ours and len(theirs) != len(ours)):
+        # One without a tip is empty, or has lost it; and a repository may be of another kind than it was.
+        if not sound or ours is None or len(theirs or ours) != len(ours):
             target = self._begin(line, theirs, stop)
         if theirs is not None:
             _clear(target)
             try:
                 self._bring(line, target, stop)
             except BaseException:
-                _clear(target) if target == mirror else shutil.rmtree(target, ignore_errors=True)
+                if target == mirror:
+                    _clear(mirror)
+                    _doubt(mirror)
+                else:
+                    shutil.rmtree(target, ignore_errors=True)
                 raise
         if target != mirror:
             shutil.rmtree(mirror, ignore_errors=True)
             target.rename(mirror)
         return theirs is not None
+
+    @contextmanager
+    def _doubting(self) -> Iterator[None]:
+        """Mark the mirror if it cannot be read."""
+        try:
+            yield
+        except SourceBroken:
+            _doubt(self._path)
+            raise
+
+    def _sound(self, mirror: Path) -> bool:
+        """Whether the mirror can be used; one in doubt is read to the last object."""
+        git, doubt = _git(mirror, self._costs.timeout), mirror / _DOUBT
+        with suppress(SourceBroken):
+            if doubt.exists():
+                if git.run("fsck", "--no-dangling", "--no-progress").status:
+                    return False
+                doubt.unlink()
+            return git.run("rev-parse", "--git-dir").status == 0
+        return False
 
     def _begin(self, line: Line, theirs: str | None, stop: Callable[[], bool]) -> Path:
         """An empty mirror under another name, of the remote's kind."""
@@ -134,6 +182,11 @@ class RemoteSource(GitSource):
 
 def _git(mirror: Path, timeout: float) -> Git:
     return Git(Location(mirror, mirror), timeout)
+
+
+def _doubt(mirror: Path) -> None:
+    with suppress(OSError):
+        (mirror / _DOUBT).touch()
 
 
 def _clear(mirror: Path) -> None:
