@@ -166,7 +166,7 @@ class Blow:
     def _fall(self, writer: Child, others: list[Child]) -> None:
         """Wait for the moment of a blow that comes from outside, and let it fall."""
         if self._git is None and self.kind not in ("kill at a moment", "kill all", "power cut", "out of memory"):
-            if self.deed == SERVE and self.kind != "kill at a step":
+            if self.deed == SERVE:
                 _wait(lambda: others[-1].poll() or writer.poll(), 20)
             return
         if self.kind == "power cut":
@@ -206,6 +206,8 @@ class Blow:
             struck.told.append([line for line in told if line[0] in ("begin", "done")])
             unsynced |= {str(line[1]): line[0] == UNSYNCED for line in told if line[0] in (UNSYNCED, "synced")}
             outcome = str(ended["outcome"])
+            if self.deed == SERVE and name == "writer" and ended.get("trace") == "ended by SIGTERM":
+                outcome = "ended early"  # it was told to end before it had begun to listen
             if name == "writer":
                 struck.outcome, struck.hit = outcome, outcome == "killed" and child.line.inside
             elif name == "searcher" and isinstance(value := ended.get("value"), dict):

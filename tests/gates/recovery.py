@@ -1,9 +1,11 @@
 """What must hold at the next start, whatever happened before it."""
 
 import logging
+import os
 import shutil
 import signal
 import time
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -16,9 +18,9 @@ from history import EVERYWHERE
 from processes import PATIENCE, Child
 
 from wikiholt import embedding
-from wikiholt.errors import BackupNotFound, IndexFault, WikiholtError, WikiNotFound
+from wikiholt.errors import BackupNotFound, IndexFault, SourceError, SyncFailed, WikiholtError, WikiNotFound
 from wikiholt.handle import WikiHandle
-from wikiholt.model import Answer, Filter, Floats, Mode, WordQuery
+from wikiholt.model import Answer, Filter, Floats, Mode, SyncReport, WordQuery
 from wikiholt.pages import Pipeline
 from wikiholt.ports import Embedder, WikiIndex
 from wikiholt.search import Request
@@ -68,6 +70,7 @@ def recover(start: Start) -> dict[str, object]:
     logging.getLogger("wikiholt").addHandler(log)
     logging.getLogger("wikiholt").propagate = False
     assert not unknown(start.data), f"files of a kind the gate does not know: {unknown(start.data)}"
+    _let_time_pass(start)
     done, began = Recovered(), time.monotonic()
     service = product(start.data, start.model)
     done.registry = _registry(service, start)
@@ -89,9 +92,7 @@ def recover(start: Start) -> dict[str, object]:
     if start.served:
         service.close()
         log.lines += _served(start, wiki)
-    if "://" in wiki.wiki.source:
-        wiki.fetch()
-    report = wiki.sync()
+    report = _synced(wiki, again=any(kind.startswith("mirror") for kind in start.harmed_kinds()))
     done.seconds = time.monotonic() - began
     assert not (start.served and report.rebuilt), "the service said it was whole, and a sync built it anew"
     done.way = log.way(rebuilt=report.rebuilt, new=start.model == "other")
@@ -99,6 +100,23 @@ def recover(start: Start) -> dict[str, object]:
     _backups_are_good(service, wiki, start)
     service.close()
     return asdict(done)
+
+
+def _let_time_pass(start: Start) -> None:
+    """What was left behind is an hour old: some of it may be cleared only when nobody can still be writing it."""
+    for file in files_below(start.data):
+        if kind_of(file, start.data) == LEFTOVER:
+            os.utime(file, (time.time() - 3600,) * 2)
+
+
+def _synced(wiki: WikiHandle, *, again: bool) -> SyncReport:
+    """Fetch and sync; where a mirror was harmed, the first time may only notice, and the second must mend it."""
+    if again:
+        with suppress(SourceError, SyncFailed):
+            wiki.fetch()
+            wiki.sync()
+    wiki.fetch()
+    return wiki.sync()
 
 
 class _Log(logging.Handler):
@@ -190,6 +208,7 @@ def _backups_are_good(service: Service, wiki: WikiHandle, start: Start) -> None:
 
 
 def _gone(service: Service, start: Start) -> None:
+    service.registry.backups.follow()  # what was removed by who was killed goes with the next look at the registry
     others = {wiki.id for wiki in service.wikis()}
     service.close()
     nothing_left(start, others)
