@@ -58,6 +58,11 @@ class Access:
             return Grant(self._named_or_only(slug), Scope.ADMIN, key)
         return self._with_key(key, key.wiki_id, slug, needed)
 
+    def keyed(self, visit: Visit) -> None:
+        """Pass whoever has a key that is known, whatever it opens; raises Unauthorized."""
+        if self._key(visit) is None:
+            raise _unauthorized()
+
     def operator(self, visit: Visit) -> Key:
         """The operator's key of this visit; raises Unauthorized without a key and Forbidden with a wiki's."""
         key = self._key(visit)

@@ -7,6 +7,8 @@ from wikiholt.sources.trees import PageFiles
 
 _MAX_COMPONENT = 255
 _MAX_PATH = 1024
+# They make one name look like another: `a`, one of these, `dm.txt` may look like `atxt.md`.
+_OVERRIDES = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
 def require_name(file: str, pages: PageFiles) -> None:
@@ -31,6 +33,8 @@ def look(name: str) -> str:
 def _fault(file: str) -> str:
     if any(unicodedata.category(char) in ("Cc", "Cs", "Zl", "Zp") for char in file):
         return "it holds a control character or something that is not text"
+    if any(char in _OVERRIDES for char in file):
+        return "it holds a character that turns the direction of what follows"
     if "\\" in file:
         return "it holds a backslash"
     if len(file.encode()) > _MAX_PATH:

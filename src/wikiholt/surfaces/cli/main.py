@@ -79,10 +79,13 @@ def _run(parsed: Namespace, settings: Settings) -> int:
 
 
 class _SafeFormatter(logging.Formatter):
-    """Log lines may quote pages and git."""
+    """Log lines may quote pages and git: what they quote must not look like a line of its own."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
+        return output.line(super().formatMessage(record))
 
     def format(self, record: logging.LogRecord) -> str:
-        return output.safe(super().format(record))
+        return output.safe(super().format(record)).replace("\n", "\n  ")
 
 
 def _start_log(level: str) -> None:

@@ -19,6 +19,7 @@ from wikiholt.errors import Busy, InvalidSetting, InvalidSource, ModelError
 from wikiholt.settings import Settings
 from wikiholt.surfaces.cli import output
 from wikiholt.surfaces.http.app import create_app
+from wikiholt.surfaces.http.patience import Impatient
 from wikiholt.surfaces.http.visits import is_loopback
 from wikiholt.wiring import Farm, open_farm
 
@@ -86,6 +87,8 @@ def _config(farm: Farm) -> uvicorn.Config:
         create_app(farm),
         access_log=False,  # what people search for is not to be logged
         log_config=None,
+        http=Impatient,
+        ws="none",
         server_header=False,
         proxy_headers=bool(proxies),
         forwarded_allow_ips=list(proxies),

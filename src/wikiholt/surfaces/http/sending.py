@@ -9,7 +9,10 @@ from fastapi import Depends
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, ValidationError
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
+
+from wikiholt.surfaces.http.visits import Who
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -43,9 +46,10 @@ class Sent(Generic[M]):
 
 
 def sent(model: type[M], *, optional: bool = False) -> Any:
-    """A dependency that gives the body as something to be read as this model."""
+    """A dependency that gives the body, of who has a key, as something to be read as this model."""
 
-    async def take(request: Request) -> Sent[M]:
+    async def take(request: Request, who: Who) -> Sent[M]:
+        await run_in_threadpool(who.enters)
         kind = request.headers.get("content-type", "")
         return Sent(model, await request.body(), kind, optional=optional)
 

@@ -4,7 +4,7 @@ A route is given a Visitor and asks it for what it needs. Nothing a visitor hand
 one that was granted.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -98,6 +98,11 @@ class Visitor:
         self._farm.keeper.asked(grant.wiki.id)
         return OpenWiki(grant, handle, self._farm.settings.search_fresh_timeout, self._farm.keeper)
 
+    def enters(self) -> None:
+        """Pass who has any key, before what they send is taken in: nobody fills the memory who may not write."""
+        with self._asking():
+            self._farm.access.keyed(self._visit)
+
     def farm(self) -> Farm:
         """All wikis, for an operator's key."""
         with self._asking():
@@ -137,16 +142,18 @@ class Visitor:
         self._count(key)
         return Keyring(self._farm.service.registry, wiki)
 
-    def wake_by_webhook(self, proved: Callable[[str], bool]) -> bool:
-        """Wake the wiki the request is about if it is signed with that wiki's secret."""
+    def claimed(self) -> Wiki | None:
+        """The wiki that a webhook says it is about; nothing is proved by that."""
         self._farm.limits.guard(self._address)
-        wiki = self._farm.access.claimed(self._visit)
-        secret = wiki.settings.get("webhook_secret", "") if wiki else ""
-        if not proved(secret) or wiki is None:
+        return self._farm.access.claimed(self._visit)
+
+    def wake_by_webhook(self, claimed: Wiki | None, *, proved: bool) -> bool:
+        """Wake the wiki if its webhook was signed with its secret."""
+        if not proved or claimed is None:
             self._farm.limits.failed(self._address)
             return False
         self._count(None)
-        self._farm.keeper.wake(wiki.id)
+        self._farm.keeper.wake(claimed.id)
         return True
 
     @contextmanager
