@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from ward import Ward, cut, overwrite, remove, until
 
-from wikiholt.errors import IndexCorrupt, IndexHealing, IndexMissing, WikiholtError
+from wikiholt.errors import IndexCorrupt, IndexHealing, IndexMissing, StorageRefused, WikiholtError
 from wikiholt.healing import read_health, write_health
 from wikiholt.model import Condition, Health, Mode, Occasion
 from wikiholt.search import Request
@@ -209,3 +209,34 @@ def test_a_state_that_was_tampered_with_is_seen_on_opening(ward: Ward) -> None:
             ward.service.workshop.store.open(ward.handle.wiki.id)
         ward.handle.sync()
         ward.right()
+
+
+def test_a_reindexing_of_a_broken_index_sets_it_aside_too(ward: Ward) -> None:
+    ward.service.close()
+    overwrite(ward.index_file, 0.5, bytes(20_000))
+    ward.reopen()
+    ward.handle.reindex()
+    assert len(ward.handle.status().aside) == 1
+    assert ward.handle.health.well
+    ward.right()
+
+
+def test_a_backup_that_cannot_be_restored_for_want_of_room_is_tried_again_and_not_given_up(
+    ward: Ward, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ward.handle.backups.take(Occasion.ASKED)
+    ward.service.close()
+    cut(ward.index_file)
+    ward.reopen()
+    store = type(ward.service.workshop.store)
+    monkeypatch.setattr(store, "adopt", lambda *_: (_ for _ in ()).throw(StorageRefused("the disk is full")))
+    with pytest.raises(StorageRefused):
+        ward.handle.sync()
+    with pytest.raises(IndexHealing):
+        ward.handle.search(Request("unique7"))
+    monkeypatch.undo()
+    ward.embedder.embedded.clear()
+    ward.handle.sync()
+    assert ward.embedder.embedded == []
+    assert ward.handle.health.well
+    ward.right()

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from wikiholt.backups import Backups
-from wikiholt.errors import BackupNotFound, WikiholtError
+from wikiholt.errors import BackupNotFound, IndexCorrupt
 from wikiholt.model import Backup, Condition, Health, SyncReport
 from wikiholt.ports import Store
 
@@ -49,7 +49,10 @@ class Healing:
         self._keep(replace(self.health, checked_at=datetime.now(UTC)))
 
     def heal(self, reason: str, *, from_backup: bool = True) -> bool:
-        """Set the broken index aside and have a backup take its place; whether there was one."""
+        """Set the broken index aside and have a backup take its place; whether there was one.
+
+        Raises StorageRefused when there is a backup that cannot be restored now: the next sync tries again.
+        """
         aside = self._store.set_aside(self._wiki_id, reason)
         known = self.health
         since = known.since if not known.well and known.since else datetime.now(UTC)
@@ -94,7 +97,7 @@ class Healing:
             return self._backups.restore_in_hand()
         except BackupNotFound:
             return None
-        except WikiholtError as error:
+        except IndexCorrupt as error:
             _LOG.warning("%s: no backup could be restored: %s", self._slug, error.message)
             return None
 

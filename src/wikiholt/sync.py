@@ -176,14 +176,24 @@ class Syncer:
             serving.close()
 
     def _rebuilt(self, recipe: Recipe, revision: str, watch: _Watch) -> SyncReport:
+        """A new generation from nothing. A broken one must not be swept away by it, but is set aside like any other."""
+        try:
+            self._store.prove(self._wiki_id, fully=not self._healing.health.well)
+        except IndexCorrupt as error:
+            self._healing.heal(error.message)
+        except IndexFault:
+            pass
         try:
             serving = self._store.open(self._wiki_id)
         except IndexFault:
-            return self._anew(recipe, revision, None, watch, reuse=False)
-        try:
-            return self._anew(recipe, revision, serving, watch, reuse=False)
-        finally:
-            serving.close()
+            report = self._anew(recipe, revision, None, watch, reuse=False)
+        else:
+            try:
+                report = self._anew(recipe, revision, serving, watch, reuse=False)
+            finally:
+                serving.close()
+        self._healing.stands(report)
+        return report
 
     def _serving(self, recipe: Recipe) -> WikiIndex:
         """The published index, proved where it may have changed since it was last written; else a new one."""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from wikiholt.errors import Busy, IndexCorrupt, IndexMissing, WikiholtError, WikiNotFound
+from wikiholt.healing import read_health
 from wikiholt.keeper.board import Board
 from wikiholt.keeper.entries import Entry
 from wikiholt.service import Service
@@ -60,12 +61,13 @@ class Checks:
 
     def _first(self, entry: Entry) -> float:
         """When to check a wiki that this process has not: at once if its files are not as they were left."""
+        store = self._service.workshop.store
         try:
-            if not self._service.workshop.store.sealed(entry.wiki.id):
+            if not store.sealed(entry.wiki.id):
                 return 0.0
-            last = self._service.background(entry.wiki.slug).health.checked_at
         except WikiholtError:
             return 0.0
+        last = read_health(store.directory(entry.wiki.id)).checked_at
         waited = (datetime.now(UTC) - last).total_seconds() if last else -1.0
         if waited >= 0:
             return time.monotonic() + max(0.0, self._every - waited)
