@@ -38,6 +38,7 @@ _LONGEST_HEADING_TEXT = 500
 """Characters of a heading that are kept: every chunk under it carries them."""
 _FENCE_LINE = re.compile(r"^ {0,3}(`{3,}|~{3,})")
 _ATX_LINE = re.compile(r"^ {0,3}(#{1,6})(?![^ \t])(.*)$")
+_NEWLINE = re.compile("\n")
 _COARSE = 1_000
 
 MAX_LINES = 100_000
@@ -121,7 +122,7 @@ def _parted(body: str) -> tuple[str, int]:
     """What of a body is read as Markdown, and where the rest begins if there is one."""
     if body.count("\n") < MAX_LINES:
         return body, 0
-    rest = next(islice(re.finditer("\n", body), MAX_LINES - 1, None)).end()
+    rest = next(islice(_NEWLINE.finditer(body), MAX_LINES - 1, None)).end()
     return (body[:rest], rest) if rest < len(body) else (body, 0)
 
 
@@ -203,8 +204,8 @@ def _coarse_blocks(body: str, begin: int, first_line: int) -> Iterator[Block]:
     """What follows the part that is read as Markdown, a thousand lines at a time."""
     line = first_line + body.count("\n", 0, begin)
     while 0 < begin < len(body):
-        last = next(islice(re.finditer("\n", body[begin : begin + _COARSE * 1000]), _COARSE - 1, None), None)
-        end = begin + last.end() if last else body.find("\n", begin + _COARSE * 1000) + 1 or len(body)
+        last = next(islice(_NEWLINE.finditer(body, begin), _COARSE - 1, None), None)
+        end = last.end() if last else len(body)
         text = body[begin:end]
         yield from _present(_Lines.of(text, line).block("paragraph", 0, text.count("\n") + 1, begin))
         line += text.count("\n")

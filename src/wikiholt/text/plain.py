@@ -4,7 +4,7 @@ import re
 
 from wikiholt.text.inline import strip_inline, without_comments
 
-_FENCE = re.compile(r"^[ \t>]*(`{3,}|~{3,})([^`\n]*)$", re.MULTILINE)
+_FENCE = re.compile(r"^[ \t>]*+(`{3,}+|~{3,}+)([^`\n]*+)$", re.MULTILINE)
 _RULE_LINE = re.compile(r"^(?=[^\n]*[-=*_|])[-=*_:|+> \t]{2,}$", re.MULTILINE)
 _LINE_START = re.compile(
     r"^[ \t]*+(?:>[!|]?+[ \t]*+)*+(?:(?:[-*+]|\d{1,9}[.)])[ \t]++(?:\[[ xX]\][ \t]++)?)*+(?:#{1,6}[ \t]++)?+", re.M

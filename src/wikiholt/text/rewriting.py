@@ -63,14 +63,16 @@ def rewritten(data: bytes, file: str, new_file: str, move: Move) -> bytes:
 def _links(data: bytes, text: str) -> Iterator[_Written]:
     """Every link whose target is written out in the text."""
     decoded = decode(data)
-    if decoded is None or decoded.text.count("\n") != text.count("\n"):
+    # Where every line ends in a carriage return alone, that is read as the line end.
+    line_end = "\r" if "\n" not in text else "\n"
+    if decoded is None or decoded.text.count("\n") != text.count(line_end):
         return
     front = split(decoded.text)
-    starts = [0, *(found.end() for found in re.finditer("\n", text)), len(text)]
+    starts = [0, *(found.end() for found in re.finditer(line_end, text)), len(text)]
     skipped = front.body_line - 1
     for defines, begin, end in link_lines(front.body):
         start, stop = starts[skipped + begin], starts[min(skipped + end, len(starts) - 1)]
-        run = text[start:stop]
+        run = text[start:stop].replace("\r", "\n") if line_end == "\r" else text[start:stop]
         if defines:
             found = _DEFINITION.match(run)
             if found:

@@ -198,4 +198,4 @@ def show(arguments: Namespace, document: Mapping[str, Any], lines: list[str]) ->
 
 
 def _json(document: Mapping[str, Any]) -> None:
-    sys.stdout.write(json.dumps(document, ensure_ascii=False, indent=2) + "\n")
+    sys.stdout.write(output.json_text(document) + "\n")

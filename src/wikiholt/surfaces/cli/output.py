@@ -2,7 +2,9 @@
 
 import codecs
 import io
+import json
 import os
+import re
 import shutil
 import sys
 import textwrap
@@ -23,6 +25,7 @@ _HARMLESS = frozenset("\n\t\u00ad\u061c\u200b\u200c\u200d\u200e\u200f\u2060")
 # Stand-ins for colours while lines are wrapped; no text holds them once it is safe.
 _ON_MARK, _OFF_MARK = "\x01", "\x02"
 _ESCAPES = "wikiholt.escapes"
+_OBEYED = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,12 @@ def safe(text: str) -> str:
 
 def _harmless(char: str) -> bool:
     return char in _HARMLESS or unicodedata.category(char) == "Zs"
+
+
+def json_text(document: object) -> str:
+    """A document as JSON that a terminal may show: what it could obey or be fooled by is escaped, and means the same."""
+    text = json.dumps(document, ensure_ascii=False, indent=2)
+    return _OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def line(text: str) -> str:

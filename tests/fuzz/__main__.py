@@ -1,0 +1,51 @@
+"""`python tests/fuzz --minutes 30`: all fuzz targets in turn, until the time is over. `--only NAME` takes one of them,
+`--coverage` lets atheris (if it is installed) look for inputs that reach new code."""
+
+import argparse
+import sys
+import time
+from random import SystemRandom
+
+
+def say(text: object) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--minutes", type=float, default=10)
+    parser.add_argument("--examples", type=int, default=300, help="of one target before the next one's turn")
+    parser.add_argument("--only", action="append", default=[], metavar="NAME")
+    parser.add_argument("--seed", type=int, default=None)
+    parser.add_argument("--coverage", action="store_true")
+    arguments = parser.parse_args()
+    from fuzzing import ALL, campaign
+
+    names = arguments.only or list(ALL)
+    if arguments.coverage:
+        from covering import covered
+
+        return covered(names[0], arguments.minutes)
+    number = SystemRandom().randrange(10**9) if arguments.seed is None else arguments.seed
+    say(f"seed {number}")
+    end = time.monotonic() + 60 * arguments.minutes
+    turns = dict.fromkeys(names, 0)
+    findings: dict[str, str] = {}
+    while time.monotonic() < end and (waiting := [name for name in names if name not in findings]):
+        for name in waiting:
+            if time.monotonic() >= end:
+                break
+            found = campaign(name, arguments.examples, number)
+            turns[name] += 1
+            if found:
+                findings[name] = found
+                say(f"FOUND {found}")
+        number += 1
+    for name in names:
+        say(f"{name:16} {turns[name] * arguments.examples:>9,} examples  {'FOUND' if name in findings else 'held'}")
+    return 1 if findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

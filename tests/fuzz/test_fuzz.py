@@ -1,0 +1,13 @@
+"""Each fuzz target for a few seconds; `python tests/fuzz --minutes 30` goes on for longer."""
+
+import os
+
+import pytest
+from fuzzing import ALL, campaign
+
+EXAMPLES = int(os.environ.get("WIKIHOLT_FUZZ_EXAMPLES", "120"))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_what_must_hold_for_any_input_holds(name: str) -> None:
+    assert campaign(name, examples=EXAMPLES) is None

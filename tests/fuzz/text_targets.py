@@ -1,0 +1,174 @@
+"""What must hold for every text: of frontmatter, Markdown, chunks, anchors, queries, snippets."""
+
+import json
+import unicodedata
+
+from wikiholt.model import Page
+from wikiholt.text.anchors import Anchors, github_slug, otterwiki_slug
+from wikiholt.text.chunking import chunk, embedded_text
+from wikiholt.text.decoding import decode
+from wikiholt.text.frontmatter import split
+from wikiholt.text.instants import EARLIEST, LATEST, parse_instant
+from wikiholt.text.page import parse_page
+from wikiholt.text.plain import plain_text
+from wikiholt.text.queries import parse_query, plain_query
+from wikiholt.text.snippets import snippet
+from wikiholt.text.tokens import approximate_spans
+from wikiholt.text.words import page_words, terms
+
+_TARGET, _OVERLAP, _WINDOW = 20, 5, 32
+
+
+def storable(text: str) -> None:
+    """What every store and every surface can hold."""
+    text.encode("utf-8")
+    odd = [char for char in text if unicodedata.category(char) in {"Cc", "Cs"} and char not in "\n\t"]
+    assert not odd, odd
+
+
+def read(data: bytes) -> Page | None:
+    page = parse_page("dir/page.md", "0" * 40, data, None)
+    return page if isinstance(page, Page) else None
+
+
+def decoding(data: bytes) -> None:
+    decoded = decode(data)
+    if decoded is not None:
+        storable(decoded.text)
+        again = decode(decoded.text.encode())
+        assert again is None or again.text == decoded.text.removeprefix("\ufeff")
+
+
+def frontmatter(text: str) -> None:
+    decoded = decode(text.encode("utf-8", "replace"))
+    if decoded is None:
+        return
+    text = decoded.text
+    front = split(text)
+    assert text.endswith(front.body)
+    assert front.body_line == text.count("\n", 0, len(text) - len(front.body)) + 1
+    assert len(json.dumps(front.fields)) <= 20 * len(text) + 2_000_000
+    told = front.metadata
+    for each in (told.title, told.category, told.description, told.language, *told.tags, *front.warnings):
+        storable(each or "")
+        assert each is None or (each and each == " ".join(each.split()))
+    assert told.last_updated is None or EARLIEST <= told.last_updated <= LATEST
+
+
+def markdown(data: bytes) -> None:
+    page = read(data)
+    if page is None:
+        return
+    lines = page.body.split("\n")
+    covered = bytearray(len(page.body))
+    before = 0
+    for block in page.blocks:
+        assert before <= block.start < block.end <= len(page.body)
+        before = block.end
+        covered[block.start : block.end] = b"\1" * (block.end - block.start)
+        first, last = block.first_line - page.body_line, block.last_line - page.body_line
+        assert page.body[block.start : block.end] == "\n".join(lines[first : last + 1])
+    assert all(held or char.isspace() for held, char in zip(covered, page.body, strict=True))
+    last_line = page.body_line + len(lines) - 1
+    for heading in page.headings:
+        assert page.body_line <= heading.line <= last_line
+        storable(heading.text + heading.anchor)
+    for link in page.links:
+        assert page.body_line <= link.line <= last_line
+        storable(link.target + link.text + "".join(link.paths))
+    storable(page.name)
+    assert page.name.strip()
+
+
+def chunking(data: bytes) -> None:
+    page = read(data)
+    if page is None:
+        return
+    chunks = chunk(page, approximate_spans, target_tokens=_TARGET, overlap_tokens=_OVERLAP)
+    held = bytearray(len(page.body))
+    for number, piece in enumerate(chunks):
+        assert piece.index == number
+        assert piece.text == page.body[piece.start : piece.end]
+        assert piece.text.strip()
+        assert piece.first_line == page.body_line + page.body.count("\n", 0, piece.start)
+        assert piece.last_line == page.body_line + page.body.count("\n", 0, piece.end - 1)
+        assert piece.overlap == (max(chunks[number - 1].end - piece.start, 0) if number else 0)
+        assert len(approximate_spans(piece.text)) <= _TARGET
+        held[piece.start : piece.end] = b"\1" * (piece.end - piece.start)
+        text = embedded_text(page, piece, approximate_spans, _WINDOW)
+        assert len(approximate_spans(text)) <= _WINDOW
+        assert text
+    assert all(kept or char.isspace() for kept, char in zip(held, page.body, strict=True))
+
+
+def words(data: bytes) -> None:
+    page = read(data)
+    if page is None:
+        return
+    kept = page_words(page)
+    for field in (kept.name, kept.headings, kept.body):
+        storable(field)
+        assert all(len(term) <= 64 and term for term in field.split(" ") if field)
+        assert " ".join(field.split()) == field
+    assert len(kept.body) <= 40 * len(page.body) + 20_000
+
+
+def anchors(text: str) -> None:
+    github, otterwiki = Anchors("github"), Anchors("otterwiki")
+    given = []
+    for line in text.split("\n"):
+        given.append(github.add(line))
+        assert not set(otterwiki.add(line)) & set(" \t#%<>\"'")
+        assert not any(char.isspace() and char != "\u00a0" for char in github_slug(line)), ascii(line)
+        otterwiki_slug(line).encode("ascii")
+    assert len(given) == len(set(given))
+
+
+def instants(text: str) -> None:
+    moment = parse_instant(text)
+    assert moment is None or (moment.utcoffset() is not None and EARLIEST <= moment <= LATEST)
+
+
+def queries(text: str) -> None:
+    query = parse_query(text)
+    assert len(query.terms) <= 64
+    assert all(len(phrase) <= 64 for phrase in (*query.phrases, *query.excluded))
+    for term in (
+        *query.terms,
+        query.prefix,
+        *(term for phrase in (*query.phrases, *query.excluded) for term in phrase),
+    ):
+        assert term == "".join(term.split())
+        assert "\0" not in term
+    assert plain_query(text).strip() or not text.strip()
+
+
+def snippets(text: str) -> None:
+    half = len(text) // 2
+    shown, asked = text[:half], text[half:]
+    for query in (parse_query(asked), parse_query(shown[: half // 2])):
+        for length in (1, 30, 150):
+            found = snippet(shown, query, length=length)
+            assert len(found.text) <= length + 2
+            assert "\n" not in found.text
+            end = 0
+            for span in found.matches:
+                assert end <= span.start < span.end <= len(found.text)
+                end = span.end
+                marked = found.text[span.start : span.end]
+                assert marked.strip()
+                assert terms(marked) or query.prefix
+    assert "\n\n" not in plain_text(shown)
+
+
+TARGETS = {
+    "decoding": (decoding, "data"),
+    "frontmatter": (frontmatter, "matter"),
+    "markdown": (markdown, "data"),
+    "chunking": (chunking, "data"),
+    "words": (words, "data"),
+    "anchors": (anchors, "texts"),
+    "instants": (instants, "texts"),
+    "queries": (queries, "texts"),
+    "snippets": (snippets, "texts"),
+}

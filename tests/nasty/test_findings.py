@@ -1,0 +1,92 @@
+"""What nasty pages and fuzzers found, each as a test of its own."""
+
+import json
+
+import pytest
+from reading import STEPS, seconds
+
+from wikiholt.model import Page
+from wikiholt.surfaces.cli.output import json_text
+from wikiholt.surfaces.web.render import render
+from wikiholt.text.frontmatter import split
+from wikiholt.text.instants import parse_instant
+from wikiholt.text.links import Names
+from wikiholt.text.markdown import MAX_LINES, outline
+from wikiholt.text.page import parse_page
+from wikiholt.text.plain import plain_text
+from wikiholt.text.rewriting import Move, rewritten
+
+
+def read(text: str) -> Page:
+    page = parse_page("page.md", "0" * 40, text.encode(), None)
+    assert isinstance(page, Page)
+    return page
+
+
+def test_escaped_brackets_are_passed_over_once() -> None:
+    assert seconds(lambda data: plain_text(data.decode()), b"\\[" * 50_000) < 3
+    assert plain_text(r"\[not a link\] and [a link](x)") == "[not a link] and a link"
+
+
+def test_a_row_of_tildes_before_a_backtick_is_read_once() -> None:
+    assert seconds(lambda data: plain_text(data.decode()), b"~" * 50_000 + b"`~") < 3
+
+
+def test_a_heading_without_end_is_not_carried_by_every_chunk() -> None:
+    page = read("word " * 5_000 + "\n===\n\n" + "A sentence. " * 5_000)
+    assert len(page.headings[0].text) <= 500
+    assert seconds(STEPS["draft"], page.body.encode()) < 20
+
+
+def test_lines_beyond_a_hundred_thousand_are_kept_without_headings() -> None:
+    text = "# h\n" * MAX_LINES + "\n\n# beyond [x](y)\n" + "text\n" * 3_000
+    page = read(text)
+    assert len(page.headings) == MAX_LINES
+    assert page.links == ()
+    assert "more than 100,000 lines" in page.warnings[0]
+    covered = sum(block.end - block.start for block in page.blocks)
+    assert covered >= len(page.body.replace("\n", ""))
+    last = page.blocks[-1]
+    assert page.body[last.start : last.end].endswith("text")
+    assert last.last_line == MAX_LINES + 3_003
+    assert all(a.end <= b.start for a, b in zip(page.blocks, page.blocks[1:], strict=False))
+
+
+def test_a_page_of_exactly_so_many_lines_is_read_whole() -> None:
+    for lines in (MAX_LINES - 1, MAX_LINES, MAX_LINES + 1):
+        plan = outline("\n" * (lines - 1) + "# last")
+        assert len(plan.headings) == (lines <= MAX_LINES)
+        assert (plan.blocks[0].first_line, plan.blocks[0].last_line) == (lines, lines)
+
+
+def test_aliases_do_not_multiply_what_frontmatter_holds() -> None:
+    wide = f"a: &a {'x' * 9000}\nb: &b [{','.join(['*a'] * 1000)}]\nc: [{','.join(['*b'] * 1000)}]\n"
+    front = split(f"---\ntitle: kept\n{wide}---\nbody\n")
+    assert front.metadata.title == "kept"
+    assert len(json.dumps(front.fields)) < 1_000_000
+    assert "repeats itself" in front.warnings[0]
+
+
+def test_ten_thousand_spaces_in_a_date_or_a_tag_are_read_once() -> None:
+    text = f"---\ntags: {chr(160) * 9_999}x\ndate: 2020-01-01{chr(160) * 9_000}+01\n---\n"
+    assert seconds(lambda data: split(data.decode()), text.encode()) < 0.4
+    assert parse_instant("2020-01-01" + " " * 200 + "+01") is None
+
+
+def test_a_preview_is_cut_after_ten_thousand_lines() -> None:
+    shown = render(read("#\n" * 20_000), lambda target, wiki: None)
+    assert shown.cut
+    assert shown.html.count("<h1") <= 10_000
+    assert not render(read("line\n" * 9_000), lambda target, wiki: None).cut
+
+
+def test_links_of_a_page_with_old_line_ends_follow_a_renamed_page() -> None:
+    move = Move("b", "c", Names(["a", "b"]), Names(["a", "c"]))
+    assert rewritten(b"# One\r\rsee [x](b)\rand [[b]]\r", "a.md", "a.md", move) == b"# One\r\rsee [x](c)\rand [[c]]\r"
+
+
+@pytest.mark.parametrize("char", ["\x7f", "\x85", "\x9b", "\u202e", "\u2066", "\u2028"])
+def test_json_on_a_terminal_holds_nothing_it_would_obey(char: str) -> None:
+    shown = json_text({"path": f"a{char}b"})
+    assert char not in shown
+    assert json.loads(shown) == {"path": f"a{char}b"}

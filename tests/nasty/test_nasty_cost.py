@@ -1,0 +1,61 @@
+"""What a nasty page costs: time and memory within bounds of an ordinary page of its size."""
+
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hostile import PIECES
+from nasty_pages import NASTY, prose
+from reading import STEPS, seconds
+
+AS_LONG = 150
+"""An ordinary page is the measure; an unkind one of the same size may take so many times as long, and no more."""
+
+_LEAST = 0.02
+"""Seconds below which a page's time says little."""
+
+_MEASURE = """
+import resource, sys
+from wikiholt.text.page import parse_page
+piece, size = eval(sys.argv[1]), int(sys.argv[2])
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+page = parse_page("page.md", "0" * 40, (piece * (size // len(piece))).encode(), None)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+_KILOBYTES = 400_000
+"""Of memory for reading one page, whatever it holds."""
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_no_nasty_page_takes_much_longer_than_an_ordinary_one(step: str) -> None:
+    run = STEPS[step]
+    ordinary = {size: max(seconds(run, prose(size)), _LEAST) for size in (4_000, 40_000, 400_000)}
+    slow = {}
+    for name, data in NASTY.items():
+        measure = next((size for size in ordinary if size >= len(data)), 400_000)
+        if seconds(run, data) > AS_LONG * ordinary[measure]:
+            slow[name] = min(seconds(run, data) for _ in range(2)) / ordinary[measure]
+    assert all(times < AS_LONG for times in slow.values()), slow
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_no_piece_repeated_takes_time_in_the_square_of_its_length(step: str) -> None:
+    run = STEPS[step]
+    slow = []
+    for piece in PIECES:
+        short, long = ((piece * (size // len(piece))).encode("utf-8", "replace") for size in (4_000, 32_000))
+        if seconds(run, short) > 0.03:
+            times = min(seconds(run, long) for _ in range(2)) / min(seconds(run, short) for _ in range(2))
+            if times > 30:  # eight times as long: in the square it would be sixty-four
+                slow.append((piece, times))
+    assert not slow
+
+
+@pytest.mark.parametrize("piece", ["#\n", "- a\n", "[a](b) ", "a\n\n", "\n"])
+def test_reading_a_page_takes_bounded_memory(piece: str) -> None:
+    command = [sys.executable, "-c", _MEASURE, repr(piece), "3000000"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=250, cwd=Path(__file__).parent)
+    assert int(done.stdout) < _KILOBYTES
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss > 0

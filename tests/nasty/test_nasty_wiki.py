@@ -1,0 +1,193 @@
+"""A wiki full of nasty pages: each is indexed or listed with its reason, and the healthy ones go on as if alone."""
+
+import json
+import re
+import unicodedata
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from nasty_pages import LARGE, NASTY
+from nasty_wiki import HEALTHY, NastyWiki, nasty_wiki, write
+
+from wikiholt.model import Mode
+from wikiholt.search import Request
+from wikiholt.surfaces.cli.main import main
+from wikiholt.text.page import page_path
+
+REASONS = {"binary", "lfs-pointer", "too-large", "symlink", "submodule"}
+PROBLEMS = {
+    "nasty/lfs.md": "lfs-pointer",
+    "nasty/png.md": "binary",
+    "nasty/noise.md": "binary",
+    "nasty/noise-with-head.md": "binary",
+    "nasty/nothing-but-nul.md": "binary",
+    "nasty/fifty-megabytes.md": "too-large",
+    "link.md": "symlink",
+    "module.md": "submodule",
+}
+READABLE = sorted({f"nasty/{name}" for name in NASTY | LARGE if f"nasty/{name}.md" not in PROBLEMS})
+QUERIES = [
+    "canary",
+    "kettlecanary",
+    '"in good health"',
+    "-canary text",
+    "שלום",
+    "漢字",
+    "👩‍👩‍👧‍👦",
+    "'; DROP TABLE pages; --",
+    "NEAR(a b)",
+]
+
+
+def found(answer: list[dict[str, object]]) -> set[object]:
+    return {hit["path"] for hit in answer}
+
+
+def test_every_page_is_indexed_or_listed_with_its_reason(wiki: NastyWiki) -> None:
+    status = wiki.handle.status()
+    problems = {problem.file: problem for problem in status.problems}
+    listed = wiki.client.get("/api/v1/pages").json()
+    indexed = {page["file"] for page in listed["pages"]}
+    assert indexed | set(problems) == wiki.files()
+    assert not indexed & set(problems)
+    assert {problem.reason for problem in problems.values()} <= REASONS, [
+        p for p in problems.values() if p.reason == "failed"
+    ]
+    assert all(problem.detail for problem in problems.values())
+    assert {file: problems[file].reason for file in PROBLEMS if file in problems} == PROBLEMS
+
+
+@pytest.mark.parametrize("mode", Mode)
+def test_healthy_pages_stay_searchable(wiki: NastyWiki, mode: Mode) -> None:
+    for file in HEALTHY:
+        word = file.rpartition("/")[2].removesuffix(".md").lower()
+        query = f"Here lives the {word}canary, in good health"
+        hits = wiki.handle.search(Request(query, 5, mode)).hits
+        assert page_path(file) in [hit.path for hit in hits], mode
+
+
+@pytest.mark.parametrize("mode", Mode)
+def test_any_text_of_a_nasty_page_can_be_searched_for(wiki: NastyWiki, mode: Mode) -> None:
+    texts = [data[at : at + 900].decode("utf-8", "replace") for data in NASTY.values() for at in (0, len(data) // 2)]
+    for query in (*QUERIES, *texts):
+        answer = wiki.client.get("/api/v1/search", params={"q": query, "mode": str(mode), "n": 20})
+        refused = "\0" in query or not query.strip()
+        assert answer.status_code == 200 or (refused and answer.status_code == 422), (query, answer.text)
+        if answer.status_code == 200:
+            for hit in answer.json()["results"]:
+                stored(hit["snippet"])
+                stored(hit["name"])
+
+
+def stored(text: str) -> None:
+    """What can be kept and shown anywhere."""
+    text.encode("utf-8")
+    assert not any(unicodedata.category(char) in {"Cc", "Cs"} for char in text if char not in "\n\t"), ascii(text)
+
+
+@pytest.mark.parametrize("path", READABLE)
+def test_a_nasty_page_can_be_read_shown_linked_and_compared(wiki: NastyWiki, path: str) -> None:
+    read = wiki.client.get(f"/api/v1/pages/{quote(path)}")
+    assert read.status_code == 200, read.text[:500]
+    page = read.json()
+    assert page["path"] == path
+    assert len(read.content) < 8 * len((NASTY | LARGE)[path.removeprefix("nasty/")]) + 500_000
+    preview = wiki.client.get(f"/api/v1/preview/{quote(path)}")
+    assert preview.status_code == 200, preview.text[:500]
+    assert not re.search(r"<(?:script|style|iframe|img|svg|form|input|meta|base)\b", preview.json()["html"])
+    assert wiki.client.get(f"/api/v1/links/{quote(path)}").status_code == 200
+    assert wiki.client.get("/api/v1/similar", params={"path": path}).status_code in (200, 404)
+
+
+@pytest.mark.parametrize("file", PROBLEMS)
+def test_a_page_that_is_a_problem_is_refused_in_words(wiki: NastyWiki, file: str) -> None:
+    for address in ("pages", "preview"):
+        answer = wiki.client.get(f"/api/v1/{address}/{quote(page_path(file))}")
+        assert answer.status_code in (404, 413, 422), answer.text
+        assert answer.json()["error"]
+        assert "passwd" not in answer.text
+    assert wiki.client.get("/api/v1/similar", params={"path": page_path(file)}).status_code in (404, 422)
+
+
+def test_every_page_in_the_list_can_be_read_by_its_path(wiki: NastyWiki) -> None:
+    odd = [page for page in wiki.client.get("/api/v1/pages").json()["pages"] if not page["path"].startswith("nasty/")]
+    assert len(odd) > 40
+    for page in odd:
+        path = quote(page["path"], safe="")
+        for address in ("pages", "preview", "links"):
+            answer = wiki.client.get(f"/api/v1/{address}/{path}")
+            assert answer.status_code == 200, (address, page, answer.text)
+            assert answer.json()["path"] == page["path"]
+        assert wiki.client.get(f"/api/v1/pages/{path}/history").status_code == 200, page
+
+
+def test_the_whole_wiki_is_listed_linked_and_counted(wiki: NastyWiki) -> None:
+    for address in (
+        "pages",
+        "links",
+        "orphans",
+        "facets",
+        "changelog",
+        "status",
+        "pages?tag=fit",
+        "pages?prefix=Healthy",
+    ):
+        answer = wiki.client.get(f"/api/v1/{address}")
+        assert answer.status_code == 200, address
+        answer.content.decode("utf-8")
+    tags = {tag["value"]: tag for tag in wiki.client.get("/api/v1/facets").json()["tags"]}
+    assert "fit" in tags
+    for tag in list(tags)[:50]:
+        answer = wiki.client.get("/api/v1/pages", params={"tag": tag[:200]})
+        assert answer.status_code == 200, tag
+
+
+def test_pages_made_by_the_server_hold_no_markup_of_pages(wiki: NastyWiki) -> None:
+    for query in QUERIES:
+        answer = wiki.client.get("/find", params={"q": query})
+        assert answer.status_code == 200
+        assert not re.search(r"<(?:script|iframe|img|svg|style)[^>]*>(?!</script>)[^<]*alert", answer.text)
+    for path in ("<script>alert(1)<", "nasty/right-to-left", "nasty/duplicate-ids", "nasty/giant-table", "new\nline"):
+        answer = wiki.client.get("/read", params={"page": path})
+        assert answer.status_code == 200, path
+        assert "<script>alert" not in answer.text
+
+
+def test_the_command_line_shows_it_all_without_a_control_character(
+    wiki: NastyWiki, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = ["--data", str(wiki.data)]
+    commands = [["status", "nasty"], ["status", "nasty", "--json"], ["list"]]
+    commands += [["search", "nasty", query, "--mode", "keyword"] for query in ("canary", "text", "odd name", "red")]
+    commands += [["search", "nasty", "odd name", "--mode", "keyword", "--json", "-n", "50"]]
+    for command in commands:
+        assert main([*data, *command]) in (0, 1), command
+        said = capsys.readouterr()
+        shown = said.out + said.err
+        assert shown.strip(), command
+        assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069]", shown), command
+        if "--json" in command:
+            json.loads(said.out)
+
+
+def test_nasty_pages_may_change_into_one_another_and_go(tmp_path: Path) -> None:
+    small = {name: data for name, data in NASTY.items() if len(data) < 30_000}
+    names = [f"nasty/{name}.md".encode() for name in small]
+    healthy = {name.encode(): text.encode() for name, text in HEALTHY.items()}
+    with nasty_wiki(tmp_path, dict(zip(names, small.values(), strict=True)) | healthy) as own:
+        contents = list(small.values())
+        for files in (
+            dict(zip(names, contents[7:] + contents[:7], strict=True)),
+            dict(zip(names[::2], contents[::2], strict=True)),
+            {},
+        ):
+            write(own.repository, files | healthy)
+            own.handle.sync()
+            indexed = {page["file"] for page in own.client.get("/api/v1/pages").json()["pages"]}
+            problems = {problem.file for problem in own.handle.status().problems}
+            assert indexed | problems == own.files()
+            for file in HEALTHY:
+                word = file.rpartition("/")[2].removesuffix(".md").lower()
+                hits = own.handle.search(Request(f"{word}canary", 5, Mode.KEYWORD)).hits
+                assert [hit.path for hit in hits] == [page_path(file)]
