@@ -2,6 +2,7 @@
 
 import shutil
 import signal
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -84,6 +85,7 @@ class Soak:
         for at, step in self._plan.steps():
             # Time spent resting to be measured is not work: the plan's clock stands still meanwhile.
             time.sleep(max(0.0, at + rested - (time.monotonic() - began)))
+            print(f"{time.monotonic() - began:.0f} s: {step}", file=sys.stderr, flush=True)
             if step is Step.MEASURE:
                 then = time.monotonic()
                 self._measure()

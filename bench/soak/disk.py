@@ -13,7 +13,7 @@ _OF_A_WIKI: Mapping[str, tuple[str, int]] = {
     r"write\.lock": ("index", 1),
     r"vectors-g\d+-v\d+\.exact": ("cache", 1),
     r"words-g\d+-v\d+\.postings": ("cache", 1),
-    r"reindex\.json": ("job", 1),
+    r"reindex\.json|health\.json": ("job", 2),
 }
 """What a wiki's directory may hold when nobody writes, what kind of thing it is, and how many of it there may be."""
 _REGISTRY = re.compile(r"registry\.sqlite(-wal|-shm|-journal)?|wikiholt\.toml|registry\.lock")
