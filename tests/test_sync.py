@@ -392,12 +392,12 @@ def test_problems_that_stay_cost_nothing_and_do_not_stop_the_difference(
 
 
 def test_counts_that_do_not_add_up_leave_the_revision_alone(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    from wikiholt import sync
+    from wikiholt import converging
 
     first = bench.repository.commit({"a.md": "alpha"})
     bench.sync()
     bench.repository.commit({"b.md": "beta"})
-    monkeypatch.setattr(sync, "_equal", lambda *_: False)
+    monkeypatch.setattr(converging, "_equal", lambda *_: False)
     with pytest.raises(SyncFailed):
         Syncer(ID, bench.store, bench.source, bench.embedder, bench.pipeline, 0).sync()
     index = bench.store.open(ID)

@@ -1,20 +1,19 @@
 """Syncing: make what an index holds equal to the tree at HEAD, whatever happened in between.
 
-The tree is compared with the index, never with a log of events, so a missed hook, a force-push, a renamed
-directory, a restored backup and a crash all heal the same way. A process compares whole trees the first time; as long
-as nobody else has written the index since, only the difference of the two trees is looked at after that, so that an
-edit costs the same in a large wiki as in a small one. Work is committed batch by batch; the last batch sets the
-revision, and then the counts must add up. One process syncs a wiki at a time (the store's writer lock).
+The tree is compared with the index, so a missed hook, a force-push, a renamed directory, a restored backup and a crash
+all heal the same way. Work is committed batch by batch; the last batch sets the revision, and then the counts must add
+up. What proves broken is mended, and another recipe is built as a generation beside the one that answers. One process
+syncs a wiki at a time (the store's writer lock).
 """
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import replace
 
-from wikiholt.batches import Batches, Pause, Paused, Tally, never
+from wikiholt.batches import Pause, Paused, never
+from wikiholt.converging import AGAIN, Converging, Means, Progress, Watch, unseen
 from wikiholt.errors import (
     Busy,
     IndexCorrupt,
@@ -26,58 +25,13 @@ from wikiholt.errors import (
     WikiNotFound,
 )
 from wikiholt.healing import Healing
-from wikiholt.model import Change, Problem, Recipe, State, SyncReport, TreeEntry
+from wikiholt.model import Recipe, SyncReport
 from wikiholt.pages import Pipeline
-from wikiholt.planning import Work, difference, plan
 from wikiholt.ports import Embedder, Source, Store, WikiIndex
 
+__all__ = ["Progress", "Syncer"]
+
 _LOG = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far a sync is."""
-
-    pages_done: int
-    pages_total: int
-    chunks_embedded: int
-
-
-def _unseen(_: Progress) -> None:
-    pass
-
-
-@dataclass(frozen=True, slots=True)
-class _Watch:
-    """Who is told how far a sync is, and says when it is to let others go first."""
-
-    progress: Callable[[Progress], None]
-    pause: Callable[[], Pause]
-
-
-@dataclass(frozen=True, slots=True)
-class _Trusted:
-    """A state in which this process found an index equal to a whole tree; it holds while the version stays."""
-
-    version: int
-    revision: str
-    total: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Begun:
-    """What a sync that was paused had asked git for, kept until it is done."""
-
-    revision: str
-    times: Mapping[str, datetime]
-
-
-@dataclass(frozen=True, slots=True)
-class _Means:
-    """With what pages are made into an index."""
-
-    embedder: Embedder
-    pipeline: Pipeline
 
 
 class Syncer:
@@ -108,12 +62,13 @@ class Syncer:
         self._before_publishing = before_publishing
         self._former = former
         self._healing = healing or Healing(wiki_id, wiki_id, store)
-        self._trusted: dict[int, _Trusted] = {}
-        self._begun: _Begun | None = None
+        self._converging = Converging(source)
+        self._beside = Converging(source)
+        """For the generation that answers while another is built."""
 
     def sync(
         self,
-        progress: Callable[[Progress], None] = _unseen,
+        progress: Callable[[Progress], None] = unseen,
         pause: Callable[[], Pause] = never,
         patience: float | None = None,
     ) -> SyncReport:
@@ -121,11 +76,11 @@ class Syncer:
 
         Raises Paused when `pause` says so between two batches; `patience` is how long to wait for another writer.
         """
-        return self._write(lambda recipe, head: self._healed(recipe, head, _Watch(progress, pause)), patience)
+        return self._write(lambda recipe, head: self._healed(recipe, head, Watch(progress, pause)), patience)
 
     def rebuild(
         self,
-        progress: Callable[[Progress], None] = _unseen,
+        progress: Callable[[Progress], None] = unseen,
         pause: Callable[[], Pause] = never,
         patience: float | None = None,
     ) -> SyncReport:
@@ -133,7 +88,7 @@ class Syncer:
 
         The published one answers meanwhile, and stays if the new one cannot be completed.
         """
-        return self._write(lambda recipe, head: self._rebuilt(recipe, head, _Watch(progress, pause)), patience)
+        return self._write(lambda recipe, head: self._rebuilt(recipe, head, Watch(progress, pause)), patience)
 
     def _write(self, work: Callable[[Recipe, str], SyncReport], patience: float | None) -> SyncReport:
         began = time.monotonic()
@@ -152,7 +107,7 @@ class Syncer:
             raise Paused
         return replace(report, seconds=time.monotonic() - began)
 
-    def _healed(self, recipe: Recipe, revision: str, watch: _Watch) -> SyncReport:
+    def _healed(self, recipe: Recipe, revision: str, watch: Watch) -> SyncReport:
         """A sync; whatever proves broken on the way is mended from a backup, and if that is no better, from git."""
         restored = None
         for from_backup in (True, False):
@@ -166,16 +121,16 @@ class Syncer:
         self._healing.stands(report)
         return report if restored is None else replace(report, rebuilt=report.rebuilt or not restored)
 
-    def _on_serving(self, recipe: Recipe, revision: str, watch: _Watch) -> SyncReport:
+    def _on_serving(self, recipe: Recipe, revision: str, watch: Watch) -> SyncReport:
         serving = self._serving(recipe)
         try:
             if serving.state().recipe == recipe or not self._source.tree(revision):
-                return self._make_equal(serving, serving, revision, watch, self._today())
+                return self._converging.make_equal(serving, serving, revision, watch, self._today())
             return self._anew(recipe, revision, serving, watch, reuse=True)
         finally:
             serving.close()
 
-    def _rebuilt(self, recipe: Recipe, revision: str, watch: _Watch) -> SyncReport:
+    def _rebuilt(self, recipe: Recipe, revision: str, watch: Watch) -> SyncReport:
         """A new generation from nothing. A broken one must not be swept away by it, but is set aside like any other."""
         try:
             self._store.prove(self._wiki_id, fully=not self._healing.health.well)
@@ -207,11 +162,11 @@ class Syncer:
             return self._store.open(self._wiki_id)
         return self._store.create(self._wiki_id, recipe)
 
-    def _today(self) -> "_Means":
-        return _Means(self._embedder, self._pipeline)
+    def _today(self) -> Means:
+        return Means(self._embedder, self._pipeline)
 
     def _anew(
-        self, recipe: Recipe, revision: str, serving: WikiIndex | None, watch: _Watch, *, reuse: bool
+        self, recipe: Recipe, revision: str, serving: WikiIndex | None, watch: Watch, *, reuse: bool
     ) -> SyncReport:
         """A generation beside the published one, which takes its place once it stands for HEAD and has been checked.
 
@@ -223,11 +178,11 @@ class Syncer:
         building = self._store.new_generation(self._wiki_id, recipe)
         donor = serving if serving is not None and reuse else building
         try:
-            report = self._make_equal(building, donor, revision, watch, self._today())
+            report = self._converging.make_equal(building, donor, revision, watch, self._today())
             self._require_whole(building, watch)
             self._before_publishing()
             while (head := self._source.head()) != report.revision:
-                report = _sum(report, self._make_equal(building, donor, head, watch, self._today()))
+                report = _sum(report, self._converging.make_equal(building, donor, head, watch, self._today()))
             self._store.publish(self._wiki_id, building.generation)
         except IndexCorrupt:
             # The one that serves must not be given up for a fault of the one that was to follow it.
@@ -237,16 +192,16 @@ class Syncer:
             building.close()
         return replace(report, rebuilt=True)
 
-    def _require_whole(self, building: WikiIndex, watch: _Watch) -> None:
+    def _require_whole(self, building: WikiIndex, watch: Watch) -> None:
         """Raise unless every byte of a generation is right; one that is not is begun again by the next sync."""
         try:
             faults = building.check(lambda: watch.pause() is Pause.AT_ONCE)
         except Busy as error:
             raise Paused from error
         if faults:
-            raise SyncFailed(f"the new index is not whole ({faults[0]}); the one before goes on answering", hint=_AGAIN)
+            raise SyncFailed(f"the new index is not whole ({faults[0]}); the one before goes on answering", hint=AGAIN)
 
-    def _following(self, serving: WikiIndex, watch: _Watch) -> _Watch:
+    def _following(self, serving: WikiIndex, watch: Watch) -> Watch:
         """The same watch; between two batches the generation that serves is brought to HEAD, if that has moved."""
         rested, took = time.monotonic(), 0.0
 
@@ -259,119 +214,28 @@ class Syncer:
                 rested = time.monotonic()
                 took = rested - began
 
-        return _Watch(progress, watch.pause)
+        return Watch(progress, watch.pause)
 
-    def _follow(self, serving: WikiIndex, watch: _Watch) -> None:
+    def _follow(self, serving: WikiIndex, watch: Watch) -> None:
         """Bring the generation that serves to HEAD in the way it was made; if that cannot be, it stays behind."""
-        head, state, begun = self._source.head(), serving.state(), self._begun
+        head, state = self._source.head(), serving.state()
         if state.revision == head:
             return
         try:
             means = self._means_of(state.recipe)
             if means is not None:
-                self._make_equal(serving, serving, head, _Watch(_unseen, watch.pause), means)
+                self._beside.make_equal(serving, serving, head, Watch(unseen, watch.pause), means)
         except (ModelError, NoPages) as error:
             _LOG.info("the index that serves stays behind HEAD while another is built: %s", error.message)
-        finally:
-            self._begun = begun
 
-    def _means_of(self, recipe: Recipe) -> "_Means | None":
+    def _means_of(self, recipe: Recipe) -> Means | None:
         """With what an index was made, as far as that is still to be had."""
         pipeline = Pipeline.of(recipe)
         if pipeline is None:
             return None
         if recipe.fingerprint == self._embedder.fingerprint:
-            return _Means(self._embedder, pipeline)
-        return _Means(self._former(recipe), pipeline) if self._former is not None else None
-
-    def _make_equal(
-        self, index: WikiIndex, donor: WikiIndex, revision: str, watch: _Watch, means: "_Means"
-    ) -> SyncReport:
-        state = index.state()
-        work = self._compare(index, state, revision)
-        times = self._times(work.plan.put, revision, state.revision)
-        batches = Batches(index, donor, self._source, means.embedder, means.pipeline, times)
-        tell = watch.progress
-        tally = batches.run(work.entries, work.plan.moved, lambda t: tell(_progress(t, len(work.entries))), watch.pause)
-        self._trusted.pop(index.generation, None)
-        self._begun = None
-        index.apply(Change(deleted=work.plan.deleted))
-        problems = _verified(index, work)
-        index.apply(Change(revision=revision))
-        self._trusted[index.generation] = _Trusted(index.version(), revision, work.total)
-        _require_pages(work.total, problems)
-        return _report(revision, work, tally, problems)
-
-    def _times(self, files: Sequence[str], revision: str, since: str | None) -> Mapping[str, datetime]:
-        """When the files last changed; after a pause that is remembered, for git has to walk the history to tell."""
-        known = self._begun
-        if known is None or known.revision != revision or not known.times.keys() >= set(files):
-            known = self._begun = _Begun(revision, self._source.last_changed(files, revision, since))
-        return known.times
-
-    def _compare(self, index: WikiIndex, state: State, revision: str) -> Work:
-        """What separates the index from the revision, by the trees' difference where that is enough."""
-        listed = index.problems()
-        known = self._trusted.get(state.generation)
-        if known and (state.version, state.revision) == (known.version, known.revision):
-            changes = self._source.changes(known.revision, revision)
-            if changes is not None:
-                return difference(changes, listed, known.total)
-        tree = self._source.tree(revision)
-        todo = plan(tree, index.pages(), listed)
-        return Work(todo, {file: tree[file] for file in todo.put}, len(tree), tree)
-
-
-def _verified(index: WikiIndex, work: Work) -> tuple[Problem, ...]:
-    """The problems, if and only if pages in the tree = indexed + listed problems."""
-    problems = tuple(index.problems())
-    pages = index.state().pages
-    whole = work.tree is None or _equal(index.pages(), work.tree, problems)
-    if not whole or pages + len(problems) != work.total:
-        counts = f"{work.total} in the tree, {pages} indexed, {len(problems)} problems"
-        raise SyncFailed(f"the counts do not add up: {counts}", hint=_AGAIN)
-    return problems
-
-
-def _require_pages(total: int, problems: Sequence[Problem]) -> None:
-    """Nothing indexed is an error, however truly it stands for HEAD."""
-    if not total:
-        raise NoPages(
-            "there is no page at HEAD", hint="check the branch, the sub-directory and the ignore globs of this wiki"
-        )
-    if len(problems) == total:
-        raise NoPages(
-            f"none of the {total} pages could be indexed; the first: {problems[0].file}: {problems[0].detail}",
-            hint="see the problems in `wikiholt status`",
-        )
-
-
-def _equal(have: Mapping[str, str], tree: Mapping[str, TreeEntry], problems: Sequence[Problem]) -> bool:
-    odd = {problem.file for problem in problems}
-    expected = {file: entry.blob for file, entry in tree.items() if file not in odd}
-    return odd <= tree.keys() and dict(have) == expected
-
-
-_AGAIN = "run `wikiholt sync` again; if it stays so, run `wikiholt doctor`"
-
-
-def _progress(tally: Tally, total: int) -> Progress:
-    return Progress(tally.pages, total, tally.embedded)
-
-
-def _report(revision: str, work: Work, tally: Tally, problems: tuple[Problem, ...]) -> SyncReport:
-    odd = {problem.file for problem in problems}
-    return SyncReport(
-        revision,
-        added=len(work.plan.added - odd),
-        changed=len(work.plan.changed - odd),
-        moved=len(work.plan.moved),
-        deleted=work.plan.gone,
-        unchanged=work.total - len(work.plan.put),
-        chunks_embedded=tally.embedded,
-        chunks_reused=tally.reused,
-        problems=problems,
-    )
+            return Means(self._embedder, pipeline)
+        return Means(self._former(recipe), pipeline) if self._former is not None else None
 
 
 def _sum(first: SyncReport, then: SyncReport) -> SyncReport:
