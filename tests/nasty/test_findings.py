@@ -10,9 +10,9 @@ from wikiholt.surfaces.cli.output import json_text
 from wikiholt.surfaces.web.render import render
 from wikiholt.text.frontmatter import split
 from wikiholt.text.instants import parse_instant
-from wikiholt.text.links import Names
+from wikiholt.text.links import Names, without_ending
 from wikiholt.text.markdown import MAX_LINES, outline
-from wikiholt.text.page import parse_page
+from wikiholt.text.page import page_path, parse_page
 from wikiholt.text.plain import plain_text
 from wikiholt.text.rewriting import Move, rewritten
 
@@ -90,3 +90,9 @@ def test_json_on_a_terminal_holds_nothing_it_would_obey(char: str) -> None:
     shown = json_text({"path": f"a{char}b"})
     assert char not in shown
     assert json.loads(shown) == {"path": f"a{char}b"}
+
+
+@pytest.mark.parametrize("file", ["..md", "...md", "a/...md", "a/..md"])
+def test_no_page_has_a_path_that_means_another_directory(file: str) -> None:
+    assert page_path(file) == without_ending(file) == file
+    assert page_path("....md") == without_ending("....md") == "..."

@@ -62,8 +62,9 @@ def is_attachment(path: str, wiki: bool) -> bool:
 
 def without_ending(path: str) -> str:
     """The path as pages bear it: without `.md`, but with any other ending of a page's file."""
-    # The same rule as `page_path`: where the rest ends like a page's file again, the whole is the path.
-    return path[:-3] if path.endswith(".md") and not _ENDING.search(path[:-3]) and last_part(path) != ".md" else path
+    # The same rule as `page_path`: where the rest ends like a page's file again, or is dots, the whole is the path.
+    odd = last_part(path) in (".md", "..md", "...md") or bool(_ENDING.search(path[:-3]))
+    return path[:-3] if path.endswith(".md") and not odd else path
 
 
 def _markdown_path(target: str, file: str) -> str:

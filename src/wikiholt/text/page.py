@@ -58,9 +58,9 @@ def _count_of_words(text: str) -> int:
 
 
 def page_path(file: str) -> str:
-    """The file without `.md`; kept whole where two files could otherwise share one path."""
+    """The file without `.md`; kept whole where two files would share one path, or where `..` would be left."""
     stem = file.removesuffix(".md")
-    if stem == file or stem.endswith("/") or not stem or stem.lower().endswith(_PAGE_ENDINGS):
+    if stem == file or stem.rpartition("/")[2] in ("", ".", "..") or stem.lower().endswith(_PAGE_ENDINGS):
         return file
     return stem
 

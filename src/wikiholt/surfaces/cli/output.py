@@ -73,7 +73,7 @@ def _harmless(char: str) -> bool:
 
 
 def json_text(document: object) -> str:
-    """A document as JSON that a terminal may show: what it could obey or be fooled by is escaped, and means the same."""
+    """A document as JSON for a terminal: what it could obey or be fooled by is escaped, and means the same."""
     text = json.dumps(document, ensure_ascii=False, indent=2)
     return _OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
