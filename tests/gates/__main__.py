@@ -23,6 +23,8 @@ def main() -> int:
     parser.add_argument("--round", type=int, default=None, metavar="NUMBER")
     parser.add_argument("--real", action="store_true", help="with the model the product comes with")
     parser.add_argument("--bug", default="", help="put this bug into the product and see whether it is found")
+    parser.add_argument("--deed", default="", help="have only this done")
+    parser.add_argument("--blow", default="", help="let only this happen")
     parser.add_argument("--quiet", action="store_true", help="show the rounds with faults only")
     arguments = parser.parse_args()
     sys.path.insert(0, str(Path(__file__).parents[1] / "sources"))
@@ -45,7 +47,7 @@ def main() -> int:
         numbers = range(arguments.rounds) if arguments.round is None else [arguments.round]
         played = []
         for number in numbers:
-            played.append(gate.play(number))
+            played.append(gate.play(number, arguments.deed, arguments.blow))
             if played[-1].fault or not arguments.quiet:
                 say(played[-1])
     say(f"seed {seed}\n{figures(played)}")

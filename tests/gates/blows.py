@@ -24,6 +24,16 @@ BLOWS = (
     *["disk full", "file limit", "read-only", "memory", "out of memory", "clock", "git", "git"],
 )
 GIT_DEEDS = ("sync", "reindex", "other model", "fetch", "restore")
+_SPANS = {
+    "publish": 0.03,
+    "back up": 0.3,
+    "restore": 0.5,
+    "restore registry": 0.15,
+    "remove": 0.2,
+    "fetch": 0.4,
+    SERVE: 4.0,
+}
+"""Seconds that what a blow is meant for takes, where it is not a second or so."""
 _SERVED_STEPS = 2500
 _NOBODY = 65534
 _ROOM = 128 << 20
@@ -34,7 +44,7 @@ def fits(kind: str, deed: str) -> bool:
     """Whether this blow can fall on this deed."""
     if kind == "git":
         return deed in GIT_DEEDS
-    return kind not in ("read-only", "memory", "clock") or deed != SERVE
+    return kind in BLOWS and (deed != SERVE or kind not in ("read-only", "memory", "clock"))
 
 
 @dataclass(slots=True)
@@ -134,7 +144,8 @@ class Blow:
         if self.kind == "kill at a step":
             return Hindrance("kill", step)
         if self.kind == "power cut":
-            return Hindrance("kill group", step)
+            # Or right after the last step, when all is said to be done.
+            return Hindrance("kill group", step if rng.random() < 0.6 else 0)
         if self.kind == "file limit":
             return Hindrance(
                 "file limit", rng.randrange(1, max(2, self._steps // 2)), rng.choice((0, 500, 5000, 10**5, 10**6))
@@ -178,7 +189,7 @@ class Blow:
         if self.kind == "out of memory":
             self._kill_by_memory(writer)
             return
-        time.sleep(self._rng.uniform(0, 4.0 if self.deed == SERVE else min(1.2, self._steps / 1500)))
+        time.sleep(self._rng.uniform(0, _SPANS.get(self.deed, 1.2)))
         if self._git is not None:
             self._git.strike()
             return
@@ -213,7 +224,8 @@ class Blow:
             elif name == "searcher" and isinstance(value := ended.get("value"), dict):
                 struck.searches = value
             if outcome == ESCAPED or (outcome == "out of memory" and self.kind != "memory"):
-                struck.faults.append(f"{name}: {ended.get('trace', ended)}")
+                log = (self._scratch / "log").read_text()[-3000:] if self.deed == SERVE else ""
+                struck.faults.append(f"{name}: {ended.get('trace', ended)}\n{log}".strip())
             child.line.close()
         if self.kind == "power cut":
             _lose(self._data, [Path(name) for name, lost in unsynced.items() if lost])

@@ -78,13 +78,13 @@ class Gate:
     def _data(self) -> Path:
         return self._round / "data"
 
-    def play(self, number: int) -> Round:
+    def play(self, number: int, only_deed: str = "", only_blow: str = "") -> Round:
         """One round from beginning to end."""
         began = time.monotonic()
         rng = Random(f"{self._seed}/{number}")
-        deed, kind = rng.choice(_DEEDS), rng.choice(BLOWS)
+        deed, kind = "other model", ""
         while not fits(kind, deed) or (self._model != "fake" and deed == "other model"):
-            deed, kind = rng.choice(_DEEDS), rng.choice(BLOWS)
+            deed, kind = only_deed or rng.choice(_DEEDS), only_blow or rng.choice(BLOWS)
         subject = "victim" if deed == SERVE else DEEDS[deed].subject
         played = Round(number, deed, kind, served=deed == SERVE or (subject == "victim" and rng.random() < 0.15))
         expected = Acknowledged(

@@ -163,17 +163,17 @@ class Deed:
 
 
 DEEDS = {
-    "sync": Deed(_sync, (Syncer, "sync"), 1200),
-    "reindex": Deed(_reindex, (Syncer, "rebuild"), 2000),
-    "other model": Deed(_sync, (Syncer, "sync"), 2000, ("back up", "write pages", "register"), model="other"),
-    "publish": Deed(_reindex, (SqliteStore, "publish"), 40),
-    "back up": Deed(_back_up, (Backups, "take"), 120),
-    "restore": Deed(_restore, (Backups, "restore"), 150),
-    "restore registry": Deed(_restore_registry, (RegistryBackups, "restore"), 60, ("sync", "back up", "write pages")),
-    "remove": Deed(_remove, (Service, "remove"), 120, ("sync", "back up", "register", "reindex")),
+    "sync": Deed(_sync, (Syncer, "sync"), 1300),
+    "reindex": Deed(_reindex, (Syncer, "rebuild"), 2800),
+    "other model": Deed(_sync, (Syncer, "sync"), 2800, ("back up", "write pages", "register"), model="other"),
+    "publish": Deed(_reindex, (SqliteStore, "publish"), 6),
+    "back up": Deed(_back_up, (Backups, "take"), 430),
+    "restore": Deed(_restore, (Backups, "restore"), 900),
+    "restore registry": Deed(_restore_registry, (RegistryBackups, "restore"), 61, ("sync", "back up", "write pages")),
+    "remove": Deed(_remove, (Service, "remove"), 105, ("sync", "back up", "register", "reindex")),
     "write pages": Deed(_write_pages, (GitSource, "write"), 900),
-    "fetch": Deed(_fetch, (RemoteSource, "fetch"), 900, ("fetch", "register"), subject="mirror"),
-    "register": Deed(_register, None, 250),
+    "fetch": Deed(_fetch, (RemoteSource, "fetch"), 60, ("fetch", "register"), subject="mirror"),
+    "register": Deed(_register, None, 150),
 }
 SERVE = "serve"
 """The deed that is not one of the above: a whole `wikiholt serve`, and visitors who have it do all of them."""

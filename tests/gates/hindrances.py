@@ -4,6 +4,7 @@ A step is whatever reaches the disk or another process: a file opened, renamed o
 statement. Steps are counted from the moment the work begins that the blow is meant for.
 """
 
+import _strptime  # noqa: F401 - loaded late by the standard library, from where nobody may not be able to read
 import os
 import resource
 import signal

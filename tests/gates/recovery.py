@@ -94,8 +94,11 @@ def recover(start: Start) -> dict[str, object]:
         log.lines += _served(start, wiki)
     report = _synced(wiki, again=any(kind.startswith("mirror") for kind in start.harmed_kinds()))
     done.seconds = time.monotonic() - began
-    assert not (start.served and report.rebuilt), "the service said it was whole, and a sync built it anew"
+    assert not (start.served and report.rebuilt) or start.model == "other", (
+        "the service said it was whole, and a sync built it anew"
+    )
     done.way = log.way(rebuilt=report.rebuilt, new=start.model == "other")
+    assert start.harmed or done.way not in ("restored", "rebuilt"), f"nobody harmed it, and it was {done.way}"
     converged(start, wiki, report.revision)
     _backups_are_good(service, wiki, start)
     service.close()
