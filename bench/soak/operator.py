@@ -99,7 +99,7 @@ class Operator(Visitor):
 class Hasty(Visitor):
     """Asks without a pause until told to go slower, which must be said politely and to this key alone."""
 
-    rests = 100.0
+    rests = 300.0
 
     def act(self) -> None:
         wiki = self.rng.choice(self.scene.wikis)

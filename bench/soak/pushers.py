@@ -3,8 +3,10 @@
 import hashlib
 import hmac
 
-from bench.soak.visiting import Visitor
+from bench.soak.visiting import Scene, Visitor
 from bench.soak.wikis import SECRET, Clone, SoakWiki, words
+
+_WIKIS = 15
 
 
 class Pusher(Visitor):
@@ -13,8 +15,13 @@ class Pusher(Visitor):
     rests = 6.0
     wakes = True
 
+    def __init__(self, scene: Scene, name: str) -> None:
+        super().__init__(scene, name)
+        # A few wikis, of which each holds two pages of this desk soon: what is written is bounded.
+        self._wikis = self.rng.sample(scene.wikis, min(_WIKIS, len(scene.wikis)))
+
     def act(self) -> None:
-        wiki = self.rng.choice(self.scene.wikis)
+        wiki = self.rng.choice(self._wikis)
         for _ in range(5):
             clone = Clone(wiki, self.scene.desk / self.name)
             path, mark = self._change(clone, wiki)

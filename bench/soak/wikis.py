@@ -5,7 +5,6 @@ import hashlib
 import os
 import random
 import shutil
-import string
 import subprocess
 import threading
 from collections.abc import Iterable, Sequence
@@ -20,6 +19,7 @@ from wikiholt.wiring import open_service
 
 CANARY_PAGE = "Canary"
 SECRET = "soak-webhook"
+_LETTERS = "bcfghjkmpqvwxz"
 _WHO = {"GIT_AUTHOR_NAME": "Soak", "GIT_AUTHOR_EMAIL": "soak@example.org"}
 _WHO |= {"GIT_COMMITTER_NAME": "Soak", "GIT_COMMITTER_EMAIL": "soak@example.org"}
 _ALONE = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "GIT_TERMINAL_PROMPT": "0"}
@@ -47,9 +47,9 @@ class SoakWiki:
 
 
 def canary(name: str) -> str:
-    """A word of letters that belongs to one wiki."""
+    """A word of letters that belongs to one wiki, and that no stemmer makes another of."""
     digest = hashlib.sha256(name.encode()).digest()[:10]
-    return "kanari" + "".join(string.ascii_lowercase[byte % 26] for byte in digest)
+    return "kanari" + "".join(_LETTERS[byte % len(_LETTERS)] for byte in digest)
 
 
 def pages_of(collections: Path) -> list[SmallPage]:

@@ -7,8 +7,8 @@ from bench.soak.visiting import Scene, Visitor
 from bench.soak.wikis import CANARY_PAGE, SoakWiki, words
 
 _CONFLICT = {"revision-mismatch": "somebody else wrote in between", "busy": "the repository was being written"}
-_MOST = 4
-"""Pages that one writer keeps in one wiki."""
+_MOST = 30
+"""Pages that one writer keeps in all wikis together: what is written is bounded, so that growth is not content."""
 
 
 class Writer(Visitor):
@@ -21,10 +21,11 @@ class Writer(Visitor):
         self._pages: dict[str, list[str]] = {}
 
     def act(self) -> None:
-        wiki = self.rng.choice(self.scene.wikis)
+        full = sum(map(len, self._pages.values())) >= _MOST
+        wiki = self.rng.choice([wiki for wiki in self.scene.wikis if not full or self._pages.get(wiki.slug)])
         own = self._pages.setdefault(wiki.slug, [])
         actions: list[Callable[[SoakWiki, list[str]], None]] = [self._shared]
-        actions += [self._create] * 4 if len(own) < _MOST else [self._delete] * 3
+        actions += [self._delete] * 3 if full else [self._create] * 4
         actions += [self._edit, self._edit, self._rename, self._delete] if own else []
         self.rng.choice(actions)(wiki, own)
 
