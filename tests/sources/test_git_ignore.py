@@ -1,4 +1,5 @@
 import re
+import time
 
 import pytest
 from git_repository import Repository
@@ -74,3 +75,29 @@ def test_an_escaped_path_is_left_out_and_nothing_beside_it(parts: list[str]) -> 
     assert ignored(path)
     assert not ignored(f"{path}x")
     assert not ignored(f"x{path}")
+
+
+@pytest.mark.parametrize(
+    "pattern", ["*a" * 40 + "*b", "*?" * 40 + "b", "/" + "**/a/" * 12 + "b", "**/*a*a*a*a*/" * 6 + "b"]
+)
+def test_no_pattern_takes_for_ever(pattern: str) -> None:
+    ignored = ignore_rule([pattern])
+    began = time.process_time()
+    assert not ignored("a" * 252 + ".md")
+    assert not ignored("a/" * 120 + "x.md")
+    assert not ignored(("a" * 40 + "/") * 20 + "x.md")
+    assert time.process_time() - began < 2
+
+
+@given(st.text(alphabet="ab*?/", min_size=1, max_size=9), st.text(alphabet="ab/", min_size=1, max_size=10))
+def test_wildcards_match_as_if_every_place_were_tried(pattern: str, path: str) -> None:
+    path = "/".join(part for part in path.split("/") if part) or "a"
+    body = pattern.rstrip("/")
+    plain = re.escape(body.lstrip("/")).replace(r"\?", "[^/]")
+    plain = re.sub(r"(?:(?<=/)|\A)\\\*\\\*\Z", ".+", plain)
+    plain = re.sub(r"(?:(?<=/)|\A)\\\*\\\*/", "(?:[^/]+/)\x00", plain)
+    plain = re.sub(r"(?:\\\*)+", "[^/]*", plain).replace("\x00", "*")
+    start = "" if "/" in body else "(?:.*/)?"
+    end = "/" if pattern.endswith("/") else r"(?:/|\Z)"
+    expected = bool(body.strip("/")) and bool(re.match(start + plain + end, path))
+    assert ignore_rule([pattern])(path) == expected, (plain, path)

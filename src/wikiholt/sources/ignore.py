@@ -50,7 +50,35 @@ def _compile(pattern: str) -> re.Pattern[str]:
     anchored = "/" in body
     start = "" if anchored else "(?:.*/)?"
     end = "/" if directories_only else r"(?:/|\Z)"
-    return re.compile(start + _TOKEN.sub(_expression, body.lstrip("/")) + end, re.DOTALL)
+    return re.compile(start + _translated(body.lstrip("/")) + end, re.DOTALL)
+
+
+def _translated(body: str) -> str:
+    """The regular expression for a pattern: parts between wildcards, by directory and by name."""
+    groups: list[list[list[str]]] = [[[""]]]
+    for token in _TOKEN.finditer(body):
+        if token["directories"]:
+            groups.append([[""]])
+        elif token["plain"] == "/":
+            groups[-1].append([""])
+        elif token["any"]:
+            groups[-1][-1].append("")
+        else:
+            groups[-1][-1][-1] += _expression(token)
+    names = ["/".join(_first_fit(name, _WILDCARDS["any"]) for name in group) for group in groups]
+    return _first_fit(names, _WILDCARDS["directories"])
+
+
+def _first_fit(parts: list[str], wildcard: str) -> str:
+    """The parts with a wildcard between each two.
+
+    A part that another wildcard follows is taken where it first fits, for good: a later place could not help, and
+    trying all of them in combination takes for ever.
+    """
+    first, *rest = parts
+    if not rest:
+        return first
+    return first + "".join(f"(?>{wildcard}?{part})" for part in rest[:-1]) + wildcard + rest[-1]
 
 
 def _expression(token: re.Match[str]) -> str:
