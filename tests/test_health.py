@@ -240,3 +240,13 @@ def test_a_backup_that_cannot_be_restored_for_want_of_room_is_tried_again_and_no
     assert ward.embedder.embedded == []
     assert ward.handle.health.well
     ward.right()
+
+
+def test_words_that_are_not_those_of_the_pages_are_found(ward: Ward) -> None:
+    with closing(sqlite3.connect(ward.index_file)) as db:
+        db.execute("INSERT INTO words (rowid, name, headings, body) VALUES (1, 'other', 'other', 'other')")
+        db.commit()
+    assert ward.handle.check()
+    assert not ward.handle.examine().well
+    ward.handle.sync()
+    ward.right()

@@ -91,7 +91,10 @@ def _other_words(db: sqlite3.Connection) -> Iterator[str]:
     totals = "SELECT block FROM {}_data WHERE id = 1 AND EXISTS (SELECT * FROM pages)"
     for sql in (terms, sizes, totals):
         held, meant = (db.execute(sql.format(name)) for name in ("words", "proof"))
-        if any(one != other for one, other in _pairs(held, meant)):
+        differ = any(one != other for one, other in _pairs(held, meant))
+        held.close()  # one that was not read to its end would keep the tables from being dropped
+        meant.close()
+        if differ:
             yield "the keyword index does not hold the words of the pages"
             break
     for name in ("words_terms", "proof_terms", "proof"):
