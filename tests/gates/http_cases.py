@@ -43,6 +43,10 @@ class Route:
     def of_the_farm(self) -> bool:
         return self.path.startswith(("/api/v1/wikis", "/api/v1/keys"))
 
+    @property
+    def of_admins(self) -> bool:
+        return self.path in ("/api/v1/backup", "/api/v1/backups", "/api/v1/restore")
+
 
 @dataclass(frozen=True)
 class Case:

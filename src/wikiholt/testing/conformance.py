@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from wikiholt.errors import Busy, IndexMissing, WikiholtError
+from wikiholt.errors import Busy, IndexFault, IndexMissing, WikiholtError
 from wikiholt.model import Change, Filter, Problem, Recipe, WordQuery
 from wikiholt.ports import Store, WikiIndex
 from wikiholt.testing.contents import ContentsConformance
@@ -248,6 +248,37 @@ class StoreConformance(ContentsConformance):
         published.close()
         assert list(index.pages()) == ["old.md"], "a reader that is still there keeps what it opened"
 
+    def test_a_generation_keeps_by_what_its_model_was_loaded(self, store: Store) -> None:
+        recipe = Recipe("m/int8/1234", EMBEDDER.dimensions, "test", "models/m", "int8")
+        store.create(ONE, recipe).close()
+        opened = store.open(ONE)
+        kept = opened.state().recipe
+        opened.close()
+        assert (kept.model, kept.precision) == ("models/m", "int8")
+        assert kept == Recipe("m/int8/1234", EMBEDDER.dimensions, "test", "moved/m", "int8"), (
+            "the same vectors all the same"
+        )
+
+    def test_an_index_is_sealed_while_it_is_as_its_writer_left_it(self, store: Store) -> None:
+        with store.writing(ONE, 0):
+            index = store.create(ONE, RECIPE)
+            index.apply(Change(pages=(entry("a.md", ["alpha"], EMBEDDER),), revision="r1"))
+            index.close()
+        assert store.sealed(ONE)
+        index = store.open(ONE)
+        index.apply(Change(deleted=("a.md",)))
+        index.close()
+        assert not store.sealed(ONE)
+        store.prove(ONE)
+        assert store.sealed(ONE)
+        store.prove(ONE, fully=True)
+
+    def test_a_check_can_be_stopped(self, index: WikiIndex) -> None:
+        index.apply(Change(pages=(entry("a.md", ["alpha"], EMBEDDER),)))
+        with pytest.raises(Busy):
+            index.check(lambda: True)
+        assert index.check(lambda: False) == []
+
     def test_one_writer_at_a_time(self, store: Store) -> None:
         with store.writing(ONE, 0), pytest.raises(Busy) as caught, store.writing(ONE, 0.05):
             pass
@@ -255,10 +286,46 @@ class StoreConformance(ContentsConformance):
         with store.writing(ONE, 0), store.writing(OTHER, 0):
             assert True
 
-    def test_a_backup_is_a_whole_copy(self, index: WikiIndex, tmp_path: Path) -> None:
+    def test_a_backup_is_a_whole_copy(self, store: Store, index: WikiIndex, tmp_path: Path) -> None:
+        index.apply(Change(pages=(entry("a.md", ["alpha"], EMBEDDER),), revision="r1"))
+        state = index.backup(tmp_path / "copy")
+        index.apply(Change(deleted=("a.md",), revision="r2"))
+        copy = store.copy_at(tmp_path / "copy")
+        assert copy.state() == state
+        assert copy.check() == []
+        assert list(copy.pages()) == ["a.md"]
+        copy.close()
+
+    def test_a_backup_can_be_stopped(self, index: WikiIndex, tmp_path: Path) -> None:
         index.apply(Change(pages=(entry("a.md", ["alpha"], EMBEDDER),)))
+        with pytest.raises(Busy):
+            index.backup(tmp_path / "copy", lambda: True)
+
+    def test_a_copy_comes_in_as_a_generation_that_serves_once_published(
+        self, store: Store, index: WikiIndex, tmp_path: Path
+    ) -> None:
+        index.apply(Change(pages=(entry("a.md", ["alpha"], EMBEDDER),), revision="r1"))
         index.backup(tmp_path / "copy")
-        assert (tmp_path / "copy").stat().st_size > 0
+        index.apply(Change(deleted=("a.md",), revision="r2"))
+        generation = store.adopt(ONE, tmp_path / "copy")
+        assert generation > index.generation == store.published(ONE)
+        assert list(index.pages()) == []
+        store.publish(ONE, generation)
+        restored = store.open(ONE)
+        assert (restored.generation, restored.state().revision, list(restored.pages())) == (generation, "r1", ["a.md"])
+        assert restored.check() == []
+        restored.close()
+
+    def test_what_is_no_copy_is_refused_and_changes_nothing(
+        self, store: Store, index: WikiIndex, tmp_path: Path
+    ) -> None:
+        (tmp_path / "odd").write_bytes(b"no index at all")
+        for odd in (tmp_path / "odd", tmp_path / "missing"):
+            with pytest.raises(IndexFault):
+                store.copy_at(odd)
+            with pytest.raises(IndexFault):
+                store.adopt(ONE, odd)
+        assert store.published(ONE) == index.generation
 
     def test_readers_see_whole_pages_while_a_writer_replaces_them(self, index: WikiIndex) -> None:
         def texts(turn: int) -> list[str]:
