@@ -6,9 +6,8 @@ A handle is bound to one wiki when it is made; nothing in it can name another. S
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime
-from pathlib import Path
 from threading import Lock, Thread
 from typing import Final
 
@@ -18,10 +17,11 @@ from wikiholt.contents import Contents
 from wikiholt.errors import Busy, IndexCorrupt, IndexFault, IndexHealing, IndexMissing, NothingIndexed, WikiholtError
 from wikiholt.forecast import foresee
 from wikiholt.healing import Healing
-from wikiholt.model import Answer, Backup, Filter, Forecast, Health, Problem, State, SyncReport, Wiki
+from wikiholt.model import Answer, Backup, Filter, Forecast, Health, SyncReport, Wiki
 from wikiholt.ports import WikiIndex
 from wikiholt.search import Request, Searcher
 from wikiholt.serving import Parts, Serving, Workshop
+from wikiholt.status import Status, status_of
 from wikiholt.sync import Progress, Syncer
 
 _LOG = logging.getLogger(__name__)
@@ -37,22 +37,6 @@ def _unseen(_: Progress) -> None:
 
 def _never() -> bool:
     return False
-
-
-@dataclass(frozen=True, slots=True)
-class Status:
-    """How a wiki stands. `error` says why, where the index or the repository cannot be read."""
-
-    wiki: Wiki
-    state: State | None
-    head: str | None
-    stale: bool
-    problems: tuple[Problem, ...] = ()
-    disk_bytes: int = 0
-    error: WikiholtError | None = None
-    health: Health = field(default_factory=Health)
-    aside: tuple[str, ...] = ()
-    """Broken indexes that were set aside and wait for somebody to look at them, or to delete them."""
 
 
 class WikiHandle:
@@ -204,29 +188,7 @@ class WikiHandle:
 
     def status(self) -> Status:
         """How the wiki stands; never raises for a wiki that is in trouble."""
-        found = self._status()
-        aside = sorted(path.name for path in self._workshop.store.directory(self.wiki.id).glob("broken-*"))
-        return replace(found, health=self._healing.health, aside=tuple(aside))
-
-    def _status(self) -> Status:
-        size = _bytes_below(self._workshop.store.directory(self.wiki.id))
-        head: str | None = None
-        error: WikiholtError | None = None
-        try:
-            head = self._parts.source.head()
-        except WikiholtError as trouble:
-            error = trouble
-        try:
-            index = self._workshop.store.open(self.wiki.id)
-        except WikiholtError as trouble:
-            return Status(self.wiki, None, head, True, disk_bytes=size, error=error or trouble)
-        try:
-            state = index.state()
-            return Status(self.wiki, state, head, state.revision != head, tuple(index.problems()), size, error)
-        except WikiholtError as trouble:
-            return Status(self.wiki, None, head, True, disk_bytes=size, error=error or trouble)
-        finally:
-            index.close()
+        return status_of(self.wiki, self._parts.source, self._workshop.store, self._healing)
 
     def check(self) -> Sequence[str]:
         """What is wrong with the index, in words."""
@@ -364,12 +326,3 @@ class WikiHandle:
             # Closing waits for work in the background; no search waits for that.
             Thread(target=old.retire, name="retire", daemon=True).start()
         return serving
-
-
-def _bytes_below(directory: Path) -> int:
-    """What the files below take, as far as they stay: a writer at work makes and removes some meanwhile."""
-    total = 0
-    for file in directory.rglob("*"):
-        with suppress(OSError):
-            total += file.stat().st_size if file.is_file() else 0
-    return total

@@ -90,6 +90,8 @@ class SqliteIndex:
             ]
 
     def check(self, stop: Callable[[], bool] = lambda: False) -> Sequence[str]:
+        if stop():
+            raise Busy("the check was stopped", hint="try again")
         with self._pool.snapshot() as db:
             db.set_progress_handler(stop, _BETWEEN_LOOKS)
             try:

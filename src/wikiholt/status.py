@@ -1,0 +1,63 @@
+"""How a wiki stands: what is indexed, how fresh and how whole that is, and what is wrong."""
+
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from wikiholt.errors import WikiholtError
+from wikiholt.healing import Healing
+from wikiholt.model import Health, Problem, State, Wiki
+from wikiholt.ports import Source, Store
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """How a wiki stands. `error` says why, where the index or the repository cannot be read."""
+
+    wiki: Wiki
+    state: State | None
+    head: str | None
+    stale: bool
+    problems: tuple[Problem, ...] = ()
+    disk_bytes: int = 0
+    error: WikiholtError | None = None
+    health: Health = field(default_factory=Health)
+    aside: tuple[str, ...] = ()
+    """Broken indexes that were set aside and wait for somebody to look at them, or to delete them."""
+
+
+def status_of(wiki: Wiki, source: Source, store: Store, healing: Healing) -> Status:
+    """How the wiki stands now; never raises for a wiki that is in trouble."""
+    place = store.directory(wiki.id)
+    found = _indexed(wiki, source, store)
+    aside = sorted(path.name for path in place.glob("broken-*"))
+    return replace(found, disk_bytes=_bytes_below(place), health=healing.health, aside=tuple(aside))
+
+
+def _indexed(wiki: Wiki, source: Source, store: Store) -> Status:
+    head: str | None = None
+    error: WikiholtError | None = None
+    try:
+        head = source.head()
+    except WikiholtError as trouble:
+        error = trouble
+    try:
+        index = store.open(wiki.id)
+    except WikiholtError as trouble:
+        return Status(wiki, None, head, True, error=error or trouble)
+    try:
+        state = index.state()
+        return Status(wiki, state, head, state.revision != head, tuple(index.problems()), error=error)
+    except WikiholtError as trouble:
+        return Status(wiki, None, head, True, error=error or trouble)
+    finally:
+        index.close()
+
+
+def _bytes_below(directory: Path) -> int:
+    """What the files below take, as far as they stay: a writer at work makes and removes some meanwhile."""
+    total = 0
+    for file in directory.rglob("*"):
+        with suppress(OSError):
+            total += file.stat().st_size if file.is_file() else 0
+    return total
