@@ -4,13 +4,19 @@ import sys
 
 import atheris
 
-with atheris.instrument_imports(include=["wikiholt", "markdown_it"]):
-    from fuzzing import test_of
+# Only modules that are imported here are watched, so this comes before any other import of them.
+with atheris.instrument_imports(include=["wikiholt.text", "wikiholt.surfaces.web", "wikiholt.settings", "markdown_it"]):
+    from fuzzing import ALL
 
 
 def covered(name: str, minutes: float) -> int:
     """Fuzz until the time is over or something is found; libFuzzer says what, and ends the process itself."""
-    one_input = test_of(name, 1).hypothesis.fuzz_one_input  # type: ignore[attr-defined]
-    atheris.Setup([sys.argv[0], f"-max_total_time={round(minutes * 60)}", "-max_len=4096"], one_input)
+    check, kind = ALL[name]
+
+    def one_input(data: bytes) -> None:
+        check(data if kind == "data" else data.decode("utf-8", "replace"))
+
+    limits = [f"-max_total_time={round(minutes * 60)}", "-max_len=2048", "-len_control=10"]
+    atheris.Setup([sys.argv[0], *limits], one_input)
     atheris.Fuzz()
     return 0

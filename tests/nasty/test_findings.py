@@ -1,11 +1,14 @@
 """What nasty pages and fuzzers found, each as a test of its own."""
 
 import json
+from pathlib import Path
 
 import pytest
 from reading import STEPS, seconds
 
+from wikiholt.errors import InvalidSetting
 from wikiholt.model import Page
+from wikiholt.settings import SETTINGS, load
 from wikiholt.surfaces.cli.output import json_text
 from wikiholt.surfaces.web.render import render
 from wikiholt.text.frontmatter import split
@@ -96,3 +99,16 @@ def test_json_on_a_terminal_holds_nothing_it_would_obey(char: str) -> None:
 def test_no_page_has_a_path_that_means_another_directory(file: str) -> None:
     assert page_path(file) == without_ending(file) == file
     assert page_path("....md") == without_ending("....md") == "..."
+
+
+def test_a_number_of_five_thousand_digits_is_refused_as_a_setting() -> None:
+    for setting in SETTINGS:
+        if setting.kind in (int, float):
+            with pytest.raises(InvalidSetting):
+                setting.parse("9" * 5_000, "here")
+
+
+def test_a_settings_file_nested_without_end_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "wikiholt.toml").write_text("serve.hosts = " + "[" * 20_000 + "]" * 20_000)
+    with pytest.raises(InvalidSetting):
+        load(tmp_path)

@@ -134,7 +134,7 @@ def _from_file(path: Path, *, required: bool) -> dict[str, Value]:
         if not required:
             return {}
         raise InvalidSetting(f"There is no settings file {path}.", hint="Check the path.") from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InvalidSetting(f"The settings file {path} cannot be read: {error}.", hint="It must be TOML.") from error
     values = {}
     for name, raw in _flat(document):

@@ -12,7 +12,7 @@ from wikiholt.errors import InvalidSetting
 Value = str | int | float | bool | Path | tuple[str, ...]
 
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
-_NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?")
+_NUMBER = re.compile(r"[+-]?\d{1,300}(?:\.\d{1,300})?")
 _KINDS = {
     str: "a text",
     int: "a whole number",
