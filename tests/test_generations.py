@@ -15,6 +15,7 @@ from git_repository import Repository
 from ward import Slow, Ward, overwrite, until
 
 from wikiholt import wiring
+from wikiholt.batches import Pause, Paused
 from wikiholt.errors import ModelMissing, SyncFailed
 from wikiholt.model import Answer, Mode, Recipe
 from wikiholt.pages import Pipeline
@@ -271,3 +272,24 @@ def test_a_change_of_precision_with_the_real_model_is_answered_throughout_by_the
     assert after.hits[0].distance != expected.hits[0].distance, "by the new weights"
     assert handle.check() == []
     service.close()
+
+
+def test_a_rebuild_in_slices_lets_the_old_generation_follow_between_them(ward: Ward) -> None:
+    ward.use(Slow(48, name="newer"))
+    paused = 0
+    while True:
+        try:
+            report = ward.handle.sync(pause=lambda: Pause.AFTER_THIS)
+            break
+        except Paused:
+            paused += 1
+        state = ward.handle.status().state
+        assert state is not None
+        assert (state.generation, state.revision) == (1, ward.repository.head())
+        ward.right()
+        if paused < 4:
+            ward.repository.commit({f"later-{paused}.md": f"# Later\n\nzebra{paused}\n"})
+    assert paused > 4
+    assert report.rebuilt
+    assert {f"later-{n}" for n in (1, 2, 3)} <= {page.path for page in ward.handle.contents.list(limit=1000).pages}
+    ward.right()

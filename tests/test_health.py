@@ -7,12 +7,15 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from git_repository import Repository
 from ward import Ward, cut, overwrite, remove, until
 
-from wikiholt.errors import IndexCorrupt, IndexHealing, IndexMissing, StorageRefused, WikiholtError
+from wikiholt import wiring
+from wikiholt.errors import Busy, IndexCorrupt, IndexHealing, IndexMissing, StorageRefused, WikiholtError
 from wikiholt.healing import read_health, write_health
 from wikiholt.model import Condition, Health, Mode, Occasion
 from wikiholt.search import Request
+from wikiholt.settings import load
 
 HARM = {
     "a header of zeros": lambda file: overwrite(file, 0, bytes(100)),
@@ -250,3 +253,48 @@ def test_words_that_are_not_those_of_the_pages_are_found(ward: Ward) -> None:
     assert not ward.handle.examine().well
     ward.handle.sync()
     ward.right()
+
+
+def test_a_check_that_is_stopped_says_nothing_about_the_index(ward: Ward) -> None:
+    with pytest.raises(Busy):
+        ward.handle.examine(lambda: True)
+    assert ward.handle.health == Health()
+    asked: list[int] = []
+
+    def after_a_while() -> bool:
+        asked.append(1)
+        return len(asked) > 2
+
+    with pytest.raises(Busy):
+        ward.handle.examine(after_a_while)
+    assert ward.handle.health == Health()
+    ward.right()
+
+
+def test_the_real_model_embeds_nothing_when_an_index_heals_from_its_backup(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository = Repository(tmp_path / "repository")
+    repository.commit(
+        {"bread.md": "# Bread\n\nLet the dough rise over night.\n", "bike.md": "# Bike\n\nOil the chain.\n"}
+    )
+    service = wiring.build(load(tmp_path / "data"))
+    service.add("notes", str(repository.path), {})
+    handle = service.wiki("notes")
+    handle.sync()
+    handle.backups.take(Occasion.ASKED)
+    directory = service.workshop.store.directory(handle.wiki.id)
+    service.close()
+    overwrite(next(directory.glob("g*.sqlite")), 0, bytes(100))
+
+    service = wiring.build(load(tmp_path / "data"))
+    handle = service.wiki("notes")
+    with pytest.raises(IndexCorrupt):
+        handle.search(Request("baking"))
+    monkeypatch.setattr(type(service.workshop.embedder()), "passages", None)
+    report = handle.sync()
+    assert (report.chunks_embedded, report.rebuilt, report.unchanged) == (0, False, 2)
+    assert handle.search(Request("baking", mode=Mode.SEMANTIC)).hits[0].path == "bread"
+    assert handle.search(Request("chain", mode=Mode.KEYWORD)).hits[0].path == "bike"
+    assert handle.health.well
+    service.close()
