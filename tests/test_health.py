@@ -298,3 +298,24 @@ def test_the_real_model_embeds_nothing_when_an_index_heals_from_its_backup(
     assert handle.search(Request("chain", mode=Mode.KEYWORD)).hits[0].path == "bike"
     assert handle.health.well
     service.close()
+
+
+def test_a_broken_index_whose_repository_is_gone_as_well_is_answered_for_by_its_backup(ward: Ward) -> None:
+    ward.handle.backups.take(Occasion.ASKED)
+    ward.service.close()
+    overwrite(ward.index_file, 0, bytes(100))
+    ward.service = ward.opened()
+    away = ward.repository.path.rename(ward.place / "away")
+    ward.keeper()
+
+    def answers() -> bool:
+        try:
+            return bool(ward.handle.search(Request("unique7")).hits)
+        except WikiholtError:
+            return False
+
+    until(answers)
+    assert not ward.handle.health.well, "it is not known to stand for HEAD"
+    away.rename(ward.repository.path)
+    until(lambda: ward.handle.health.well)
+    ward.right()

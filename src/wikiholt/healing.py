@@ -48,6 +48,10 @@ class Healing:
         """Every byte was read and found right."""
         self._keep(replace(self.health, checked_at=datetime.now(UTC)))
 
+    def has_backup(self) -> bool:
+        """Whether there is a backup whose every byte is right."""
+        return self._backups is not None and self._backups.newest_good() is not None
+
     def heal(self, reason: str, *, from_backup: bool = True) -> bool:
         """Set the broken index aside and have a backup take its place; whether there was one.
 

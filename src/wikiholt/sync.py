@@ -21,6 +21,7 @@ from wikiholt.errors import (
     IndexMissing,
     ModelError,
     NoPages,
+    SourceError,
     SyncFailed,
     WikiNotFound,
 )
@@ -102,10 +103,23 @@ class Syncer:
                 raise WikiNotFound("this wiki was removed meanwhile", hint="`wikiholt list` shows the wikis there are")
             # A paused writer leaves in good order, like one that is done: the next need not prove the whole index.
             with suppress(Paused):
-                report = work(recipe, self._source.head())
+                report = work(recipe, self._head())
         if report is None:
             raise Paused
         return replace(report, seconds=time.monotonic() - began)
+
+    def _head(self) -> str:
+        """HEAD; where it cannot be read, an index that proves broken is mended as far as a backup goes: nothing else is
+        left to answer."""
+        try:
+            return self._source.head()
+        except SourceError:
+            if not self._healing.health.well and self._healing.has_backup():
+                try:
+                    self._store.prove(self._wiki_id, fully=True)
+                except IndexCorrupt as broken:
+                    self._healing.heal(broken.message)
+            raise
 
     def _healed(self, recipe: Recipe, revision: str, watch: Watch) -> SyncReport:
         """A sync; whatever proves broken on the way is mended from a backup, and if that is no better, from git."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from wikiholt.batches import Pause, Paused
-from wikiholt.errors import Busy, SourceMissing, WikiholtError, WikiNotFound
+from wikiholt.errors import Busy, SourceError, SourceMissing, WikiholtError, WikiNotFound
 from wikiholt.handle import WikiHandle
 from wikiholt.keeper.board import Board
 from wikiholt.keeper.entries import Activity, Entry, Pace
@@ -96,7 +96,12 @@ class Turns:
             raise WikiNotFound("this wiki was removed meanwhile", hint="`wikiholt list` shows the wikis there are")
         if self._service.leaving(entry.wiki.id):
             raise Busy("this wiki is being removed", hint="wait a moment")
-        result.head = self._service.source(entry.wiki).head()
+        try:
+            result.head = self._service.source(entry.wiki).head()
+        except SourceError:
+            if not entry.well:
+                handle.sync(patience=0)  # it fails too, but not before a backup answers in the broken one's place
+            raise
         entry.missing = False
         if not self.settled(entry, result.head):
             self._note(entry, handle)
