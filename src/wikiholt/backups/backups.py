@@ -66,7 +66,7 @@ class Backups:
             with self._shelf.making() as draft:
                 self._require_wanted()
                 copied = index.backup(draft.file, lambda: stop() or self._leaving())
-                self._verify(draft.file, copied)
+                self._verify(draft.file, copied, stop)
                 self._require_wanted()
                 kept = draft.keep(f"g{copied.generation}-v{copied.version}", occasion)
         except IndexFault:
@@ -164,11 +164,11 @@ class Backups:
             if self._store.published(self._wiki_id) is not None:
                 self._store.set_aside(self._wiki_id, "its file is gone")
 
-    def _verify(self, file: Path, copied: State) -> None:
+    def _verify(self, file: Path, copied: State, stop: Callable[[], bool]) -> None:
         """Read the copy back, every byte of it, and compare it with what was copied."""
         copy = self._store.copy_at(file)
         try:
-            faults = copy.check()
+            faults = copy.check(lambda: stop() or self._leaving())
             if faults:
                 raise IndexCorrupt(f"the index is damaged: {faults[0]}", hint="run `wikiholt sync` to build it again")
             if copy.state() != copied:
