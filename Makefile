@@ -26,11 +26,12 @@ serve: $(READY)      ## Serve the example wikis on http://127.0.0.1:8765/
 test: $(READY) check ## Run every check and every test
 	$(BIN)/python -m pytest
 
-check: $(READY)      ## ruff, mypy, import-linter
+check: $(READY)      ## ruff, mypy, import-linter, an audit of what is installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python tools/audit.py
 
 gate: $(READY)       ## The gates in their long form: 500 crashes, 10,000 requests
 	$(BIN)/python tests/gates --rounds 500

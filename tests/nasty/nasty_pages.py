@@ -204,7 +204,7 @@ LARGE: dict[str, bytes] = {
     "fifty-megabytes": b"fifty million times nothing\n" * 1_872_458,
     "ten-megabyte-line": b"x" * 10 * 1024 * 1024,
     "headings-by-the-hundred-thousand": b"# h\n" * 100_000,
-    "ten-megabytes-of-newlines": b"\n" * 10 * 1024 * 1024,
+    "a-million-newlines": b"\n" * 1_000_000 + b"# end\n",
 }
 """Pages that are only size."""
 

@@ -1,11 +1,13 @@
 """Reading pages: the list, one page, its history, what changed lately."""
 
+from contextlib import suppress
 from typing import Annotated
 
 from fastapi import APIRouter, Path
 from pydantic import Field
 from starlette.responses import Response
 
+from wikiholt.errors import PageNotFound
 from wikiholt.model import PageContent, Scope
 from wikiholt.surfaces.documents.commits import (
     ChangelogDocument,
@@ -66,7 +68,15 @@ def changelog(who: Who, asked: Annotated[Changes, taken(Changes)]) -> Response:
 @router.get("/pages/{path:path}/history", response_model=HistoryDocument, responses=declared(404))
 def history(who: Who, path: PagePath, asked: Annotated[Limited, taken(Limited)]) -> Response:
     """List the commits that changed a page, newest first."""
-    commits = who.wiki(Scope.READ).handle.contents.history(path, asked.limit)
+    contents = who.wiki(Scope.READ).handle.contents
+    try:
+        commits = contents.history(path, asked.limit)
+    except PageNotFound:
+        # The address may also be that of a page which is itself called history.
+        with suppress(PageNotFound):
+            page = contents.read(f"{path}/history")
+            return json_response(page_document(page), etag=page_tag(page))
+        raise
     return json_response({"path": path, "history": [commit_document(commit) for commit in commits]})
 
 

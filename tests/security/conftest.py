@@ -1,0 +1,16 @@
+from collections.abc import Iterator
+
+import pytest
+from hostile import SLUG, write_hostile_wiki
+from playwright.sync_api import Browser
+from web_server import WebServer, serving, until
+
+
+@pytest.fixture(scope="session")
+def hostile(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebServer]:
+    """A real server, open to this machine, with a hostile wiki beside the demo's."""
+    place = tmp_path_factory.mktemp("hostile")
+    write_hostile_wiki(place / "repositories")
+    with serving(place, settings=["limit.address_per_minute=0"]) as (server, _):
+        until(lambda: not server.status(SLUG)["stale"])
+        yield server

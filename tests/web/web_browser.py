@@ -1,0 +1,60 @@
+"""A browser for tests, and tabs that notice what they should not see."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, ConsoleMessage, Dialog, Request, expect, sync_playwright
+from web_visits import Visit, Visiting, chromium
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    program = chromium()
+    if program is None:
+        pytest.skip("no browser: install Debian's package chromium (apt-get install chromium) to run these tests")
+    options = ["--disable-gpu", *(["--no-sandbox"] if os.geteuid() == 0 else [])]
+    expect.set_options(timeout=20_000)
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=program, args=options)
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def visit(browser: Browser) -> Iterator[Visiting]:
+    """Opens a tab at an address; in the end no tab may have complained or asked anyone but the server."""
+    made: list[tuple[Visit, str]] = []
+
+    def go(url: str, *, wait: str = "", expected: tuple[str, ...] = (), **options: object) -> Visit:
+        context = browser.new_context(**{"viewport": {"width": 1280, "height": 800}, **options})  # type: ignore[arg-type]
+        context.set_default_timeout(20_000)
+        page = context.new_page()
+        found = Visit(page, expected=expected)
+        made.append((found, url))
+
+        def said(message: ConsoleMessage) -> None:
+            if message.type in ("error", "warning"):
+                found.faults.append(f"{message.text} {message.location.get('url', '')}")
+
+        def asked(sent: Request) -> None:
+            found.requests.append(sent.url)
+
+        def interrupted(dialog: Dialog) -> None:
+            found.faults.append(f"a dialog: {dialog.message}")
+            dialog.dismiss()
+
+        page.on("dialog", interrupted)
+        page.on("console", said)
+        page.on("pageerror", lambda error: found.faults.append(str(error)))
+        page.on("request", asked)
+        page.goto(url)
+        if wait:
+            page.wait_for_selector(wait)
+        return found
+
+    yield go
+    for found, url in made:
+        found.page.context.close()
+        assert found.complained() == []
+        assert found.strangers(url) == []
