@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 import pytest
-from hostile import SLUG, write_hostile_wiki
+from hostile_wiki import SLUG, write_hostile_wiki
 from playwright.sync_api import Browser
 from web_server import WebServer, serving, until
 

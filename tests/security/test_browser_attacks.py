@@ -4,7 +4,7 @@ from urllib.parse import quote, urlencode
 
 import httpx
 import pytest
-from hostile import ADDRESS, IN_ATTRIBUTE, MARKS, PAYLOAD, SLUG, WORD
+from hostile_wiki import ADDRESS, IN_ATTRIBUTE, MARKS, PAYLOAD, SLUG, WORD
 from playwright.sync_api import Page, expect
 from web_server import WebServer
 from web_visits import Visiting
