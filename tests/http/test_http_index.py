@@ -5,6 +5,7 @@ import hmac
 import subprocess
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from git_repository import Repository
@@ -19,6 +20,23 @@ def wait_until(holds: Callable[[], bool], seconds: float = 20.0) -> None:
     while not holds():
         assert time.monotonic() < until
         time.sleep(0.01)
+
+
+def test_a_search_in_a_wiki_without_a_commit_says_that_and_not_to_wait(own: Served, tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    subprocess.run(["git", "init", "--quiet", empty], check=True)
+    operator = own.client("operator")
+    assert operator.post("/api/v1/wikis", json={"slug": "empty", "source": str(empty)}).status_code == 201
+
+    def code() -> str:
+        return str(operator.get("/w/empty/api/v1/search", params={"q": "x"}).json()["code"])
+
+    wait_until(lambda: code() != "index-missing")
+    assert code() == "no-commits"
+    assert operator.get("/w/empty/api/v1/facets").json()["code"] == "no-commits"
+    Repository(empty).commit({"Home.md": "# Home\n\nThe first page.\n"})
+    assert operator.post("/w/empty/api/v1/wake").status_code == 202
+    wait_until(lambda: operator.get("/w/empty/api/v1/search", params={"q": "first page"}).status_code == 200)
 
 
 def test_status_says_what_is_indexed_and_names_no_path(own: Served) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from wikiholt.batches import Pause, Paused
-from wikiholt.errors import Busy, SourceError, SourceMissing, WikiholtError, WikiNotFound
+from wikiholt.errors import Busy, NoCommits, SourceError, SourceMissing, WikiholtError, WikiNotFound
 from wikiholt.handle import WikiHandle
 from wikiholt.keeper.board import Board
 from wikiholt.keeper.entries import Activity, Entry, Pace
@@ -193,7 +193,9 @@ class Turns:
             entry.looked = True
             self._board.leave(entry)
             self._board.count["failures"] += 1
-        _LOG.warning("%s: %s (tried %d times)", entry.wiki.slug, error.message, entry.failures)
+        # An empty repository is no news the second time.
+        level = logging.DEBUG if isinstance(error, NoCommits) and entry.failures > 1 else logging.WARNING
+        _LOG.log(level, "%s: %s (failure %d in a row)", entry.wiki.slug, error.message, entry.failures)
         self._reindexing(entry).fail(error)
 
     def _registered(self, entry: Entry) -> bool:

@@ -35,25 +35,28 @@ def semantic_search(who: Who, asked: Annotated[AskedByMeaning, taken(AskedByMean
 def similar(who: Who, asked: Annotated[AskedLike, taken(AskedLike)], held: Held = None) -> Response:
     """Find the pages nearest in meaning to one page."""
     wiki = who.wiki(Scope.READ)
-    tag = weak("similar", wiki.handle.stamp(), asked.path, asked.n, asked.filter())
-    return _tagged(tag, held, lambda: wiki.handle.similar(asked.path, asked.n, asked.filter()))
+    with wiki.answering() as handle:
+        tag = weak("similar", handle.stamp(), asked.path, asked.n, asked.filter())
+        return _tagged(tag, held, lambda: handle.similar(asked.path, asked.n, asked.filter()))
 
 
 @router.get("/facets", response_model=FacetsDocument, responses=declared(304))
 def facets(who: Who, asked: Annotated[Listed, taken(Listed)], held: Held = None) -> Response:
     """List the categories, tags and folders there are, with how many pages each has."""
     wiki = who.wiki(Scope.READ)
-    tag = weak("facets", wiki.handle.stamp(), asked.filter())
-    if held and names(held, tag):
-        return not_modified(tag)
-    return json_response(facets_document(wiki.handle.contents.facets(asked.filter())), etag=tag)
+    with wiki.answering() as handle:
+        tag = weak("facets", handle.stamp(), asked.filter())
+        if held and names(held, tag):
+            return not_modified(tag)
+        return json_response(facets_document(handle.contents.facets(asked.filter())), etag=tag)
 
 
 def _found(wiki: OpenWiki, asked: Asked, held: str | None) -> Response:
     request = asked.request()
     if asked.fresh:
         wiki.freshen()
-    return _tagged(weak(wiki.handle.stamp(), request), held, lambda: wiki.handle.search(request))
+    with wiki.answering() as handle:
+        return _tagged(weak(handle.stamp(), request), held, lambda: handle.search(request))
 
 
 def _tagged(tag: str, held: str | None, answer: Callable[[], Answer]) -> Response:

@@ -15,7 +15,7 @@ from fastapi import Depends
 from starlette.requests import Request
 
 from wikiholt.access import Grant, Visit
-from wikiholt.errors import Forbidden, Unauthorized, WikiholtError
+from wikiholt.errors import Forbidden, IndexMissing, Unauthorized, WikiholtError
 from wikiholt.handle import WikiHandle
 from wikiholt.keeper import Activity, Job, Keeper, Standing
 from wikiholt.model import Key, Scope, Wiki
@@ -39,6 +39,14 @@ class OpenWiki:
     @property
     def wiki(self) -> Wiki:
         return self.grant.wiki
+
+    @contextmanager
+    def answering(self) -> Iterator[WikiHandle]:
+        """The wiki to ask; where it has no index, the reason why it could not get one is the error."""
+        try:
+            yield self.handle
+        except IndexMissing as error:
+            raise self.standing().error or error from None
 
     def freshen(self) -> None:
         """Wait until the index has reached the HEAD of now, as long as that is worth it; the answer says if not."""

@@ -26,7 +26,8 @@ def find(request: HttpRequest) -> Response:
     try:
         wiki = Visitor(request.app.state.farm, request).wiki(Scope.READ)
         asked = Request(query, _HITS, Mode(mode) if mode in tuple(Mode) else Mode.HYBRID)
-        answer = wiki.handle.search(asked)
+        with wiki.answering() as handle:
+            answer = handle.search(asked)
     except WikiholtError as error:
         return _failed(request, error, form)
     main = f'<main id="app.main" class="plain">{_TITLE}{form}{"".join(_answer(answer))}</main>'
