@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from wikiholt.errors import SourceBroken, SourceError
 from wikiholt.sources.conversation import Conversation
-from wikiholt.sources.exchange import exchange
+from wikiholt.sources.exchange import exchange, keep_small
 from wikiholt.sources.location import Location
 
 _ENVIRONMENT = {
@@ -83,6 +83,7 @@ class Git:
             )
         except OSError as error:
             raise self._no_start(error) from error
+        keep_small(process.pid)
         out, err = exchange(process, arguments[0], given, self._timeout)
         return Outcome(process.returncode, out, _first_line(err))
 
@@ -100,6 +101,7 @@ class Git:
             )
         except OSError as error:
             raise self._no_start(error) from error
+        keep_small(process.pid)
         conversation = Conversation(process, arguments[0], self._timeout * patience)
         try:
             yield conversation

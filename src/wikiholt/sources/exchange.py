@@ -5,9 +5,12 @@ not be able to fill the memory of the service with the list of its files.
 """
 
 import os
+import resource
 import selectors
 import subprocess
+import sys
 import time
+from contextlib import suppress
 from typing import IO, cast
 
 from wikiholt.errors import SourceBroken
@@ -15,6 +18,7 @@ from wikiholt.sources.conversation import hung
 
 MOST_OUTPUT = 128 * 1024 * 1024
 """A million files in a tree."""
+MOST_MEMORY = 2 * 1024**3
 _BLOCK = 1 << 16
 
 
@@ -32,6 +36,13 @@ def exchange(process: "subprocess.Popen[bytes]", name: str, given: bytes, timeou
         for pipe in (process.stdin, process.stdout, process.stderr):
             cast(IO[bytes], pipe).close()
         process.wait()
+
+
+def keep_small(pid: int) -> None:
+    """Let a git that was just started take no more than this much memory: it lists a commit's changes in it first."""
+    if sys.platform == "linux":
+        with suppress(OSError, ValueError):
+            resource.prlimit(pid, resource.RLIMIT_DATA, (MOST_MEMORY, MOST_MEMORY))
 
 
 def boundless(name: str) -> SourceBroken:

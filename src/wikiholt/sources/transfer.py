@@ -5,14 +5,11 @@ Secrets travel in the environment, where no other user of the machine sees them,
 
 import base64
 import os
-import resource
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -20,11 +17,11 @@ from typing import IO
 from wikiholt.errors import Busy, SourceBroken, SourceError
 from wikiholt.sources.address import Address
 from wikiholt.sources.command import clean_environment
+from wikiholt.sources.exchange import keep_small
 from wikiholt.sources.network import addresses_of
 
 _MOST_OUTPUT = 1 << 20
 _MOST_COMPLAINT = 1 << 13
-_MOST_MEMORY = 2 * 1024**3
 _POLL = 0.05
 _SETTINGS = (
     "core.askPass=",
@@ -106,7 +103,7 @@ class Line:
             raise SourceBroken(
                 f"Git could not be started: {error.strerror}.", hint="Is git installed and on the PATH?"
             ) from error
-        _keep_small(process.pid)
+        keep_small(process.pid)
         said, complaint = _Reader(process.stdout, _MOST_OUTPUT), _Reader(process.stderr, _MOST_COMPLAINT)
         try:
             self._watch(process, said, stop, grows)
@@ -162,13 +159,6 @@ class _Reader:
             room = self._most - len(self._kept)
             self.too_much = self.too_much or len(block) > room
             self._kept += block[:room]
-
-
-def _keep_small(pid: int) -> None:
-    """Let a remote's endless list fill no more than this much memory."""
-    if sys.platform == "linux":
-        with suppress(OSError, ValueError):
-            resource.prlimit(pid, resource.RLIMIT_DATA, (_MOST_MEMORY, _MOST_MEMORY))
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
