@@ -1,0 +1,25 @@
+"""The threat model names tests; they exist."""
+
+import re
+from pathlib import Path
+
+TESTS = Path(__file__).parents[1]
+MANUAL = (TESTS.parent / "docs" / "security.md").read_text(encoding="utf-8")
+
+
+def test_every_test_that_the_threat_model_names_is_there() -> None:
+    sources = {file.name: file.read_text(encoding="utf-8") for file in TESTS.rglob("test_*.py")}
+    files = set(re.findall(r"`(test_\w+\.py)`", MANUAL))
+    assert files
+    assert files <= set(sources)
+    written = {name for text in sources.values() for name in re.findall(r"^def (test_\w+)", text, re.MULTILINE)}
+    named = set(re.findall(r"`(test_\w+)`", MANUAL))
+    assert len(named) > 20
+    assert named <= written
+
+
+def test_every_test_of_what_a_stranger_may_do_stands_behind_a_claim() -> None:
+    for name in ("test_hostile_repositories.py", "test_visitors.py", "test_browser_attacks.py", "test_secrets.py"):
+        text = (TESTS / "security" / name).read_text(encoding="utf-8")
+        for test in re.findall(r"^def (test_\w+)", text, re.MULTILINE):
+            assert f"`{test}`" in MANUAL, test
