@@ -111,7 +111,7 @@ def test_a_change_needs_neither_a_new_file_nor_the_whole_truth(tmp_path: Path) -
     truth = Truth(500)
     cache = cache_of(truth, tmp_path)
     before = files(tmp_path)
-    for round_ in range(20):
+    for round_ in range(15):
         truth.drop([round_ + 1, 100 + round_])
         truth.add(random_vectors(10, seed=round_ + 1), [51 + round_] * 10)
         cache.refresh()
@@ -149,6 +149,20 @@ def test_many_changes_are_merged_into_a_new_file_and_the_old_one_goes(tmp_path: 
     cache.refresh()
     assert files(tmp_path) == [f"vectors-g000001-v{truth.version()}.exact"]
     assert truth.snapshots == 1
+    assert_same(cache.search(QUERY, 50, None), truth.nearest(QUERY, 50))
+
+
+def test_a_small_wiki_that_is_edited_over_and_over_does_not_take_more_and_more_memory(tmp_path: Path) -> None:
+    truth = Truth(20)
+    cache = cache_of(truth, tmp_path)
+    written = set()
+    for number in range(1_500):
+        truth.replace(3, random_vectors(1, seed=number)[0])
+        cache.refresh()
+        written.update(files(tmp_path))
+    held = cache._layers.added.buffer.vectors  # type: ignore[union-attr]
+    assert held.nbytes <= 1_000 * DIMENSIONS * 4
+    assert 3 <= len(written) <= 20  # merged a few times, not at every change
     assert_same(cache.search(QUERY, 50, None), truth.nearest(QUERY, 50))
 
 

@@ -27,7 +27,8 @@ from wikiholt.vectors.layers import Built, Layers
 
 _log = logging.getLogger(__name__)
 
-MERGE_AT_LEAST, MERGE_AT_MOST, MERGE_SHARE = 2_000, 20_000, 10
+MERGE_AT_LEAST, MERGE_AT_MOST, MERGE_SHARE = 200, 20_000, 10
+"""Small indexes merge early: rows that wait lie in memory, and hundreds of wikis may be open at a time."""
 FAR_BEHIND = 200
 LONGEST_PAUSE = 60.0
 
