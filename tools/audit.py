@@ -1,7 +1,8 @@
 """What we install, looked at: hashes, licences, use, versions known to be bad, and published vulnerabilities.
 
-All but the last needs no network and always runs. The last asks PyPI for a few seconds; where PyPI does not answer,
-that is said, and nothing fails for it. Run by `make check`; `--offline` leaves the asking out.
+All but the last needs no network and always runs. The last asks PyPI's JSON API for a few seconds, where the variable
+AUDIT_ADDRESS says where it is; without it, or an answer, that is said, and nothing fails for it. Run by `make check`;
+`--offline` leaves the asking out.
 """
 
 import json
@@ -37,7 +38,8 @@ NOT_IMPORTED = {
     "import-linter": "run by make",
     "hatchling": "builds the package",
 }
-PYPI = "https://pypi.org/pypi/{}/{}/json"
+ADDRESS = "AUDIT_ADDRESS"
+"""The variable with an address that answers as PyPI's JSON API does; {} stand for package and version."""
 PATIENCE = 3.0
 IMPORT = re.compile(r"""^\s*(?:import|from)\s+(\w+)|import_module\(["'](\w+)""", re.MULTILINE)
 
@@ -141,7 +143,8 @@ def published(pins: Mapping[str, tuple[str, int]], accepted: set[str]) -> tuple[
 def _vulnerabilities(name: str, version: str, trust: ssl.SSLContext) -> list[str] | None:
     """What is published against a version; None where nobody answers."""
     try:
-        with urllib.request.urlopen(PYPI.format(name, version), timeout=PATIENCE, context=trust) as answer:  # noqa: S310
+        where = os.environ[ADDRESS].format(name, version)
+        with urllib.request.urlopen(where, timeout=PATIENCE, context=trust) as answer:  # noqa: S310
             listed = json.load(answer)["vulnerabilities"]
     except (OSError, ValueError, KeyError):
         return None
@@ -161,7 +164,7 @@ def main(arguments: list[str]) -> int:
         faults += found
         note = f"PyPI was asked for vulnerabilities of {answered} of them"
         if not answered:
-            note = "vulnerabilities were NOT looked up: PyPI does not answer for these versions from here"
+            note = f"vulnerabilities were NOT looked up: {ADDRESS} is not set, or nobody answers there"
         elif answered < len(pins):
             note += f"; for the other {len(pins) - answered} there was NO answer"
     sys.stdout.write("".join(f"audit: {line}\n" for line in [told, note, *faults]))
