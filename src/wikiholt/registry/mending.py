@@ -22,7 +22,7 @@ def seal_at(file: Path) -> str | None:
             sqlite3.connect(f"file:{quote(str(file.absolute()))}?mode=ro&immutable=1", uri=True)
         ) as connection:
             return schema.seal(connection)
-    except (sqlite3.Error, TypeError):
+    except (sqlite3.Error, TypeError, UnicodeDecodeError):  # damage may look like text that is none
         return None
 
 

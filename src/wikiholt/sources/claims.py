@@ -69,8 +69,17 @@ def _wait(deadline: float) -> None:
     time.sleep(_PAUSE)
 
 
+@contextmanager
+def refusing() -> Iterator[None]:
+    """Say it in words when the system does not let the repository be written: a full disk, missing rights."""
+    try:
+        yield
+    except OSError as error:
+        raise _refused(error) from error
+
+
 def _refused(error: OSError) -> NotWritable:
     return NotWritable(
         f"The repository cannot be written: {error.strerror or 'the system refuses'}.",
-        hint="Check that the user who runs wikiholt may write to it.",
+        hint="Check free disk space, and that the user who runs wikiholt may write to it.",
     )

@@ -135,7 +135,7 @@ class RemoteSource(GitSource):
                 if git.run("fsck", "--no-dangling", "--no-progress").status:
                     return False
                 doubt.unlink()
-            return git.run("rev-parse", "--git-dir").status == 0
+            return git.run("symbolic-ref", "--quiet", "HEAD").out.decode("utf-8", "replace").strip() == _BRANCH
         return False
 
     def _begin(self, line: Line, theirs: str | None, stop: Callable[[], bool]) -> Path:

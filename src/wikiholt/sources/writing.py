@@ -13,7 +13,7 @@ from pathlib import Path
 
 from wikiholt.errors import Busy, InvalidPage, NotWritable, RevisionMismatch, TooLarge
 from wikiholt.model import Author, FileEdit
-from wikiholt.sources.claims import holding
+from wikiholt.sources.claims import holding, refusing
 from wikiholt.sources.command import Git
 from wikiholt.sources.folders import FILE, Entry, Folders
 from wikiholt.sources.history import file_history
@@ -49,7 +49,7 @@ class Writer:
         _require_sense(edits, author, message, self._pages)
         blobs = _write_blobs(self._git, edits)
         deadline = time.monotonic() + self._patience
-        with holding(self._lock, deadline):
+        with refusing(), holding(self._lock, deadline):
             branch = self._branch()
             self._heal(branch, deadline)
             while True:
@@ -64,7 +64,7 @@ class Writer:
     def heal(self) -> None:
         """Finish what a writer that was killed had begun."""
         deadline = time.monotonic() + self._patience
-        with holding(self._lock, deadline):
+        with refusing(), holding(self._lock, deadline):
             self._heal(self._branch(), deadline)
 
     def _heal(self, branch: str, deadline: float) -> None:
