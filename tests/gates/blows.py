@@ -14,7 +14,7 @@ from deeds import DEEDS, SERVE, bench_for, do
 from gate_server import Visitor, serve, visit
 from git_repository import Repository
 from hindrances import UNSYNCED, Hindered, Hindrance
-from processes import ESCAPED, Child, Line, Told, search_until
+from processes import ESCAPED, OUT_OF_MEMORY, PATIENCE, Child, Line, Told, search_until
 
 BLOWS = (
     *["kill at a step"] * 4,
@@ -103,6 +103,7 @@ class Blow:
         writer = Child(
             self._scratch / "writer",
             lambda line: self._work(line, model, mine, f"{own}a", Random(seed)),
+            30 if self.kind == "memory" else PATIENCE,
         )
         beside = self._beside(theirs, operator, own, struck, writer, Random(seed + 1))
         self._fall(writer, [searcher, *([beside] if beside else [])])
@@ -223,8 +224,8 @@ class Blow:
                 struck.outcome, struck.hit = outcome, outcome == "killed" and child.line.inside
             elif name == "searcher" and isinstance(value := ended.get("value"), dict):
                 struck.searches = value
-            if outcome == ESCAPED or (outcome == "out of memory" and self.kind != "memory"):
-                log = (self._scratch / "log").read_text()[-3000:] if self.deed == SERVE else ""
+            if outcome == ESCAPED or (outcome == OUT_OF_MEMORY and self.kind != "memory"):
+                log = (self._scratch / "log").read_text().strip()[-6000:] if self.deed == SERVE else ""
                 struck.faults.append(f"{name}: {ended.get('trace', ended)}\n{log}".strip())
             child.line.close()
         if self.kind == "power cut":

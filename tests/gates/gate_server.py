@@ -1,6 +1,8 @@
 """A real `wikiholt serve` and its visitors, for rounds in which the whole service is struck."""
 
+import io
 import json
+import mmap
 import sys
 import time
 from collections.abc import Callable
@@ -13,23 +15,40 @@ from farm import QUICK, REAL, stand_in
 from history import EVERYWHERE, page
 from processes import PATIENCE, Line
 
+import wikiholt.surfaces.cli.serve  # noqa: F401 - the command loads it late; here once for all rounds
 from wikiholt.keeper import backups as rounds
 from wikiholt.surfaces.cli.main import main
 
 _SAID = "listening"
 _LONG = 4.0
 """Seconds that visitors stay, at most."""
+_MOST_NOTES = 1 << 18
 
 
 def serve(data: Path, model: str, seconds: float, said: Path, told: Path) -> None:
     """Be `wikiholt serve` until a signal; where it listens, and what it logs, is written to files."""
     stand_in(model, seconds)
     rounds._FIRST, rounds._ROUND = 0.3, 0.5
-    sys.stdout, sys.stderr = said.open("w"), told.open("w", buffering=1)
+    sys.stdout, sys.stderr = said.open("w"), _Notes(told)
     chosen = QUICK if model == REAL else {**QUICK, "model": model}
     settings = [word for name, value in chosen.items() for word in ("--set", f"{name}={value}")]
     code = main(["--data", str(data), *settings, "serve", "--json", "--port", "0"])
     assert code == 0, f"wikiholt serve ended with {code}"
+
+
+class _Notes(io.TextIOBase):
+    """A log that takes no room on the disk while it is written, lest a full one keep it from telling of that."""
+
+    def __init__(self, file: Path) -> None:
+        file.write_bytes(b" " * _MOST_NOTES)
+        with file.open("r+b") as opened:
+            self._map = mmap.mmap(opened.fileno(), _MOST_NOTES)
+
+    def write(self, text: str) -> int:
+        written = text.encode("utf-8", "replace")
+        place = self._map.tell()
+        self._map.write(written[: _MOST_NOTES - place])
+        return len(text)
 
 
 class Visitor:

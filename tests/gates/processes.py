@@ -1,5 +1,7 @@
 """Real processes that do the product's work and can be killed at any step of it."""
 
+import ctypes
+import faulthandler
 import fcntl
 import json
 import logging
@@ -23,8 +25,10 @@ from wikiholt.service import Service
 
 ESCAPED = "escaped"
 """The outcome of work that ended with an error that is not one of ours."""
+OUT_OF_MEMORY = "out of memory"
 PATIENCE = 120.0
 _PIPE = 1 << 20
+_DIE_WITH_PARENT = 1
 _ENTERED, _LEFT, _STEPS = range(3)
 
 Told = list[list[str | None]]
@@ -87,15 +91,18 @@ class Line:
 class Child:
     """A forked process, first of its own group; its result is in a file when it has ended by itself."""
 
-    def __init__(self, report: Path, task: Callable[[Line], object]) -> None:
+    def __init__(self, report: Path, task: Callable[[Line], object], patience: float = PATIENCE) -> None:
         self._report = report
+        self._patience = patience
         self._ended: dict[str, object] | None = None
         report.unlink(missing_ok=True)
         self.line = Line()
+        faulthandler.cancel_dump_traceback_later()  # its thread would be missed on the far side of the fork
         self.pid = os.fork()
         if not self.pid:
             os.setpgid(0, 0)
-            _run(report, lambda: task(self.line))
+            ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
+            _run(report, lambda: task(self.line), patience)
 
     def kill(self, number: int = signal.SIGKILL, *, group: bool = False) -> None:
         """Send a signal to it, or to it and all the processes it has started."""
@@ -112,12 +119,15 @@ class Child:
 
     def join(self) -> dict[str, object]:
         """What the process reported; a process that does not end is an outcome of its own."""
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + self._patience
         while not self.poll():
             if time.monotonic() > until:
                 self.kill(group=True)
                 os.waitpid(self.pid, 0)
-                self._ended = {"outcome": ESCAPED, "trace": "the process hung"}
+                stack = self._report.with_suffix(".stack").read_text()
+                # Python waits for ever for a thread that had no memory to begin with; somebody has to end it.
+                outcome = OUT_OF_MEMORY if "threading.py" in stack and "in start\n" in stack else ESCAPED
+                self._ended = {"outcome": outcome, "trace": f"the process hung\n{stack}"}
                 break
             time.sleep(0.005)
         return self._ended or {}
@@ -133,18 +143,22 @@ class Child:
         return dict(json.loads(told))
 
 
-def _run(report: Path, task: Callable[[], object]) -> None:
+def _run(report: Path, task: Callable[[], object], patience: float) -> None:
     """The whole life of a child: the task, the report, the end; nothing of the parent's is cleaned up."""
     held = report.open("w")
     logging.getLogger("wikiholt").addHandler(logging.NullHandler())
+    stack = report.with_suffix(".stack").open("w")
+    faulthandler.dump_traceback_later(patience * 0.8, file=stack)
     try:
         result: dict[str, object] = {"outcome": "done", "value": task()}
     except WikiholtError as error:
         result = {"outcome": error.code(), "message": f"{error.message} ({error.hint})"}
     except MemoryError:
-        result = {"outcome": "out of memory"}
+        result = {"outcome": OUT_OF_MEMORY}
     except BaseException:  # noqa: BLE001 - whatever it is, the parent must hear of it
-        result = {"outcome": ESCAPED, "trace": traceback.format_exc()}
+        trace = traceback.format_exc()
+        no_thread = "can't start new thread" in trace
+        result = {"outcome": OUT_OF_MEMORY if no_thread else ESCAPED, "trace": trace}
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
     # Opened before, for the child may have become a user who may open nothing here.

@@ -3,6 +3,7 @@
 The long form is `make gate`; `python tests/gates --seed S --round N` plays one round again.
 """
 
+import resource
 import subprocess
 import sys
 import time
@@ -13,10 +14,12 @@ from threading import Thread
 import pytest
 from crash import Gate
 from damage import KINDS, LEFTOVER, files_below, kind_of, unknown
+from deeds import AUTHOR
 from farm import product
 from git_repository import Repository
 from planted import BUGS
 
+from wikiholt.errors import NotWritable
 from wikiholt.registry import Registry
 from wikiholt.registry.backups import RegistryBackups
 from wikiholt.search import Request
@@ -162,7 +165,37 @@ def test_what_a_killed_restore_left_is_cleared_by_the_next_writer(service: Servi
     assert not [file.name for file in directory.iterdir() if "making" in file.name or file.name.startswith("CURRENT.")]
 
 
-@pytest.mark.parametrize("harmed", ["HEAD", "pack", "refs"])
+def test_a_page_that_a_full_disk_keeps_from_being_written_is_refused_in_words_and_none_is_lost(
+    tmp_path: Path, service: Service
+) -> None:
+    repository = Repository(tmp_path / "rounds" / "round" / "victim")
+    head, contents = repository.head(), service.wiki("victim").contents
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (600, hard))  # room for the page, none for git's index
+    try:
+        with pytest.raises(NotWritable, match="cannot be written"):
+            contents.put("fresh/page-5", "# Fresh\n\nhandbook", AUTHOR)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert repository.head() == head
+    contents.put("fresh/page-5", "# Fresh\n\nhandbook", AUTHOR)
+    assert repository.git("status", "--porcelain") == b""
+
+
+@pytest.mark.parametrize("kind", ["header", "rows"])
+def test_a_damaged_backup_of_the_registry_keeps_no_other_from_being_made(
+    data: Path, service: Service, kind: str
+) -> None:
+    (newest,) = (data / "backups" / "registry").glob("*.sqlite")
+    content = newest.read_bytes()
+    (schema,) = [at for at in range(len(content)) if content.startswith(b"CREATE TABLE sealed", at)]
+    harm = {"header": slice(0, 16), "rows": slice(schema, schema + 12)}[kind]
+    newest.write_bytes(content[: harm.start] + b"\xcf" * (harm.stop - harm.start) + content[harm.stop :])
+    assert service.registry.backups.follow() is not None
+    assert sorted(bool(backup.fault) for backup in service.registry.backups.list()) == [False, True]
+
+
+@pytest.mark.parametrize("harmed", ["HEAD", "elsewhere", "pack", "refs"])
 def test_a_damaged_mirror_is_made_anew_by_the_fetch_after_it_was_noticed(
     tmp_path: Path, service: Service, harmed: str
 ) -> None:
@@ -176,6 +209,8 @@ def test_a_damaged_mirror_is_made_anew_by_the_fetch_after_it_was_noticed(
             pack.write_bytes(pack.read_bytes()[:100] + bytes(200) + pack.read_bytes()[300:])
     elif harmed == "HEAD":
         (mirror / "HEAD").write_bytes(bytes(20))
+    elif harmed == "elsewhere":
+        (mirror / "HEAD").write_bytes(b"ref: refs/heads/m\n")
     else:
         for ref in (mirror / "refs").rglob("mirror"):
             ref.write_bytes(b"")
