@@ -189,7 +189,7 @@ def test_a_damaged_backup_of_the_registry_keeps_no_other_from_being_made(
     (newest,) = (data / "backups" / "registry").glob("*.sqlite")
     content = newest.read_bytes()
     (schema,) = [at for at in range(len(content)) if content.startswith(b"CREATE TABLE sealed", at)]
-    harm = {"header": slice(0, 16), "rows": slice(schema, schema + 12)}[kind]
+    harm = {"header": slice(0, 16), "rows": slice(schema + 20, schema + 21)}[kind]
     newest.write_bytes(content[: harm.start] + b"\xcf" * (harm.stop - harm.start) + content[harm.stop :])
     assert service.registry.backups.follow() is not None
     assert sorted(bool(backup.fault) for backup in service.registry.backups.list()) == [False, True]
