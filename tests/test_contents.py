@@ -108,7 +108,16 @@ def test_what_is_no_page_is_not_found(notes: Notebook, path: str) -> None:
     assert caught.value.hint
 
 
-@pytest.mark.parametrize("path", ["", "/", "a\0b", "a\nb", "x" * 2000, "\ud800"])
+def test_a_name_with_a_line_end_may_be_read_and_not_written(notes: Notebook) -> None:
+    with pytest.raises(PageNotFound):
+        notes.contents.read("a\nb")
+    with pytest.raises(InvalidPage):
+        notes.contents.put("a\nb", "text", ADA)
+    notes.repository.commit({"a\nb.md": "found"})
+    assert notes.contents.read("a\nb").content == "found"
+
+
+@pytest.mark.parametrize("path", ["", "/", "a\0b", "x" * 2000, "\ud800"])
 def test_what_can_be_no_path_is_refused(notes: Notebook, path: str) -> None:
     head = notes.repository.head()
     with pytest.raises(InvalidPage):

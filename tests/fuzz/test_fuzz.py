@@ -5,7 +5,7 @@ import os
 import pytest
 from fuzzing import ALL, campaign
 
-EXAMPLES = int(os.environ.get("WIKIHOLT_FUZZ_EXAMPLES", "120"))
+EXAMPLES = int(os.environ.get("WIKIHOLT_FUZZ_EXAMPLES", "400"))
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -112,3 +112,23 @@ def test_a_settings_file_nested_without_end_is_refused(tmp_path: Path) -> None:
     (tmp_path / "wikiholt.toml").write_text("serve.hosts = " + "[" * 20_000 + "]" * 20_000)
     with pytest.raises(InvalidSetting):
         load(tmp_path)
+
+
+def test_a_nul_on_a_page_keeps_no_link_from_following() -> None:
+    move = Move("b", "c", Names(["a", "b"]), Names(["a", "c"]))
+    assert rewritten(b"nul \0 and [[b]]\n", "a.md", "a.md", move) == b"nul \0 and [[c]]\n"
+    for encoding in ("utf-16", "utf-16-le", "utf-16-be", "utf-32"):
+        wide = "see [[b]] and [x](b)\n".encode(encoding)
+        assert rewritten(wide, "a.md", "a.md", move) == wide
+
+
+@pytest.mark.parametrize("before", ["- ", "1. ", "> - ", "* + 12) "])
+def test_a_definition_in_a_list_follows_a_renamed_page(before: str) -> None:
+    move = Move("b", "c", Names(["a", "b"]), Names(["a", "c"]))
+    assert rewritten(f"{before}[x]: b\n\n[x]\n".encode(), "a.md", "a.md", move) == f"{before}[x]: c\n\n[x]\n".encode()
+
+
+def test_brackets_after_a_rewritten_path_do_not_end_the_link() -> None:
+    move = Move("d(e)", "c", Names(["a", "d(e)"]), Names(["a", "c"]))
+    written = rewritten(b"[x](d%28e%29#f(g)) [[a]]\n", "a.md", "a.md", move)
+    assert written == b"[x](c#f%28g%29) [[a]]\n"

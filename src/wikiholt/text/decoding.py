@@ -36,6 +36,11 @@ def decode(data: bytes) -> Decoded | None:
     return Decoded(cleaned, tuple(warnings))
 
 
+def is_wide(data: bytes) -> bool:
+    """Whether a file is read in units of two or four bytes, so that its bytes are not those of its text."""
+    return data.startswith(tuple(bom for bom, encoding in _BOMS if encoding != "utf-8")) or bool(_wide_encoding(data))
+
+
 def clean(text: str) -> str:
     """The text without control characters and lone surrogates; line ends and tabs stay."""
     return _CONTROLS.sub("", _SPACES.sub(" ", text))

@@ -6,13 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from wikiholt.text.decoding import decode
+from wikiholt.text.decoding import decode, is_wide
 from wikiholt.text.frontmatter import split
 from wikiholt.text.inline import Place, destination, links
 from wikiholt.text.links import Names, has_ending, last_part, paths_of, wiki_parts
 from wikiholt.text.markdown import link_lines
 
-_DEFINITION = re.compile(r"[ \t>]*\[(?:[^\[\]\\]|\\.)+\]:\s*(?:<(?P<angle>[^<>\n]*)>|(?P<bare>[^\s<]\S*))")
+_DEFINITION = re.compile(
+    r"(?:[ \t>]|(?:[-*+]|\d{1,9}[.)])[ \t])*+"
+    r"\[(?:[^\[\]\\]|\\.)++\]:\s*+(?:<(?P<angle>[^<>\n]*+)>|(?P<bare>[^\s<]\S*+))"
+)
 _NOT_IN_WIKI_LINKS = re.compile(r"[\[\]|#^\n\r]")
 _ENTITY = re.compile(r"&(?=#?\w+;)")
 
@@ -42,7 +45,7 @@ def rewritten(data: bytes, file: str, new_file: str, move: Move) -> bytes:
 
     Code is left alone, and so is everything that is not the target of a link.
     """
-    if b"\0" in data:
+    if is_wide(data):
         return data
     # What is no UTF-8 comes back byte for byte.
     text = data.decode("utf-8", "surrogateescape")
@@ -144,6 +147,9 @@ def _markdown_forms(raw: str, wanted: str, file: str, angle: bool) -> Iterator[s
     """The destination of a Markdown link to a page: relative or absolute, with or without ending, as the one before."""
     written = re.split(r"[#?]", raw, maxsplit=1)[0]
     tail = raw[len(written) :]
+    if not angle:
+        # Brackets must come in pairs, and those of the path are written another way.
+        tail = tail.replace("(", "%28").replace(")", "%29")
     path = wanted + ".md" if written.lower().endswith(".md") and not has_ending(wanted) else wanted
     forms = ["/" + path]
     if not written.startswith("/"):

@@ -65,7 +65,7 @@ def changelog(who: Who, asked: Annotated[Changes, taken(Changes)]) -> Response:
     return json_response(changelog_document(who.wiki(Scope.READ).handle.contents.changelog(asked.limit, asked.offset)))
 
 
-@router.get("/pages/{path:path}/history", response_model=HistoryDocument, responses=declared(404))
+@router.get("/pages/{path:path}/history", response_model=HistoryDocument | PageDocument, responses=declared(404))
 def history(who: Who, path: PagePath, asked: Annotated[Limited, taken(Limited)]) -> Response:
     """List the commits that changed a page, newest first."""
     contents = who.wiki(Scope.READ).handle.contents
