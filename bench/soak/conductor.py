@@ -5,6 +5,7 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from bench.farm.wikis import SmallPage
@@ -24,6 +25,7 @@ from bench.soak.writers import Writer
 from wikiholt.wiring import open_service
 
 _GUESTS = 4
+_AT_ONCE = 5
 _PATIENCE = 240.0
 
 
@@ -86,9 +88,9 @@ class Soak:
             # Time spent resting to be measured is not work: the plan's clock stands still meanwhile.
             time.sleep(max(0.0, at + rested - (time.monotonic() - began)))
             print(f"{time.monotonic() - began:.0f} s: {step}", file=sys.stderr, flush=True)
-            if step is Step.MEASURE:
+            if step in (Step.MEASURE, Step.WARM):
                 then = time.monotonic()
-                self._measure()
+                self._measure() if step is Step.MEASURE else self._warm()
                 rested += time.monotonic() - then
                 self._gate.open()
             elif fault := self._service.restart(signal.Signals[step]):
@@ -96,6 +98,19 @@ class Soak:
             if not self._service.running():
                 raise RuntimeError("the service ended by itself; see its log")
         self._outcome.lasted = time.monotonic() - began
+
+    def _warm(self) -> None:
+        """A wiki keeps up to three connections open and one for syncing: have all wikis have them from here on."""
+        self._gate.close(_PATIENCE)
+        readers = [Reader(self._scene, f"warm{number}") for number in range(_AT_ONCE)]
+        writer = Writer(self._scene, "warmw")
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            for wiki in self._wikis:
+                writer.touch(wiki)
+                for _ in range(3):
+                    list(pool.map(lambda reader, wiki=wiki: reader.search(wiki, wiki.canary, "hybrid"), readers))
+        for visitor in (*readers, writer):
+            visitor.session.close()
 
     def _measure(self) -> None:
         """At rest, with every index at its HEAD and every wiki asked once: what the process and its files take."""

@@ -12,6 +12,8 @@ class Step(StrEnum):
 
     TERMINATE = "SIGTERM"
     KILL = "SIGKILL"
+    WARM = "warm"
+    """Every wiki is written and searched by several at once, so that all that is kept open for it is open."""
     MEASURE = "measure"
 
 
@@ -42,6 +44,7 @@ class Plan:
             # Measured right after a start and not before the end, so that the signal falls into full work.
             steps.append((at - 0.6 * early / self.restarts, Step.MEASURE))
             steps.append((at, Step.KILL if number % 2 else Step.TERMINATE))
+        steps.append((early + 0.01, Step.WARM))
         alone = (self.seconds - early) / self.points
         steps += [(early + alone * (number + 1), Step.MEASURE) for number in range(self.points)]
         return sorted(steps)

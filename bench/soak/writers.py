@@ -29,6 +29,11 @@ class Writer(Visitor):
         actions += [self._edit, self._edit, self._rename, self._delete] if own else []
         self.rng.choice(actions)(wiki, own)
 
+    def touch(self, wiki: SoakWiki) -> None:
+        """Edit the page that everybody edits, and wait until that is indexed."""
+        self._shared(wiki, [])
+        self.search(wiki, wiki.canary, "keyword", fresh="true")
+
     def _create(self, wiki: SoakWiki, own: list[str]) -> None:
         mark = self.mark()
         path = f"soak/{mark}"
