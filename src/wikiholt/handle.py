@@ -21,7 +21,7 @@ from wikiholt.model import Answer, Backup, Filter, Forecast, Health, SyncReport,
 from wikiholt.ports import WikiIndex
 from wikiholt.search import Request, Searcher
 from wikiholt.serving import Parts, Serving, Workshop
-from wikiholt.status import Status, status_of
+from wikiholt.status import Status, Survey
 from wikiholt.sync import Progress, Syncer
 
 _LOG = logging.getLogger(__name__)
@@ -188,7 +188,7 @@ class WikiHandle:
 
     def status(self) -> Status:
         """How the wiki stands; never raises for a wiki that is in trouble."""
-        return status_of(self.wiki, self._parts.source, self._workshop.store, self._healing)
+        return Survey(self.wiki, self._parts.source, self._workshop.store, self._healing).status()
 
     def check(self) -> Sequence[str]:
         """What is wrong with the index, in words."""

@@ -26,32 +26,40 @@ class Status:
     """Broken indexes that were set aside and wait for somebody to look at them, or to delete them."""
 
 
-def status_of(wiki: Wiki, source: Source, store: Store, healing: Healing) -> Status:
-    """How the wiki stands now; never raises for a wiki that is in trouble."""
-    place = store.directory(wiki.id)
-    found = _indexed(wiki, source, store)
-    aside = sorted(path.name for path in place.glob("broken-*"))
-    return replace(found, disk_bytes=_bytes_below(place), health=healing.health, aside=tuple(aside))
+class Survey:
+    """Looks at one wiki, to which it is bound when made."""
 
+    def __init__(self, wiki: Wiki, source: Source, store: Store, healing: Healing) -> None:
+        self._wiki = wiki
+        self._source = source
+        self._store = store
+        self._healing = healing
 
-def _indexed(wiki: Wiki, source: Source, store: Store) -> Status:
-    head: str | None = None
-    error: WikiholtError | None = None
-    try:
-        head = source.head()
-    except WikiholtError as trouble:
-        error = trouble
-    try:
-        index = store.open(wiki.id)
-    except WikiholtError as trouble:
-        return Status(wiki, None, head, True, error=error or trouble)
-    try:
-        state = index.state()
-        return Status(wiki, state, head, state.revision != head, tuple(index.problems()), error=error)
-    except WikiholtError as trouble:
-        return Status(wiki, None, head, True, error=error or trouble)
-    finally:
-        index.close()
+    def status(self) -> Status:
+        """How the wiki stands now; never raises for a wiki that is in trouble."""
+        place = self._store.directory(self._wiki.id)
+        found = self._indexed()
+        aside = sorted(path.name for path in place.glob("broken-*"))
+        return replace(found, disk_bytes=_bytes_below(place), health=self._healing.health, aside=tuple(aside))
+
+    def _indexed(self) -> Status:
+        head: str | None = None
+        error: WikiholtError | None = None
+        try:
+            head = self._source.head()
+        except WikiholtError as trouble:
+            error = trouble
+        try:
+            index = self._store.open(self._wiki.id)
+        except WikiholtError as trouble:
+            return Status(self._wiki, None, head, True, error=error or trouble)
+        try:
+            state = index.state()
+            return Status(self._wiki, state, head, state.revision != head, tuple(index.problems()), error=error)
+        except WikiholtError as trouble:
+            return Status(self._wiki, None, head, True, error=error or trouble)
+        finally:
+            index.close()
 
 
 def _bytes_below(directory: Path) -> int:
