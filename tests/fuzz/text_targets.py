@@ -49,7 +49,9 @@ def frontmatter(text: str) -> None:
     assert front.body_line == text.count("\n", 0, len(text) - len(front.body)) + 1
     assert len(json.dumps(front.fields)) <= 20 * len(text) + 2_000_000
     told = front.metadata
-    for each in (told.title, told.category, told.description, told.language, *told.tags, *front.warnings):
+    for warning in front.warnings:
+        storable(warning)
+    for each in (told.title, told.category, told.description, told.language, *told.tags):
         storable(each or "")
         assert each is None or (each and each == " ".join(each.split()))
     assert told.last_updated is None or EARLIEST <= told.last_updated <= LATEST

@@ -132,3 +132,7 @@ def test_brackets_after_a_rewritten_path_do_not_end_the_link() -> None:
     move = Move("d(e)", "c", Names(["a", "d(e)"]), Names(["a", "c"]))
     written = rewritten(b"[x](d%28e%29#f(g)) [[a]]\n", "a.md", "a.md", move)
     assert written == b"[x](c#f%28g%29) [[a]]\n"
+
+
+def test_a_date_of_nothing_but_spaces_is_no_date_and_no_fault() -> None:
+    assert split('---\ndate: " "\n---\nx').warnings == ()

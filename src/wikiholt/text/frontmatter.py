@@ -173,7 +173,7 @@ def _metadata(fields: Mapping[str, Plain], warnings: list[str]) -> Metadata:
     )
     for key in _UPDATED_KEYS:
         written = known.get(key)
-        if isinstance(written, str) and written not in _NOTHING:
+        if isinstance(written, str) and written.strip() not in _NOTHING:
             moment = parse_instant(written)
             if moment:
                 return replace(metadata, last_updated=moment)
