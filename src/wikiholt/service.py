@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from threading import Lock
 
+from wikiholt.backups import Backups
 from wikiholt.errors import IndexCorrupt, InvalidSource, WikiNotFound
 from wikiholt.handle import Parts, WikiHandle, Workshop
 from wikiholt.model import Key, Wiki
@@ -39,6 +40,7 @@ class Service:
         self.on_broken: Callable[[str], None] = lambda _: None
         """Told the id of a wiki whose index proved broken, by whoever searches or checks it."""
         self._lock = Lock()
+        registry.backups.drop_rest = self._drop_rest
 
     def add(self, slug: str, source: str, settings: Mapping[str, str]) -> Wiki:
         """Register a wiki, once its repository and settings have proved usable."""
@@ -66,6 +68,18 @@ class Service:
             return Removed(wiki, (*removed, *handle.remove()), struck.keys, struck.hosts)
         finally:
             self._leaving.discard(wiki.id)
+
+    def _drop_rest(self, wiki_id: str) -> None:
+        """Remove what a sync has made again of a wiki while it was being removed, by whoever was killed then."""
+        shop = self.workshop
+        backups = Backups(wiki_id, shop.store, shop.backups, shop.lock_timeout)
+        if not shop.store.directory(wiki_id).exists():
+            backups.drop()
+            shop.store.drop(wiki_id)
+            return
+        with shop.store.writing(wiki_id, shop.lock_timeout):
+            backups.drop()
+            shop.store.drop(wiki_id)
 
     def leaving(self, wiki_id: str) -> bool:
         """Whether this wiki is just being removed, so that its index had better not be written."""

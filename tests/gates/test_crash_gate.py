@@ -4,6 +4,7 @@ The long form is `make gate`; `python tests/gates --seed S --round N` plays one 
 """
 
 import resource
+import shutil
 import subprocess
 import sys
 import time
@@ -126,6 +127,29 @@ def test_a_removal_that_was_killed_before_the_backups_of_the_registry_is_finishe
     assert holding(data / "backups" / "registry", b"victim")
     service.registry.backups.follow()
     assert not holding(data / "backups" / "registry", b"victim")
+
+
+def test_an_index_that_a_sync_made_again_of_a_removed_wiki_goes_though_who_removed_it_was_killed(
+    data: Path, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory, aside = wiki_directory(service, "victim"), data / "aside"
+    shutil.copytree(directory, aside)
+    original = Registry.remove
+
+    def killed(self: Registry, slug: str) -> object:
+        with monkeypatch.context() as patched:
+            patched.setattr(RegistryBackups, "finish_striking", _killed)
+            shutil.move(aside, directory)
+            return original(self, slug)
+
+    monkeypatch.setattr(Registry, "remove", killed)
+    with pytest.raises(KeyboardInterrupt):
+        service.remove("victim")
+    assert directory.exists()
+    service.close()
+    product(data).registry.backups.follow()
+    assert not directory.exists()
+    assert not holding(data, b"victim")
 
 
 def test_a_backup_of_the_registry_that_was_begun_before_a_removal_does_not_keep_what_was_removed(

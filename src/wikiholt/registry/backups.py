@@ -8,7 +8,7 @@ removed wiki is struck from the backups too.
 import logging
 import shutil
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -48,6 +48,8 @@ class RegistryBackups:
         self._database = database
         self._shelf = Shelf(directory)
         self._keep = keep
+        self.drop_rest: Callable[[str], None] = lambda _: None
+        """Removes what is left of a wiki outside the registry."""
 
     def take(self, occasion: Occasion = Occasion.ASKED) -> RegistryBackup:
         """Copy the registry as it is now, verify the copy and keep it; raises IndexMissing while there is none."""
@@ -113,16 +115,29 @@ class RegistryBackups:
         return Restored(backup, left_out, None, sure=True)
 
     def finish_striking(self) -> None:
-        """Take removed wikis out of every backup: those too whose removal was killed before it came to that."""
-        with self._database.reading() as connection:
-            marks = connection.execute("SELECT name FROM marks").fetchall() if connection is not None else []
-        struck = [name for (name,) in marks if name.startswith(STRUCK)]
-        for name in struck:
-            self.strike(name.removeprefix(STRUCK))
-        if struck:
+        """Take removed wikis out of every backup: those too whose removal was killed before it came to that.
+
+        What is left of them elsewhere is removed by `drop_rest`; should somebody be writing that, the next call does.
+        """
+        for wiki_id, registered in self._struck():
+            if not registered:
+                self.strike(wiki_id)
+                try:
+                    self.drop_rest(wiki_id)
+                except (Busy, IndexFault) as error:
+                    _LOG.warning("what is left of a removed wiki is removed later: %s", error.message)
+                    continue
             with self._database.writing() as ledger:
-                for name in struck:
-                    ledger.delete("marks", "name", name)
+                ledger.delete("marks", "name", STRUCK + wiki_id)
+
+    def _struck(self) -> Sequence[tuple[str, bool]]:
+        """The ids of wikis that bear the mark, and whether they are registered again."""
+        with self._database.reading() as connection:
+            if connection is None:
+                return []
+            marks = [name for (name,) in connection.execute("SELECT name FROM marks") if name.startswith(STRUCK)]
+            known = {wiki_id for (wiki_id,) in connection.execute("SELECT id FROM wikis")} if marks else set()
+        return [(wiki_id := name.removeprefix(STRUCK), wiki_id in known) for name in marks]
 
     def strike(self, wiki_id: str) -> None:
         """Take a removed wiki out of every backup; one that cannot be rewritten is removed."""
