@@ -118,7 +118,7 @@ def page_paths(text: str) -> None:
     for file in files_of(path):
         if file.endswith(".md"):
             assert file in (path, f"{path}.md")
-            assert page_path(file) in (path, file)
+            assert page_path(file) in (path, file, path.removesuffix(".md"))
         try:
             require_name(file, _notebook()._pages)
         except InvalidPage as error:
