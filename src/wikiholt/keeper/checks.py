@@ -1,7 +1,6 @@
 """Full checks by schedule: one at a time, spread over the day, resting longer than they work. Used by one thread."""
 
 import logging
-import random
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -9,7 +8,7 @@ from datetime import UTC, datetime
 from wikiholt.errors import Busy, IndexCorrupt, IndexMissing, WikiholtError, WikiNotFound
 from wikiholt.healing import read_health
 from wikiholt.keeper.board import Board
-from wikiholt.keeper.entries import Entry
+from wikiholt.keeper.entries import Entry, spread
 from wikiholt.service import Service
 
 _LOG = logging.getLogger(__name__)
@@ -71,7 +70,7 @@ class Checks:
         waited = (datetime.now(UTC) - last).total_seconds() if last else -1.0
         if waited >= 0:
             return time.monotonic() + max(0.0, self._every - waited)
-        return time.monotonic() + random.uniform(0, self._every)  # noqa: S311 - only spreads the load
+        return time.monotonic() + spread(0, self._every)
 
     def _checked(self, entry: Entry) -> float:
         """Check one wiki; returns in how many seconds to do so again."""
@@ -90,7 +89,7 @@ class Checks:
             return min(_AGAIN, self._every)
         self._board.count["checks"] += 1
         self._board.count["broken_found"] += not health.well
-        return self._every * random.uniform(0.9, 1.1)  # noqa: S311 - likewise
+        return self._every * spread(0.9, 1.1)
 
     def _easing(self) -> Callable[[], bool]:
         """What a check is to ask in between: it is held up while it has worked long enough, and told when to stop."""

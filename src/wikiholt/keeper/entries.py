@@ -1,10 +1,10 @@
 """What a keeper knows of each wiki, and what it tells about it."""
 
-import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from random import Random
 
 from wikiholt.errors import NoCommits, WikiholtError
 from wikiholt.keeper.line import Rank
@@ -14,6 +14,10 @@ _FIRST_DELAY = 5.0
 _LONGEST_DELAY = 3600.0
 _LONGEST_EMPTY = 300.0
 """A repository without commits is no broken one, but only git can tell when it has its first."""
+
+
+# The keeper's own: whoever draws from the common one for something repeatable shall not find us there too.
+spread = Random().uniform  # noqa: S311 - only spreads the load
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +146,7 @@ class Entry:
         self.failed_head = head
         longest = _LONGEST_EMPTY if isinstance(error, NoCommits) else _LONGEST_DELAY
         delay = min(longest, _FIRST_DELAY * 2 ** min(self.failures - 1, 12))
-        self.retry_at = now + delay * random.uniform(0.75, 1.25)  # noqa: S311 - only spreads the load
+        self.retry_at = now + delay * spread(0.75, 1.25)
 
     def forgiven(self) -> None:
         """Forget failures: it works, or somebody wants it tried at once."""

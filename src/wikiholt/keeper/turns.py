@@ -1,7 +1,6 @@
 """What is done for one wiki: a look at its HEAD, a turn of syncing, a fetch. None of it raises; one harms no other."""
 
 import logging
-import random
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -10,7 +9,7 @@ from wikiholt.batches import Pause, Paused
 from wikiholt.errors import Busy, NoCommits, SourceError, SourceMissing, WikiholtError, WikiNotFound
 from wikiholt.handle import WikiHandle
 from wikiholt.keeper.board import Board
-from wikiholt.keeper.entries import Activity, Entry, Pace
+from wikiholt.keeper.entries import Activity, Entry, Pace, spread
 from wikiholt.keeper.jobs import read_job
 from wikiholt.keeper.line import Rank
 from wikiholt.keeper.reindexing import Reindexing
@@ -38,7 +37,7 @@ class Turns:
         """Compare HEAD with what the index stands for, by files alone, and put the wiki in line where they differ."""
         now = time.monotonic()
         first = not entry.looked
-        self._board.schedule(entry, now + entry.interval * (random.uniform(0.5, 1.0) if first else 1.0))  # noqa: S311
+        self._board.schedule(entry, now + entry.interval * (spread(0.5, 1.0) if first else 1.0))
         if entry.running or self._board.waits(entry):
             return
         if entry.postponed is not None:
