@@ -58,8 +58,7 @@ class RegistryBackups:
             with self._database.reading() as connection:
                 if connection is None:
                     raise IndexMissing("there is no registry yet", hint="`wikiholt add` registers a first wiki")
-                seal = schema.seal(connection)
-                _copy(connection, draft.file)
+                seal = _copy(connection, draft.file)
             rows = self._rows(draft.file)
             if schema.seal_of(rows) != seal:
                 raise IndexCorrupt("the copy of the registry is not what was copied", hint="check the disk, try again")
@@ -186,9 +185,16 @@ class RegistryBackups:
             return schema.read(connection)
 
 
-def _copy(connection: sqlite3.Connection, to: Path) -> None:
-    with closing(sqlite3.connect(to, isolation_level=None)) as copy:
-        connection.backup(copy)
+def _copy(connection: sqlite3.Connection, to: Path) -> str:
+    """Copy the registry and return its seal, both as of one moment, whoever writes meanwhile."""
+    connection.execute("BEGIN")
+    try:
+        seal = schema.seal(connection)
+        with closing(sqlite3.connect(to, isolation_level=None)) as copy:
+            connection.backup(copy)
+    finally:
+        connection.execute("ROLLBACK")
+    return seal
 
 
 def _without_revoked(rows: schema.Rows, known: schema.Rows) -> tuple[schema.Rows, tuple[Key, ...]]:
