@@ -13,6 +13,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from farm import product
@@ -103,6 +104,8 @@ class Child:
             os.setpgid(0, 0)
             ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
             _run(report, lambda: task(self.line), patience)
+        with suppress(OSError):  # both sides see to it, whoever comes first
+            os.setpgid(self.pid, self.pid)
 
     def kill(self, number: int = signal.SIGKILL, *, group: bool = False) -> None:
         """Send a signal to it, or to it and all the processes it has started."""
