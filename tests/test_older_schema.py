@@ -9,6 +9,7 @@ from wiki_contents import ID, Notebook
 
 from wikiholt.errors import IndexMissing
 from wikiholt.model import Change, Filter
+from wikiholt.pages import TEXT_VERSION
 from wikiholt.search import Request
 from wikiholt.stores.sqlite.schema import SCHEMA, connect
 from wikiholt.stores.sqlite.seals import _OF_A_PAGE_1, row_seal
@@ -28,7 +29,7 @@ def make_older(file: Path) -> None:
         _, generation, fingerprint, dimensions, pipeline = db.execute(
             "SELECT schema, generation, fingerprint, dimensions, pipeline FROM state"
         ).fetchone()
-        row = (1, generation, fingerprint, dimensions, pipeline.replace("text 2", "text 1"))
+        row = (1, generation, fingerprint, dimensions, pipeline.replace(f"text {TEXT_VERSION}", "text 1"))
         db.execute("UPDATE state SET schema = 1, pipeline = ?, seal = ?", (row[-1], row_seal(row)))
         for (page_id,) in db.execute("SELECT id FROM pages").fetchall():
             db.execute("UPDATE seals SET crc = ? WHERE page_id = ?", (_seal_1(db, page_id), page_id))
