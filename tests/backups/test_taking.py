@@ -1,5 +1,6 @@
 """Taking backups: while others read and write, verified, kept as long as they should be, and no longer."""
 
+import fcntl
 import hashlib
 import subprocess
 import sys
@@ -81,6 +82,22 @@ def test_many_may_take_backups_at_once(ground: Ground) -> None:
     assert len(taken) == 12
     assert not any(backup.fault for backup in ground.wiki().backups.verified())
     assert [file for file in ground.shelf().directory.iterdir() if file.name.startswith(".")] == []
+
+
+def test_a_draft_swept_away_before_it_was_held_is_begun_anew(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    ground.add("one")
+    really, swept = fcntl.flock, []
+
+    def sweeping_first(held: int, how: int) -> None:
+        if not swept and (drafts := list(ground.shelf().directory.glob(".making-*"))):
+            swept.extend(drafts)
+            drafts[0].unlink()
+        really(held, how)
+
+    monkeypatch.setattr(fcntl, "flock", sweeping_first)
+    ground.wiki().backups.take()
+    assert swept
+    assert [backup.fault for backup in ground.wiki().backups.verified()] == [""]
 
 
 def test_a_backup_that_is_stopped_leaves_nothing(ground: Ground) -> None:

@@ -71,11 +71,8 @@ class Shelf:
         with _storage():
             self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._sweep()
-            file = self.directory / f"{_DRAFT}{secrets.token_hex(8)}.sqlite"
-            held = os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            file, held = self._draft()
             try:
-                # Whoever finds a draft that is not held knows that its maker is gone.
-                fcntl.flock(held, fcntl.LOCK_EX)
                 yield Draft(file)
             finally:
                 _remove(file)
@@ -136,6 +133,16 @@ class Shelf:
                 self.directory.rename(going)
                 shutil.rmtree(going)
         return names
+
+    def _draft(self) -> tuple[Path, int]:
+        """A new file that is held: whoever finds a draft that is not held knows that its maker is gone."""
+        while True:
+            file = self.directory / f"{_DRAFT}{secrets.token_hex(8)}.sqlite"
+            held = os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            fcntl.flock(held, fcntl.LOCK_EX)
+            if file.exists():
+                return file, held
+            os.close(held)  # somebody swept in the instant in which it was there and not held
 
     def _sweep(self) -> None:
         """Remove drafts whose maker is gone."""
