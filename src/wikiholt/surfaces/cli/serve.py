@@ -88,6 +88,7 @@ def _config(farm: Farm) -> uvicorn.Config:
         access_log=False,  # what people search for is not to be logged
         log_config=None,
         http=Impatient,
+        loop="asyncio",  # whatever other packages bring along
         ws="none",
         server_header=False,
         proxy_headers=bool(proxies),
