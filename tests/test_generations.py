@@ -192,7 +192,7 @@ def test_damage_to_the_generation_that_is_built_harms_not_the_one_that_serves(wa
 
 
 def test_a_pipeline_is_read_back_from_the_recipe_of_an_index() -> None:
-    pipeline = Pipeline(120, 30, "german", "otterwiki", 5000)
+    pipeline = Pipeline(120, 30, "german", "otterwiki", 5000, ("/drafts", 'say "no",\n'))
     recipe = pipeline.recipe(FakeEmbedder())
     assert Pipeline.of(recipe) == pipeline
     assert Pipeline.of(replace(recipe, pipeline="text 1, english, github, up to 5 bytes, chunks 1/0")) is None

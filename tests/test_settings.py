@@ -211,7 +211,7 @@ def test_settings_of_a_wiki_are_understood() -> None:
     settings = WikiSettings.parse(
         {"subdirectory": "docs", "ignore": "drafts/**, *.tmp.md\n/private", "language": "german"}
     )
-    assert settings == WikiSettings("docs", ("drafts/**", "*.tmp.md", "/private"), "german")
+    assert settings == WikiSettings("docs", ("drafts/**", "*.tmp.md", "/private"), language="german")
     assert WikiSettings.parse({}) == WikiSettings()
 
 

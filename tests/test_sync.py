@@ -223,6 +223,19 @@ def test_hidden_pages_are_known_but_not_found(bench: Bench) -> None:
     assert bench.found("classified") == set()
 
 
+def test_a_pattern_hides_pages_and_takes_them_back_without_embedding_anew(bench: Bench) -> None:
+    bench.repository.commit({"drafts/plan.md": "classified", "drafts/open.md": "published", "good.md": "fine"})
+    bench.sync()
+    assert bench.found("classified") == {"drafts/plan"}
+    bench.pipeline = Pipeline(hide=("/drafts", "!open.md"))
+    report = bench.sync()
+    assert (bench.found("classified"), bench.found("published")) == (set(), {"drafts/open"})
+    assert report.chunks_embedded == 0
+    bench.pipeline = Pipeline()
+    bench.sync()
+    assert bench.found("classified") == {"drafts/plan"}
+
+
 def test_an_empty_repository_is_an_error_that_says_so(bench: Bench) -> None:
     with pytest.raises(NoCommits) as caught:
         bench.sync()

@@ -1,8 +1,10 @@
 """From a blob to a page ready to be embedded: the one way text takes, in sync, reindex and import alike."""
 
+import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cache
 from hashlib import blake2b
 from typing import cast
 
@@ -11,6 +13,7 @@ from wikiholt.ports import Embedder
 from wikiholt.text.anchors import AnchorStyle
 from wikiholt.text.chunking import chunk, embedded_text
 from wikiholt.text.page import parse_page
+from wikiholt.text.patterns import matching
 from wikiholt.text.words import page_words
 
 TEXT_VERSION = 3
@@ -18,8 +21,11 @@ TEXT_VERSION = 3
 
 _RECIPE = re.compile(
     r"text (?P<version>\d+), (?P<language>\w+), (?P<anchors>\w+), up to (?P<bytes>\d+) bytes,"
-    r" chunks (?P<target>\d+)/(?P<overlap>\d+)"
+    r" chunks (?P<target>\d+)/(?P<overlap>\d+)(?:, hiding (?P<hide>\[.*\]))?",
+    re.DOTALL,
 )
+
+_matching = cache(matching)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +49,13 @@ class Pipeline:
     language: str = "english"
     anchors: AnchorStyle = "github"
     max_bytes: int = 10 * 1024 * 1024
+    hide: tuple[str, ...] = ()
+    """Pages that no search shall find, by patterns (see `wikiholt.text.patterns`)."""
 
     def recipe(self, embedder: Embedder) -> Recipe:
         chunks = f"chunks {self.target_tokens}/{self.overlap_tokens}"
         text = f"text {TEXT_VERSION}, {self.language}, {self.anchors}, up to {self.max_bytes} bytes"
-        made = f"{text}, {chunks}"
+        made = f"{text}, {chunks}" + (f", hiding {json.dumps(self.hide)}" if self.hide else "")
         return Recipe(embedder.fingerprint, embedder.dimensions, made, embedder.model, embedder.precision)
 
     @classmethod
@@ -57,7 +65,8 @@ class Pipeline:
         if found is None or int(found["version"]) != TEXT_VERSION:
             return None
         target, overlap, most = (int(found[name]) for name in ("target", "overlap", "bytes"))
-        return cls(target, overlap, found["language"], cast(AnchorStyle, found["anchors"]), most)
+        hide = tuple(json.loads(found["hide"] or "[]"))
+        return cls(target, overlap, found["language"], cast(AnchorStyle, found["anchors"]), most, hide)
 
     def draft(self, file: str, blob: Blob, changed: datetime | None, embedder: Embedder) -> Draft | Problem:
         """The page in this blob, or why it cannot be one. A fault of ours is a problem of this page alone."""
@@ -77,6 +86,8 @@ class Pipeline:
         page = parse_page(file, blob, data, changed, self.anchors)
         if isinstance(page, Problem):
             return page
+        if not page.metadata.hidden and self._hidden(file):
+            page = replace(page, metadata=replace(page.metadata, hidden=True))
         if page.metadata.hidden:
             # Hidden pages are known but hold nothing that a search could find.
             return Draft(blob, page, (), (), (), Words("", "", ""))
@@ -85,6 +96,9 @@ class Pipeline:
         texts = tuple(embedded_text(page, each, spans, embedder.max_tokens) for each in chunks)
         hashes = tuple(blake2b(text.encode(), digest_size=16).digest() for text in texts)
         return Draft(blob, page, chunks, texts, hashes, page_words(page, self.language))
+
+    def _hidden(self, file: str) -> bool:
+        return bool(self.hide) and _matching(self.hide)(file)
 
 
 def not_a_file(file: str, entry: TreeEntry) -> Problem | None:

@@ -146,6 +146,7 @@ def parts_of(wiki: Wiki, settings: Settings, roots: Sequence[Path] = ()) -> Part
         language=own.language or settings.language,
         anchors=cast(AnchorStyle, own.anchors or settings.anchors),
         max_bytes=settings.page_max_bytes,
+        hide=own.hide,
     )
     return Parts(_source(wiki, own, settings, roots), pipeline, own.url or settings.url, settings.search_stale_check)
 

@@ -198,6 +198,12 @@ WIKI_SETTINGS = (
         (),
         "Files left out: patterns as in a .gitignore, separated by commas or on lines of their own.",
     ),
+    Setting(
+        "hide",
+        tuple,
+        (),
+        "Pages that no search finds, by patterns as above; they can be read and listed, and their links count.",
+    ),
     Setting("language", str, "", "The wiki's language; empty means the general setting.", choices=("", *LANGUAGES)),
     Setting("anchors", str, "", "How headings are named in links; empty as above.", choices=("", *ANCHORS)),
     Setting(

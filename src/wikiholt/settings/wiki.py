@@ -14,6 +14,7 @@ class WikiSettings:
 
     subdirectory: str = ""
     ignore: tuple[str, ...] = ()
+    hide: tuple[str, ...] = ()
     language: str = ""
     anchors: str = ""
     url: str = ""

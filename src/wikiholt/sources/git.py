@@ -11,15 +11,16 @@ from wikiholt.model import Author, Blob, Commit, FileEdit, LogEntry, TreeChange,
 from wikiholt.sources.command import Git
 from wikiholt.sources.confines import leads_out
 from wikiholt.sources.history import file_history, last_changed, page_log, resolve_commit
-from wikiholt.sources.ignore import ignore_rule
 from wikiholt.sources.location import Location, locate
 from wikiholt.sources.objects import read_blobs
 from wikiholt.sources.pending import left_behind
 from wikiholt.sources.refs import Refs, ask_head
 from wikiholt.sources.trees import PageFiles, find_entry, read_changes, read_tree
 from wikiholt.sources.writing import Writer
+from wikiholt.text.patterns import matching
 
 PAGE_EXTENSIONS = (".md", ".markdown")
+_HIDDEN_DIRECTORIES = ".*/"
 _COMMIT_ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _ABBREVIATED = re.compile(r"[0-9a-f]{7,64}")
 
@@ -31,7 +32,8 @@ def never() -> bool:
 class GitSource:
     """One wiki's repository. Making it touches nothing; the repository may come and go. Safe to use from many threads.
 
-    Files are named relative to `subdirectory`. What `ignore` means is written down in `wikiholt.sources.ignore`.
+    Files are named relative to `subdirectory`. What `ignore` means is written down in `wikiholt.text.patterns`;
+    directories whose name starts with a dot are left out too, unless taken back: `!.github/`.
     One that is `confined` may take nothing from outside that directory, whatever its owner makes of it later.
     """
 
@@ -47,7 +49,7 @@ class GitSource:
     ) -> None:
         self._path = path.absolute()
         lowered = tuple(extension.lower() for extension in extensions)
-        self._pages = PageFiles(_inner_directory(subdirectory), lowered, ignore_rule(ignore))
+        self._pages = PageFiles(_inner_directory(subdirectory), lowered, matching((_HIDDEN_DIRECTORIES, *ignore)))
         self._timeout = timeout
         self._confined = confined
         self._refs = Refs()

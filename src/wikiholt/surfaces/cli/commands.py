@@ -31,8 +31,9 @@ _PATIENCE = 600.0
 def add(service: Service, arguments: Namespace) -> int:
     names = ("subdirectory", "language", "anchors", "url", "interval")
     settings = {name: value for name in names if (value := getattr(arguments, name)) is not None}
-    if arguments.ignore:
-        settings["ignore"] = "\n".join(arguments.ignore)
+    for name in ("ignore", "hide"):
+        if patterns := getattr(arguments, name):
+            settings[name] = "\n".join(patterns)
     if arguments.host:
         settings["hosts"] = ", ".join(arguments.host)
     if arguments.public:

@@ -100,6 +100,7 @@ def _add(commands: _Commands) -> None:
     )
     parser.add_argument("--subdirectory", metavar="DIR", help="only the pages below this directory")
     parser.add_argument("--ignore", action="append", default=[], metavar="GLOB", help="files to leave out; repeatable")
+    parser.add_argument("--hide", action="append", default=[], metavar="GLOB", help="pages no search finds; repeatable")
     parser.add_argument("--language", metavar="NAME", help="language of its words, for stemming")
     parser.add_argument("--anchors", metavar="STYLE", help="how headings are named in links: github or otterwiki")
     parser.add_argument("--url", metavar="TEMPLATE", help="link of a hit, {path} standing for the page's path")

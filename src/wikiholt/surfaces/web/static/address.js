@@ -11,6 +11,7 @@ export function readAddress() {
     tags: parameters.getAll("tag"),
     categories: parameters.getAll("category"),
     path: parameters.get("path") || "",
+    since: /^[0-9]{1,4}[hdw]$/.test(parameters.get("since")) ? parameters.get("since") : "",
     page: parameters.get("page") || "",
     anchor: decoded(location.hash.slice(1)),
   };
@@ -23,12 +24,18 @@ export function addressOf(state) {
   for (const tag of state.tags) parameters.append("tag", tag);
   for (const category of state.categories) parameters.append("category", category);
   if (state.path) parameters.set("path", state.path);
+  if (state.since) parameters.set("since", state.since);
   if (state.page) parameters.set("page", state.page);
   // The slash is legal in a query and easier on the eye.
   const text = parameters.toString().replaceAll("%2F", "/");
   const anchor = state.page && state.anchor ? `#${encodeURIComponent(state.anchor)}` : "";
   return `${location.pathname}${text ? `?${text}` : ""}${anchor}`;
 }
+
+// What was narrowed, as parameters of the API, and whether anything was.
+export const where = (state) => ({ tag: state.tags, category: state.categories, path: state.path, since: state.since });
+export const narrowed = (state) => Boolean(state.tags.length || state.categories.length || state.path || state.since);
+export const UNFILTERED = { tags: [], categories: [], path: "", since: "" };
 
 export function writeAddress(state, push) {
   const address = addressOf(state);

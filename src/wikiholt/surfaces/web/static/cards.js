@@ -1,6 +1,6 @@
 // A hit as a card, a page of a list as a line.
-import { addressOf } from "./address.js";
 import { crumbs, el, highlighted, when } from "./dom.js";
+import { placeOf } from "./places.js";
 
 const CONFIDENCE = { high: "Strong match", medium: "Possible match", low: "Weak match" };
 const CHANNELS = { semantic: "meaning", keyword: "words" };
@@ -28,7 +28,7 @@ function facts(hit) {
 const tagList = (tags) => (tags?.length ? el("span", { class: "tags" }, tags.slice(0, 4).map((tag) => el("span", { class: "tag" }, tag))) : null);
 
 export function hitCard(hit, state) {
-  const href = addressOf({ ...state, page: hit.path, anchor: hit.anchor });
+  const href = placeOf(hit.path, hit.anchor, state);
   return el("li", {}, el("article", { class: `card ${hit.confidence}`, "data-page": hit.path },
     el("h2", {}, el("a", { href, "data-page": hit.path, "data-anchor": hit.anchor, lang: hit.language }, hit.name)),
     place(hit),
@@ -37,7 +37,7 @@ export function hitCard(hit, state) {
 }
 
 export function pageCard(page, state) {
-  const href = addressOf({ ...state, page: page.path, anchor: "" });
+  const href = placeOf(page.path, "", state);
   return el("li", {}, el("article", { class: "card listed", "data-page": page.path },
     el("h2", {}, el("a", { href, "data-page": page.path, "data-anchor": "" }, page.name)),
     page.path !== page.name && el("p", { class: "place" }, crumbs(page.path)),

@@ -66,3 +66,9 @@ export const bytes = (count) => {
 };
 
 export const crumbs = (path) => path.split("/").join(" / ");
+
+export const sentence = (text) => {
+  const trimmed = text.trim();
+  const first = trimmed.charAt(0).toUpperCase() + trimmed.slice(1);
+  return /[.!?…:]$/.test(first) ? first : `${first}.`;
+};

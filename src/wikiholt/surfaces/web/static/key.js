@@ -1,6 +1,6 @@
 // The dialog that asks for a key: when the API wants one, or when the reader wishes to use another.
 import { key } from "./api.js";
-import { byId, el } from "./dom.js";
+import { byId, el, sentence } from "./dom.js";
 
 let dialog = null;
 
@@ -30,6 +30,13 @@ export function askForKey(message, hint, done) {
   document.body.append(dialog);
   dialog.showModal();
   input.focus();
+}
+
+// What leads past a refusal: a button that asks for a key. Where none was sent, the dialog opens by itself.
+export function wayIn(problem, hint, again) {
+  const ask = () => askForKey(sentence(problem.message), hint, again);
+  if (problem.status === 401) ask();
+  return el("button", { type: "button", class: "primary", on: { click: ask } }, "Enter a key");
 }
 
 export function keyButton(done) {

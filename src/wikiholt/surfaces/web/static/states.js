@@ -1,6 +1,6 @@
 // What is said when there is nothing to show: an error with the server's hint, a wait, an empty answer.
-import { askForKey } from "./key.js";
-import { el } from "./dom.js";
+import { el, sentence } from "./dom.js";
+import { wayIn } from "./key.js";
 
 let countdown = null;
 
@@ -19,15 +19,13 @@ export function sayProblem(place, problem, again) {
   // What was said a moment ago need not be read out again.
   const known = place.textContent.startsWith(sentence(problem.message));
   clearState(place);
-  // The hint about keys is for programs; a reader has the dialog.
+  // The hint about keys is for programs; a reader is shown the way in.
   const hint = /Bearer/.test(problem.hint) ? "Ask whoever looks after this wiki for one." : problem.hint;
   const later = problem.retryAfter > 0 || problem.status === 429;
   const box = el("div", { class: later ? "said problem later" : "said problem", role: known ? null : "alert" }, el("p", { class: "title" }, sentence(problem.message)));
   if (hint) box.append(el("p", { class: "hint" }, sentence(hint)));
   if (problem.status === 401 || problem.status === 403) {
-    const ask = () => askForKey(sentence(problem.message), hint, again);
-    box.append(el("button", { type: "button", class: "primary", on: { click: ask } }, "Enter a key"));
-    if (problem.status === 401) ask();
+    box.append(wayIn(problem, hint, again));
   } else if (later) {
     wait(box, Math.max(1, Math.ceil(problem.retryAfter || 1)), again);
   } else {
@@ -47,9 +45,3 @@ function wait(box, seconds, again) {
     again();
   }, 1000);
 }
-
-export const sentence = (text) => {
-  const trimmed = text.trim();
-  const first = trimmed.charAt(0).toUpperCase() + trimmed.slice(1);
-  return /[.!?…:]$/.test(first) ? first : `${first}.`;
-};

@@ -1,4 +1,4 @@
-"""Which files of a repository are left out: patterns in the manner of a `.gitignore`.
+"""Which files are meant: patterns in the manner of a `.gitignore`.
 
 The exact rules, for paths relative to the wiki's sub-directory, upper and lower case told apart:
 
@@ -8,18 +8,14 @@ The exact rules, for paths relative to the wiki's sub-directory, upper and lower
   at any depth: `*.tmp.md`, `drafts`.
 - A `/` at the end matches directories only: `drafts/`.
 - `**/` at the start or `/**/` in the middle stands for any number of directories, `/**` at the end for all inside.
-- A pattern that matches a directory leaves out all that is in it.
+- A pattern that matches a directory means all that is in it.
 - `!` at the start takes back: the last pattern that matches a file or a directory above it decides.
 - Empty patterns and patterns that start with `#` say nothing.
-
-Directories whose name starts with a dot (`.github`, `.obsidian`) are left out unless taken back: `!.github/`.
 """
 
 import re
 from collections.abc import Callable, Iterable
 from functools import partial
-
-HIDDEN_DIRECTORIES = ".*/"
 
 _WILDCARDS = {"directories": "(?:[^/]+/)*", "inside": ".+", "any": "[^/]*", "one": "[^/]"}
 _TOKEN = re.compile(
@@ -29,18 +25,18 @@ _TOKEN = re.compile(
 )
 
 
-def ignore_rule(patterns: Iterable[str]) -> Callable[[str], bool]:
-    """A function that says of a file's path whether it is left out."""
+def matching(patterns: Iterable[str]) -> Callable[[str], bool]:
+    """A function that says of a file's path whether it is meant."""
     rules = []
-    for pattern in (HIDDEN_DIRECTORIES, *patterns):
+    for pattern in patterns:
         text = pattern.strip()
         if text.strip("!/") and not text.startswith("#"):
             rules.append((not text.startswith("!"), _compile(text.removeprefix("!"))))
-    return partial(_ignored, rules[::-1])
+    return partial(_meant, rules[::-1])
 
 
-def _ignored(rules: list[tuple[bool, re.Pattern[str]]], path: str) -> bool:
-    return next((leaves_out for leaves_out, pattern in rules if pattern.match(path)), False)
+def _meant(rules: list[tuple[bool, re.Pattern[str]]], path: str) -> bool:
+    return next((takes for takes, pattern in rules if pattern.match(path)), False)
 
 
 def _compile(pattern: str) -> re.Pattern[str]:
