@@ -1,0 +1,111 @@
+"""The plugin that Otterwiki finds by its entry point. Whatever fails in here is logged and kept from the wiki.
+
+Only the standard library and Otterwiki's own hooks are imported at the top: a wiki boots whatever is wrong with us.
+"""
+
+import functools
+import importlib
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from otterwiki.plugins import hookimpl
+
+_LOG = logging.getLogger("wikiholt.otterwiki")
+_HERE = "wikiholt.surfaces.otterwiki"
+_told: set[str] = set()
+
+
+def _guarded(hook: Callable[..., Any]) -> Callable[..., Any]:
+    """A hook that never raises: a fault costs the wiki nothing but a line in its log, once for each reason."""
+
+    @functools.wraps(hook)
+    def guarded(*arguments: Any, **named: Any) -> Any:
+        try:
+            return hook(*arguments, **named)
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # noqa: BLE001 - whatever it is, the page was saved and is to be shown
+            _tell(hook.__name__, error)
+            return None
+
+    return guarded
+
+
+def _hook(function: Callable[..., Any]) -> Callable[..., Any]:
+    marked: Callable[..., Any] = hookimpl(_guarded(function))
+    return marked
+
+
+def _tell(where: str, error: BaseException) -> None:
+    reason = f"{where}: {type(error).__name__}: {error}"
+    if reason not in _told and len(_told) < 1000:
+        _told.add(reason)
+        hint = getattr(error, "hint", "")
+        # An error with a hint is one we foresaw: its words are enough.
+        _LOG.error("Wikiholt: %s%s", reason, f" ({hint})" if hint else "", exc_info=None if hint else error)
+
+
+class Plugin:
+    """Translates Otterwiki's hooks; holds the one host of this process."""
+
+    def __init__(self) -> None:
+        self._host: Any = None
+        self._injects: Any = None
+
+    @_hook
+    def setup(self, app: Any, db: Any, storage: Any) -> None:  # noqa: ARG002 - the names are Otterwiki's
+        self._host = importlib.import_module(f"{_HERE}.host").Host(app)
+        for part in ("api", "pages"):
+            self._register(part, app)
+        self._injects = self._part("injects")
+        self._host.begin()
+
+    @_guarded
+    def _register(self, part: str, app: Any) -> None:
+        module = self._part(part)
+        if module is not None:
+            module.register(app, self._host)
+
+    @_guarded
+    def _part(self, part: str) -> Any:
+        return importlib.import_module(f"{_HERE}.{part}")
+
+    @_hook
+    def repository_changed(self, changed_files: Any) -> None:  # noqa: ARG002 - it leaves out half of what changed
+        self._wake()
+
+    @_hook
+    def page_saved(self, pagepath: Any, content: Any, author: Any, message: Any) -> None:  # noqa: ARG002
+        self._wake()
+
+    @_hook
+    def page_deleted(self, pagepath: Any, author: Any, message: Any) -> None:  # noqa: ARG002
+        self._wake()
+
+    @_hook
+    def page_renamed(self, old_pagepath: Any, new_pagepath: Any, author: Any, message: Any) -> None:  # noqa: ARG002
+        self._wake()
+
+    @_hook
+    def template_html_head_inject(self, page: Any) -> str | None:
+        return self._injected("head", page)
+
+    @_hook
+    def template_html_body_inject(self, page: Any) -> str | None:
+        return self._injected("body", page)
+
+    @_hook
+    def template_html_sidebar_right_inject(self, page: Any) -> str | None:
+        return self._injected("sidebar", page)
+
+    def _wake(self) -> None:
+        if self._host is not None:  # Otterwiki writes the first page of an empty wiki before it sets plugins up
+            self._host.wake()
+
+    def _injected(self, where: str, page: Any) -> str | None:
+        html = getattr(self._injects, where)(page) if self._injects is not None else None
+        return str(html) if html else None
+
+
+plugin = Plugin()

@@ -1,0 +1,90 @@
+"""Which wiki a request is about: the one whose storage Otterwiki uses in this very request. Never a global of ours.
+
+A farm may put another storage in the place of Otterwiki's for each request, by setting module attributes or by a
+proxy, or have us ask a function of its own.
+"""
+
+import importlib
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from flask import has_request_context, request
+
+from wikiholt.errors import InvalidSetting, WikiNotFound
+
+_READERS = ("otterwiki.server", "otterwiki.wiki")
+"""Modules whose storage serves a request: the first is where a farm puts it, the second is what pages are read by."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A repository on this machine, and what the farm calls its wiki, if it does."""
+
+    path: str
+    slug: str | None = None
+
+
+class Resolver:
+    """Says which wiki is meant, by storage or by the function that `named` names as module:function."""
+
+    def __init__(self, named: str) -> None:
+        self._named = named
+        self._function: Callable[..., Any] | None = None
+
+    def here(self) -> Place:
+        """The wiki of the request being handled; raises WikiNotFound where that cannot be told for certain."""
+        return self._asked() if self._named else Place(_storage_path())
+
+    def elsewhere(self) -> list[Place]:
+        """The wikis that something outside of a request may have changed: a pull in a thread of its own."""
+        manager = getattr(sys.modules.get("otterwiki.repomgmt"), "repo_manager", None)
+        holders = [sys.modules.get(name) for name in _READERS] + [manager]
+        storages = [getattr(holder, "storage", None) for holder in holders]
+        paths = {os.path.realpath(storage.path) for storage in storages if storage is not None}
+        return [Place(path) for path in sorted(paths)]
+
+    def _asked(self) -> Place:
+        if self._function is None:
+            self._function = _function(self._named)
+        answer = self._function(request)
+        slug, path = answer if isinstance(answer, tuple) else (None, answer)
+        if not path:
+            raise _unknown("the resolver named no wiki")
+        return Place(os.path.realpath(path), slug)
+
+
+def in_request() -> bool:
+    return has_request_context()
+
+
+def _storage_path() -> str:
+    paths: set[str] = set()
+    for name in _READERS:
+        storage = getattr(sys.modules.get(name), "storage", None)
+        if storage is not None:
+            paths.add(os.path.realpath(storage.path))
+    if len(paths) != 1:
+        raise _unknown("Otterwiki's parts use different storages" if paths else "Otterwiki has no storage yet")
+    return paths.pop()
+
+
+def _function(named: str) -> Callable[..., Any]:
+    module, _, function = named.partition(":")
+    try:
+        found: Callable[..., Any] = getattr(importlib.import_module(module), function)
+    except Exception as error:
+        raise InvalidSetting(
+            f"WIKIHOLT_OTTERWIKI_RESOLVER = {named!r} cannot be used: {type(error).__name__}: {error}.",
+            hint="Name a function as module:function that takes the request and returns a repository's path.",
+        ) from error
+    return found
+
+
+def _unknown(reason: str) -> WikiNotFound:
+    return WikiNotFound(
+        f"Which wiki this request is about cannot be told: {reason}.",
+        hint="A farm can say so itself: set WIKIHOLT_OTTERWIKI_RESOLVER.",
+    )

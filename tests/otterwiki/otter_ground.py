@@ -1,0 +1,215 @@
+"""A real Otterwiki with the plugin, in a process of its own, driven over HTTP as a browser would."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Self, TypeVar
+from urllib.parse import quote
+
+import httpx
+from git_repository import Repository
+
+from wikiholt.errors import WikiholtError
+from wikiholt.model import Mode
+from wikiholt.search import Request
+from wikiholt.service import Service
+from wikiholt.wiring import open_service
+
+BOUND = 60.0
+"""Seconds to wait for what must come; a slow machine is no fault."""
+ADMIN = ("otto@example.org", "holt-and-river")
+
+
+_T = TypeVar("_T")
+
+
+def wait_until(ask: Callable[[], _T], why: Callable[[], str] = lambda: "it did not come about") -> _T:
+    """The first true answer; fails after BOUND seconds with what `why` says."""
+    until = time.monotonic() + BOUND
+    while not (answer := ask()):
+        if time.monotonic() > until:
+            raise AssertionError(why())
+        time.sleep(0.02)
+    return answer
+
+
+def free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])
+
+
+class Otter:
+    """One running Otterwiki. `place` holds repository/, db.sqlite, settings.cfg, wiki.log and the data directory."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        self.repository = place / "repository"
+        self.data = place / "wikiholt"
+        self.url = ""
+        self.client = httpx.Client()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._service: Service | None = None
+
+    @classmethod
+    def start(
+        cls,
+        place: Path,
+        kind: str = "dev",
+        settings: Mapping[str, object] | None = None,
+        data: Path | None = None,
+        environ: Mapping[str, str] | None = None,
+        pages: Mapping[str, str] | None = None,
+        workers: int = 4,
+        options: tuple[str, ...] = (),
+        app: str = "otterwiki.server",
+        python: str = sys.executable,
+    ) -> Self:
+        """Start one: `kind` is dev or gunicorn; `pages` (file → text) are committed first; returns when it answers."""
+        otter = cls(place)
+        place.mkdir(parents=True, exist_ok=True)
+        if not otter.repository.exists():
+            repository = Repository(otter.repository)
+            if pages:
+                repository.commit(dict(pages))
+        if data is not None:
+            otter.data = data
+        otter.run(kind, settings or {}, environ or {}, workers, options, app, python)
+        return otter
+
+    def run(
+        self,
+        kind: str = "dev",
+        settings: Mapping[str, object] | None = None,
+        environ: Mapping[str, str] | None = None,
+        workers: int = 4,
+        options: tuple[str, ...] = (),
+        app: str = "otterwiki.server",
+        python: str = sys.executable,
+    ) -> None:
+        """Start the server where none runs: also again after `stop`."""
+        port = free_port()
+        lines = {
+            "REPOSITORY": str(self.repository),
+            "SQLALCHEMY_DATABASE_URI": f"sqlite:///{self.place / 'db.sqlite'}",
+            "SECRET_KEY": "a-secret-of-at-least-16-characters",
+            "WIKIHOLT_DATA": str(self.data),
+        } | dict(settings or {})
+        (self.place / "settings.cfg").write_text("".join(f"{name} = {value!r}\n" for name, value in lines.items()))
+        flask = [python, "-m", "flask", "run", "--port", str(port), "--no-reload"]
+        gunicorn = [python, "-m", "gunicorn", "-w", str(workers), "-k", "gthread", "--threads", "4"]
+        gunicorn += ["--bind", f"127.0.0.1:{port}", "--graceful-timeout", "20", *options, f"{app}:app"]
+        clean = {name: text for name, text in os.environ.items() if not name.startswith(("WIKIHOLT_", "OTTERWIKI_"))}
+        surroundings = {"OTTERWIKI_SETTINGS": str(self.place / "settings.cfg"), "FLASK_APP": app} | dict(environ or {})
+        with (self.place / "wiki.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                flask if kind == "dev" else gunicorn, cwd=self.place, env=clean | surroundings, stdout=log, stderr=log
+            )
+        self.url = f"http://127.0.0.1:{port}"
+        self.client = httpx.Client(base_url=self.url, timeout=BOUND)
+        wait_until(self._answers, lambda: f"the wiki does not answer:\n{self.log()}")
+
+    def _answers(self) -> bool:
+        assert self._process is not None
+        assert self._process.poll() is None, self.log()
+        try:
+            return self.client.get("/-/healthz").status_code == 200
+        except httpx.TransportError:
+            return False
+
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> int:
+        """End it and return its exit code."""
+        self.client.close()
+        if self._service is not None:
+            self._service.close()
+            self._service = None
+        if self._process is None:
+            return 0
+        self._process.send_signal(how)
+        try:
+            return self._process.wait(BOUND)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+            raise AssertionError(f"the wiki does not end:\n{self.log()}") from None
+        finally:
+            self._process = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def log(self) -> str:
+        return (self.place / "wiki.log").read_text(errors="replace")
+
+    def csrf(self, client: httpx.Client | None = None) -> str:
+        """The token that a form of this session must carry."""
+        found = re.search(r'name="?csrf-token"? content="?([^">\s]+)', (client or self.client).get("/-/about").text)
+        assert found is not None, self.log()
+        return found[1]
+
+    def post(self, path: str, client: httpx.Client | None = None, files: Any = None, **fields: str) -> httpx.Response:
+        """Send a form of the wiki's as a browser does, with its token; fails unless the wiki takes it."""
+        session = client or self.client
+        answer = session.post(path, data={**fields, "csrf_token": self.csrf(session)}, files=files)
+        assert answer.status_code in (200, 302, 303), (answer.status_code, answer.text[:500], self.log()[-4000:])
+        return answer
+
+    def save(self, path: str, text: str, message: str = "Write", client: httpx.Client | None = None) -> httpx.Response:
+        return self.post(f"/{quote(path)}/save", client, content=text, commit=message)
+
+    def delete(self, path: str, *, recursive: bool = False) -> httpx.Response:
+        extra = {"recursive": "recursive"} if recursive else {}
+        return self.post(f"/{quote(path)}/delete", message="Delete", **extra)
+
+    def rename(self, path: str, new: str, *, backlinks: bool = True) -> httpx.Response:
+        extra = {"update_backlinks": "on"} if backlinks else {}
+        return self.post(f"/{quote(path)}/rename", new_pagename=new, message="Rename", **extra)
+
+    def revert(self, revision: str) -> httpx.Response:
+        return self.post(f"/-/revert/{revision}", message="Revert")
+
+    def attach(self, path: str, name: str, data: bytes) -> httpx.Response:
+        return self.post(f"/{quote(path)}/attachments", files={"file": (name, data)}, message="Attach")
+
+    def login(self, email: str = ADMIN[0], password: str = ADMIN[1], *, register: bool = True) -> httpx.Client:
+        """A session of its own, signed in; the first who registers is the administrator."""
+        session = httpx.Client(base_url=self.url, timeout=BOUND)
+        if register:
+            fields = {"email": email, "name": email.partition("@")[0].title()}
+            self.post("/-/register", session, password1=password, password2=password, **fields)
+        self.post("/-/login", session, email=email, password=password)
+        return session
+
+    def head(self) -> str:
+        command = ["git", "-C", str(self.repository), "rev-parse", "HEAD"]
+        return subprocess.run(command, capture_output=True, check=True, text=True).stdout.strip()
+
+    def found(self, query: str, mode: Mode = Mode.KEYWORD, slug: str | None = None) -> list[str]:
+        """The paths that the index on disk gives for a query, read from outside; none while there is no index."""
+        if self._service is None:
+            self._service = open_service(self.data)
+        try:
+            wiki = slug or self._service.wikis()[0].slug
+            return [hit.path for hit in self._service.wiki(wiki).search(Request(query, n=50, mode=mode)).hits]
+        except (WikiholtError, IndexError):
+            return []
+
+    def until_found(self, query: str, path: str, slug: str | None = None) -> None:
+        wait_until(lambda: path in self.found(query, slug=slug), lambda: f"{path} is not found:\n{self.log()}")
+
+    def until_gone(self, query: str, path: str, slug: str | None = None) -> None:
+        wait_until(lambda: path not in self.found(query, slug=slug), lambda: f"{path} stays:\n{self.log()}")
