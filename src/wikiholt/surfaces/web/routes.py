@@ -13,8 +13,6 @@ from wikiholt.surfaces.web.assets import assets
 from wikiholt.surfaces.web.shell import Place, view
 from wikiholt.wiring import Farm
 
-_FOR_EVER = "public, max-age=31536000, immutable"
-
 
 def add_pages(app: FastAPI, farm: Farm) -> None:
     """Add the web page to an application: search, start page, status, their files, and the preview they show."""
@@ -57,11 +55,8 @@ def _asset(request: Request) -> Response:
     found = kept.served.get(request.path_params["name"])
     if found is None:
         return refused(404, "not-found", "There is no such file.", "")
-    # An open tab may still ask for the files of the version before: it gets today's, and keeps them for this once.
-    current = request.path_params["version"] == kept.version
-    return Response(
-        found.data, media_type=found.media_type, headers={"Cache-Control": _FOR_EVER if current else "no-store"}
-    )
+    headers = {"Cache-Control": kept.kept(request.path_params["version"])}
+    return Response(found.data, media_type=found.media_type, headers=headers)
 
 
 def _favicon(_: Request) -> Response:

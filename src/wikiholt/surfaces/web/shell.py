@@ -1,6 +1,5 @@
 """Whole pages from the templates: the frame around each view, and the headers every page is sent with."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
 
@@ -26,15 +25,7 @@ CSP = "; ".join(
 )
 _HEADERS = {"Content-Security-Policy": CSP, "Cache-Control": "no-cache", "Cross-Origin-Opener-Policy": "same-origin"}
 
-# What each view imports, so that the browser fetches all of it at once.
-_SHARED = ("api.js", "dom.js", "key.js", "states.js")
-_MODULES: Mapping[str, tuple[str, ...]] = {
-    "search": (*_SHARED, "address.js", "answers.js", "cards.js", "filters.js", "keyboard.js", "preview.js"),
-    "wikis": (*_SHARED, "verdict.js"),
-    "status": (*_SHARED, "verdict.js"),
-    "statuses": (*_SHARED, "verdict.js"),
-    "plain": (),
-}
+_SCRIPTED = frozenset({"search", "wikis", "status", "statuses"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +65,9 @@ def view(name: str, place: Place, *, title: str = "", **values: str) -> HTMLResp
 
 
 def _scripts(name: str, static: str) -> str:
-    needed = _MODULES[name]
-    if not needed:
+    if name not in _SCRIPTED:
         return ""
-    lines = [f'<link rel="modulepreload" href="{static}/{module}">' for module in needed]
+    lines = [f'<link rel="modulepreload" href="{static}/{module}">' for module in assets().modules(f"{name}.js")]
     return "\n".join([*lines, f'<script type="module" src="{static}/{name}.js"></script>'])
 
 

@@ -1,7 +1,9 @@
 // What a search page shows: an answer, a list of pages, or that there is none; and how fresh that is.
+import { narrowed } from "./address.js";
 import { get } from "./api.js";
 import { hitCard, pageCard } from "./cards.js";
 import { byId, el, plural, short } from "./dom.js";
+import { commitsBehind } from "./lag.js";
 import { clearState, say } from "./states.js";
 
 const MOST = 100;
@@ -40,20 +42,20 @@ export function showAnswer(answer, asked, wanted, ways) {
 }
 
 function sayNone(asked, ways) {
-  const narrowed = asked.tags.length || asked.categories.length || asked.path;
+  const filtered = narrowed(asked);
   const button = (run, words) => el("button", { type: "button", on: { click: run } }, words);
-  say(place, "Nothing found.", narrowed ? "No page passes the filters you chose." : "No page of this wiki holds these words.",
-    narrowed && button(ways.unfiltered, "Search without filters"),
-    !narrowed && asked.mode === "keyword" && button(ways.byBoth, "Search by meaning too"));
+  say(place, "Nothing found.", filtered ? "No page passes the filters you chose." : "No page of this wiki holds these words.",
+    filtered && button(ways.unfiltered, "Search without filters"),
+    !filtered && asked.mode === "keyword" && button(ways.byBoth, "Search by meaning too"));
 }
 
-export function showPages(listing, asked, wanted, narrowed) {
+export function showPages(listing, asked, wanted, filtered) {
   clearState(place);
   const pages = listing.pages.slice(0, wanted);
-  document.body.classList.toggle("resting", !narrowed);
+  document.body.classList.toggle("resting", !filtered);
   results.replaceChildren(...pages.map((page) => pageCard(page, { ...asked, page: "", anchor: "" })));
-  byId("count").textContent = narrowed ? `${plural(listing.total, "page")} with these filters` : pages.length ? "Recently changed" : "";
-  if (!pages.length) say(place, narrowed ? "No page passes these filters." : "This wiki has no page yet.");
+  byId("count").textContent = filtered ? `${plural(listing.total, "page")} with these filters` : pages.length ? "Recently changed" : "";
+  if (!pages.length) say(place, filtered ? "No page passes these filters." : "This wiki has no page yet.");
   byId("more").hidden = listing.recent || listing.total <= wanted;
   byId("fresh").hidden = true;
   byId("notes").replaceChildren();
@@ -62,8 +64,8 @@ export function showPages(listing, asked, wanted, narrowed) {
 // Pages that changed of late; in a quiet wiki, the latest of some.
 export async function recent(signal) {
   let found = { pages: [], total: 0 };
-  for (const narrowed of [{ since: "14d" }, { since: "90d" }, {}]) {
-    found = await get("pages", { limit: 200, ...narrowed }, signal);
+  for (const within of [{ since: "14d" }, { since: "90d" }, {}]) {
+    found = await get("pages", { limit: 200, ...within }, signal);
     if (found.total >= RECENT) break;
   }
   const latest = [...found.pages].sort((a, b) => String(b.last_updated).localeCompare(String(a.last_updated)));
@@ -78,20 +80,6 @@ async function freshness(answer) {
   line.textContent = first;
   const behind = await commitsBehind(answer);
   if (behind > 0 && line.textContent === first) line.textContent = `The index is ${plural(behind, "commit")} behind`;
-}
-
-// How many commits the repository is ahead, where the log tells; asked for once for each pair of revisions.
-let counted = { pair: "", behind: 0 };
-async function commitsBehind({ indexed_revision: from, head_revision: to }) {
-  const pair = `${from} ${to}`;
-  if (from && to && counted.pair !== pair) {
-    counted = { pair, behind: 0 };
-    try {
-      const log = await get("changelog", { limit: 100 });
-      counted.behind = log.entries.findIndex((entry) => entry.revision === from);
-    } catch { /* The line says that it is behind; by how much is an extra. */ }
-  }
-  return counted.behind;
 }
 
 function notes(answer) {

@@ -1,9 +1,12 @@
-// Filters by category, tag and path: what there is to choose comes from the server, what is chosen from the address.
+// Filters by category, tag, path and time: what there is to choose comes from the server, what is chosen from the address.
 import { get } from "./api.js";
 import { byId, el } from "./dom.js";
 
 const SHOWN = 8;
+const SINCE = { "7d": "Past week", "30d": "Past month", "365d": "Past year" };
 const wide = matchMedia("(min-width: 62rem)");
+
+const told = (since) => SINCE[since] || `Past ${since}`;
 
 export class Filters {
   constructor(changed) {
@@ -38,6 +41,7 @@ export class Filters {
       ...this.group("Category", "category", categories, state.categories, (values) => this.changed({ categories: values })),
       ...this.group("Tag", "tag", tags, state.tags, (values) => this.changed({ tags: values })),
       ...this.group("Folder", "path", paths, state.path ? [state.path] : [], (values) => this.changed({ path: values.at(-1) || "" }), true),
+      ...this.group("Changed", "since", Object.keys(SINCE).map((value) => ({ value })), state.since ? [state.since] : [], (values) => this.changed({ since: values.at(-1) || "" }), true),
     );
     if (focused) [...this.form.querySelectorAll("input")].find((input) => input.dataset.filter === focused)?.focus();
   }
@@ -55,7 +59,7 @@ export class Filters {
         change(event.target.checked ? [...others, value] : others);
       };
       const box = el("input", { type: "checkbox", name, value, "data-filter": `${name}:${value}`, checked: chosen.includes(value), on: { change: toggle } });
-      fieldset.append(el("label", {}, box, el("span", { class: "value" }, value), count ? el("span", { class: "number" }, String(count)) : null));
+      fieldset.append(el("label", {}, box, el("span", { class: "value" }, name === "since" ? told(value) : value), count ? el("span", { class: "number" }, String(count)) : null));
     }
     if (rows.length > cut.length) {
       const open = () => { this.all.add(name); this.show(this.state); fieldset.querySelectorAll("input")[SHOWN]?.focus(); };
@@ -71,6 +75,7 @@ export class Filters {
       ...state.categories.map((value) => [value, { categories: state.categories.filter((each) => each !== value) }]),
       ...state.tags.map((value) => [value, { tags: state.tags.filter((each) => each !== value) }]),
       ...(state.path ? [[`${state.path}/`, { path: "" }]] : []),
+      ...(state.since ? [[told(state.since), { since: "" }]] : []),
     ];
     list.hidden = !items.length;
     list.replaceChildren(...items.map(([value, change]) => el("li", {},

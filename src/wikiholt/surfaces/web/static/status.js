@@ -1,51 +1,19 @@
 // How an index stands, followed while it changes. A hidden tab asks for nothing.
 import { get } from "./api.js";
-import { byId, bytes, el, plural, short, when } from "./dom.js";
+import { byId } from "./dom.js";
 import { keyButton } from "./key.js";
-import { clearState, sayProblem, sentence } from "./states.js";
-import { moving, pill, progress, verdict } from "./verdict.js";
+import { commitsBehind } from "./lag.js";
+import { standing } from "./standing.js";
+import { clearState, sayProblem } from "./states.js";
+import { moving, verdict } from "./verdict.js";
 
 const BUSY = 1500;
 const CALM = 10000;
 const place = byId("status");
 let timer = 0;
 
-const figure = (name, value, more) => el("div", { class: "figure" }, el("dt", {}, name), el("dd", {}, value, more && el("span", { class: "more" }, more)));
-
-function trouble(error) {
-  return error && el("div", { class: "said problem" }, el("p", { class: "title" }, sentence(error.message)), error.hint && el("p", { class: "hint" }, sentence(error.hint)));
-}
-
-function mending(health) {
-  if (!health || health.condition === "ok") return null;
-  return el("div", { class: "said problem" }, el("p", { class: "title" }, "The index was found damaged and is being mended."),
-    health.reason && el("p", { class: "hint" }, sentence(health.reason)));
-}
-
-function problems(list) {
-  if (!list.length) return null;
-  return el("section", {}, el("h2", {}, "Pages that could not be indexed"),
-    el("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "Problems" }, el("table", {},
-      el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "File"), el("th", { scope: "col" }, "Why"))),
-      el("tbody", {}, list.slice(0, 500).map((problem) => el("tr", {}, el("td", {}, problem.file), el("td", {}, sentence(problem.detail || problem.reason))))))),
-    list.length > 500 && el("p", { class: "hint" }, `And ${list.length - 500} more.`));
-}
-
-function draw(status) {
-  const behind = status.commits_behind;
-  place.replaceChildren(
-    el("p", { class: "verdict" }, pill(status), status.synced_at && el("span", {}, "synced ", when(status.synced_at))),
-    progress(status.activity) || "", trouble(status.error) || "", mending(status.health) || "",
-    el("dl", { class: "figures" },
-      figure("Pages", status.pages.toLocaleString("en")),
-      figure("Passages", status.chunks.toLocaleString("en")),
-      figure("Problems", status.problems.length.toLocaleString("en")),
-      figure("On disk", bytes(status.disk_bytes)),
-      status.health && status.health.checked_at ? figure("Checked", when(status.health.checked_at)) : "",
-      figure("Indexed revision", el("code", { title: status.indexed_revision || "" }, short(status.indexed_revision))),
-      figure("Repository", el("code", { title: status.head_revision || "" }, short(status.head_revision)),
-        status.stale && Number.isInteger(behind) && behind > 0 ? `${plural(behind, "commit")} ahead of the index` : "")),
-    problems(status.problems) || "");
+function draw(status, behind) {
+  place.replaceChildren(...standing(status, behind));
   const words = verdict(status)[1];
   if (byId("count").textContent !== words) byId("count").textContent = words;
 }
@@ -56,7 +24,7 @@ async function look() {
   try {
     const status = await get("status");
     clearState(byId("state"));
-    draw(status);
+    draw(status, status.stale && !moving(status) ? await commitsBehind(status) : 0);
     timer = setTimeout(look, moving(status) ? BUSY : CALM);
   } catch (error) {
     place.replaceChildren();
