@@ -15,6 +15,7 @@ WikiholtError
 ├── NotFound             the thing named does not exist               (exit 3, HTTP 404)
 │   ├── WikiNotFound
 │   ├── PageNotFound
+│   ├── AttachmentNotFound
 │   ├── KeyNotFound
 │   └── BackupNotFound
 ├── Conflict             it exists already, or somebody is at work    (exit 4, HTTP 409)
@@ -126,6 +127,10 @@ class WikiNotFound(NotFound):
 
 
 class PageNotFound(NotFound):
+    pass
+
+
+class AttachmentNotFound(NotFound):
     pass
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from wikiholt.model import (
+    AttachedFile,
     Author,
     Blob,
     Change,
@@ -92,6 +93,9 @@ class Source(Protocol):
 
     def find(self, file: str, revision: str) -> TreeEntry | None:
         """The page file's entry at the revision, or None when there is no such page; cheap in any wiki."""
+
+    def attached(self, folder: str, revision: str) -> Mapping[str, AttachedFile]:
+        """The files right in a folder that are no pages, by name; none where there is no such folder."""
 
     def history(self, file: str, limit: int = 50, revision: str | None = None) -> Sequence[Commit]:
         """The commits that changed a file, newest first, its earlier names followed; none for an unknown file."""

@@ -2,12 +2,15 @@
 
 from collections.abc import Sequence
 
+from wikiholt.contents.attachments import Attaching
 from wikiholt.contents.linking import Linking
 from wikiholt.contents.locating import Locator, OpenIndex
 from wikiholt.contents.reading import Reading
 from wikiholt.contents.renaming import Renaming
 from wikiholt.contents.writing import Writing
 from wikiholt.model import (
+    Attached,
+    Attachments,
     Author,
     Commit,
     Deleted,
@@ -42,6 +45,7 @@ class Contents:
         self._reading = Reading(source, pipeline, locator, self._linking)
         self._writing = Writing(source, pipeline, locator)
         self._renaming = Renaming(self._writing, index)
+        self._attaching = Attaching(self._writing)
 
     def list(self, where: Filter = _EVERY, limit: int | None = None, offset: int = 0) -> PageList:
         """The indexed pages that pass, by path; needs the index."""
@@ -118,3 +122,21 @@ class Contents:
         Links keep the form they were written in. Without `update_links` only the file moves.
         """
         return self._renaming.rename(path, new_path, author, message, expected, update_links)
+
+    def attachments(self, path: str) -> Attachments:
+        """The files attached to the page: those in the directory of its name that are no pages."""
+        return self._attaching.list(path)
+
+    def attachment(self, path: str, filename: str) -> Attached:
+        """One of them with its bytes; raises AttachmentNotFound, and TooLarge over the limit of a page."""
+        return self._attaching.read(path, filename)
+
+    def attach(
+        self, path: str, filename: str, data: bytes, author: Author, message: str = "", *, create_only: bool = False
+    ) -> Attached:
+        """Attach a file to the page, in the place of one of that name; raises PageExists where `create_only`."""
+        return self._attaching.put(path, filename, data, author, message, create_only=create_only)
+
+    def detach(self, path: str, filename: str, author: Author, message: str = "") -> Attached:
+        """Delete a file that is attached to the page; raises AttachmentNotFound."""
+        return self._attaching.delete(path, filename, author, message)

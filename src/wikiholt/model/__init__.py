@@ -18,6 +18,9 @@ from wikiholt.model.arrays import Floats, Ints
 from wikiholt.model.backups import Backup, Occasion, RegistryBackup
 from wikiholt.model.content import Block, Chunk, Heading, Link, Metadata, Page, Problem, Words
 from wikiholt.model.contents import (
+    Attached,
+    Attachment,
+    Attachments,
     Deleted,
     Facet,
     Facets,
@@ -44,11 +47,25 @@ from wikiholt.model.index import (
     WordRow,
 )
 from wikiholt.model.reports import Forecast, SyncReport
-from wikiholt.model.source import Author, Blob, Commit, EntryKind, FileEdit, LogEntry, TreeChange, TreeEntry
+from wikiholt.model.source import (
+    AttachedFile,
+    Author,
+    Blob,
+    Commit,
+    EntryKind,
+    FileEdit,
+    LogEntry,
+    TreeChange,
+    TreeEntry,
+)
 from wikiholt.model.wikis import Key, Scope, Wiki
 
 __all__ = [
     "Answer",
+    "Attached",
+    "AttachedFile",
+    "Attachment",
+    "Attachments",
     "Author",
     "Backup",
     "Blob",

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TypeAlias
 
 from wikiholt.model.answers import StoredPage
@@ -136,3 +137,34 @@ class Renamed:
     old_path: str
     revision: str
     updated: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """A file attached to a page: it lies in the directory of the page's name. `media_type` is guessed by its name."""
+
+    filename: str
+    file: str
+    size: int
+    media_type: str
+    blob: str
+    last_modified: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Attachments:
+    """The files attached to a page, by name."""
+
+    path: str
+    files: tuple[Attachment, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Attached:
+    """An attachment as it stands after a write; `data` is given where it was read."""
+
+    path: str
+    attachment: Attachment
+    revision: str
+    created: bool = False
+    data: bytes = b""

@@ -38,6 +38,14 @@ class Blob:
 
 
 @dataclass(frozen=True, slots=True)
+class AttachedFile:
+    """A file that lies beside pages and is none, with the size of its blob in bytes."""
+
+    blob: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
 class Commit:
     """One commit of a file's history; `date` is when its author wrote it."""
 
@@ -66,8 +74,12 @@ class Author:
 
 @dataclass(frozen=True, slots=True)
 class FileEdit:
-    """One file of a commit to be made: what it shall hold (None: be gone) and the blob that must be there before."""
+    """One file of a commit to be made: what it shall hold (None: be gone) and the blob that must be there before.
+
+    It is a page, unless it is `attached` to one.
+    """
 
     file: str
     data: bytes | None
     expected: str | None
+    attached: bool = False

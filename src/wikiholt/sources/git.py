@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 
 from wikiholt.errors import Busy, InvalidPage, InvalidSource, NoCommits, NotWritable, PageNotFound, SourceBroken
-from wikiholt.model import Author, Blob, Commit, FileEdit, LogEntry, TreeChange, TreeEntry
+from wikiholt.model import AttachedFile, Author, Blob, Commit, FileEdit, LogEntry, TreeChange, TreeEntry
 from wikiholt.sources.command import Git
 from wikiholt.sources.confines import leads_out
 from wikiholt.sources.history import file_history, last_changed, page_log, resolve_commit
@@ -15,7 +15,7 @@ from wikiholt.sources.location import Location, locate
 from wikiholt.sources.objects import read_blobs
 from wikiholt.sources.pending import left_behind
 from wikiholt.sources.refs import Refs, ask_head
-from wikiholt.sources.trees import PageFiles, find_entry, read_changes, read_tree
+from wikiholt.sources.trees import PageFiles, find_entry, read_attached, read_changes, read_tree
 from wikiholt.sources.writing import Writer
 from wikiholt.text.patterns import matching
 
@@ -104,6 +104,10 @@ class GitSource:
     def find(self, file: str, revision: str) -> TreeEntry | None:
         """The page file's entry at the revision, or None when there is no such page."""
         return find_entry(self._git(), file, _commit_id(revision), self._pages)
+
+    def attached(self, folder: str, revision: str) -> Mapping[str, AttachedFile]:
+        """The files right in a folder that are no pages, by name."""
+        return read_attached(self._git(), folder, _commit_id(revision), self._pages)
 
     def log(self, limit: int, skip: int = 0) -> list[LogEntry]:
         """The commits that touched a page, newest first; none in a repository without commits."""

@@ -24,6 +24,18 @@ def require_name(file: str, pages: PageFiles) -> None:
         )
 
 
+def require_attachment(file: str, pages: PageFiles) -> None:
+    """Raise InvalidPage unless a file may be attached to a page under this name."""
+    fault = _fault(file)
+    if fault:
+        raise InvalidPage(f"A file cannot be named so: {fault}.", hint="A name such as report.pdf is fine.")
+    if not pages.accepts_attached(file):
+        raise InvalidPage(
+            "A file of this name cannot be attached.",
+            hint=f"Names that begin with a dot or end in {' or '.join(pages.extensions)} are not attachments'.",
+        )
+
+
 def look(name: str) -> str:
     """What a name looks like: two names with the same look are one file on some disk, or to some reader."""
     visible = "".join(char for char in name if unicodedata.category(char) != "Cf")

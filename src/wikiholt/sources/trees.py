@@ -4,9 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from wikiholt.errors import InvalidSource, SourceBroken, SourceError
-from wikiholt.model import EntryKind, TreeChange, TreeEntry
+from wikiholt.model import AttachedFile, EntryKind, TreeChange, TreeEntry
 from wikiholt.sources.command import Git
 
+_PLAIN = (b"100644", b"100755", b"100664")
 _KINDS = {b"120000": EntryKind.SYMLINK, b"160000": EntryKind.SUBMODULE}
 
 
@@ -24,6 +25,11 @@ class PageFiles:
         # A name that is nothing but an extension would be a page without a name.
         named = any(name.endswith(extension) and name != extension for extension in self.extensions)
         return named and not self.ignored(file)
+
+    def accepts_attached(self, file: str) -> bool:
+        """Whether a file (relative to the sub-directory) may be attached to a page: no page, not hidden or left out."""
+        name = file.rpartition("/")[2]
+        return not name.startswith(".") and not name.lower().endswith(self.extensions) and not self.ignored(file)
 
     def full_name(self, file: str) -> str:
         """The file's path from the top of the repository."""
@@ -68,6 +74,23 @@ def find_entry(git: Git, file: str, revision: str, pages: PageFiles) -> TreeEntr
         return None
     mode, kind, blob = described.split(b" ")
     return None if kind == b"tree" else TreeEntry(blob.decode(), _KINDS.get(mode, EntryKind.FILE))
+
+
+def read_attached(git: Git, folder: str, revision: str, pages: PageFiles) -> dict[str, AttachedFile]:
+    """The files right in a folder that may be attached to a page; links, submodules and unreadable names are none."""
+    if not folder or "\0" in folder or not {"", ".", ".."}.isdisjoint(folder.split("/")):
+        return {}
+    listed = git.run("ls-tree", "-l", "-z", "--full-tree", revision, "--", f"{pages.full_name(folder)}/")
+    if listed.status != 0:
+        raise _why(git, revision, "", listed.failure(f"look into commit {revision}"))
+    files: dict[str, AttachedFile] = {}
+    for record in listed.out.split(b"\0")[:-1]:
+        described, _, raw = record.partition(b"\t")
+        mode, _, blob, size = described.split()
+        name = file_name(raw).rpartition("/")[2]
+        if mode in _PLAIN and "\\" not in name and pages.accepts_attached(f"{folder}/{name}"):
+            files[name] = AttachedFile(blob.decode(), int(size))
+    return files
 
 
 def read_changes(git: Git, old: str, new: str, pages: PageFiles) -> list[TreeChange] | None:

@@ -18,7 +18,7 @@ from wikiholt.sources.command import Git
 from wikiholt.sources.folders import FILE, Entry, Folders
 from wikiholt.sources.history import file_history
 from wikiholt.sources.location import Location
-from wikiholt.sources.naming import require_name
+from wikiholt.sources.naming import require_attachment, require_name
 from wikiholt.sources.pending import Pending, Planned
 from wikiholt.sources.trees import PageFiles
 from wikiholt.sources.worktree import work_tree
@@ -198,7 +198,7 @@ def _require_sense(edits: Sequence[FileEdit], author: Author, message: str, page
     if not edits or len({edit.file for edit in edits}) != len(edits):
         raise InvalidPage("A commit needs files to change, each of them once.")
     for edit in edits:
-        require_name(edit.file, pages)
+        (require_attachment if edit.attached else require_name)(edit.file, pages)
     for text in (author.name, author.email):
         if re.search(r"[\x00-\x1f\x7f<>\ud800-\udfff]", text) or len(text) > _MAX_NAME:
             raise InvalidPage(
