@@ -154,7 +154,7 @@ def test_a_generation_that_is_not_whole_never_takes_over(ward: Ward, monkeypatch
         def __getattr__(self, name: str) -> object:
             return getattr(self._index, name)
 
-    monkeypatch.setattr(type(store), "new_generation", lambda *arguments: Spoiled(really(*arguments)))
+    monkeypatch.setattr(type(store), "new_generation", lambda *given, **named: Spoiled(really(*given, **named)))
     with pytest.raises(SyncFailed) as caught:
         ward.handle.sync()
     assert "goes on answering" in caught.value.message

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from wikiholt.backups import Backups
 from wikiholt.errors import BackupNotFound, IndexCorrupt
-from wikiholt.model import Backup, Condition, Health, SyncReport
+from wikiholt.model import Backup, Condition, Health
 from wikiholt.ports import Store
 
 _LOG = logging.getLogger(__name__)
@@ -53,7 +53,8 @@ class Healing:
         return self._backups is not None and self._backups.newest_good() is not None
 
     def heal(self, reason: str, *, from_backup: bool = True) -> bool:
-        """Set the broken index aside and have a backup take its place; whether there was one.
+        """Set the broken index aside and have another whole generation, or a backup, take its place; whether there
+        was one.
 
         Raises StorageRefused when there is a backup that cannot be restored now: the next sync tries again.
         """
@@ -62,6 +63,12 @@ class Healing:
         since = known.since if not known.well and known.since else datetime.now(UTC)
         self._keep(replace(known, condition=Condition.HEALING, reason=reason, since=since, aside=aside))
         _LOG.warning("%s: its index was broken (%s) and is set aside as %s", self._slug, reason, aside)
+        beside = self._store.published(self._wiki_id)
+        if beside is not None:
+            _LOG.warning(
+                "%s: generation %d, which is whole, takes its place and is brought to HEAD", self._slug, beside
+            )
+            return True
         restored = self._restored() if from_backup else None
         if restored is None:
             _LOG.warning("%s: there is no good backup; the index is built again from git", self._slug)
@@ -79,19 +86,24 @@ class Healing:
         _LOG.warning("%s: its index was gone; the backup %s takes its place", self._slug, restored.name)
         return True
 
-    def stands(self, report: SyncReport) -> None:
+    def regained(self) -> None:
+        """It was not known which generation is published, and now is."""
+        beside = self._store.published(self._wiki_id)
+        _LOG.warning("%s: which generation answers was lost; the newest that is whole (%s) does", self._slug, beside)
+
+    def stands(self, revision: str, embedded: int) -> None:
         """A sync has come to its end: if the index was broken, it is no more."""
         known = self.health
         if known.well:
             return
         now = datetime.now(UTC)
         self._keep(Health(checked_at=now))
-        embedded = "1 chunk" if report.chunks_embedded == 1 else f"{report.chunks_embedded} chunks"
+        chunks = "1 chunk" if embedded == 1 else f"{embedded} chunks"
         seconds = f"{(now - known.since).total_seconds():.1f} s" if known.since else "a while"
         if known.condition is Condition.BROKEN:
             _LOG.warning("%s: its index was read to the end and is whole", self._slug)
         else:
-            told = (self._slug, report.revision[:10], seconds, embedded)
+            told = (self._slug, revision[:10], seconds, chunks)
             _LOG.warning("%s: its index is whole and stands for HEAD (%s) again, after %s; %s embedded", *told)
 
     def _restored(self) -> Backup | None:

@@ -232,14 +232,23 @@ class Store(Protocol):
     def open(self, wiki_id: str) -> WikiIndex:
         """The published generation; raises IndexMissing, IndexCorrupt or IndexTooNew."""
 
-    def new_generation(self, wiki_id: str, recipe: Recipe) -> WikiIndex:
-        """An empty index beside the published one, resumed if one was begun with the same recipe."""
+    def new_generation(self, wiki_id: str, recipe: Recipe, *, afresh: bool = False) -> WikiIndex:
+        """An empty index beside the published one, resumed if one was begun with the same recipe.
+
+        One that is to be made `afresh` goes on only with what was begun so; never with a copy that was adopted.
+        """
 
     def publish(self, wiki_id: str, generation: int) -> None:
         """Make that generation the one `open` gives, in one step; the one before stays until `sweep`."""
 
     def published(self, wiki_id: str) -> int | None:
         """The published generation's number, or None; cheap enough for every search."""
+
+    def regain(self, wiki_id: str) -> bool:
+        """Where the name of the published generation was lost, write down which one `open` gives; for the writer.
+
+        Whether it was. The newest that stands for a revision is the published one then.
+        """
 
     def writing(self, wiki_id: str, timeout: float) -> AbstractContextManager[None]:
         """Hold the wiki's one writer lock, across processes; raises Busy after the timeout."""
@@ -260,7 +269,10 @@ class Store(Protocol):
         """
 
     def set_aside(self, wiki_id: str, why: str) -> str:
-        """Move a broken index out of the way under a name that says when and why; never deletes it."""
+        """Move a broken index out of the way under a name that says when and why; never deletes it.
+
+        Another generation that is whole stays, and is published in its place.
+        """
 
     def copy_at(self, file: Path) -> WikiIndex:
         """A copy that `WikiIndex.backup` wrote, for reading only; raises IndexMissing, IndexCorrupt or IndexTooNew."""

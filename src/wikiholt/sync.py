@@ -101,6 +101,8 @@ class Syncer:
                 # It was removed while this sync was waiting; what waiting made of it goes too.
                 self._store.drop(self._wiki_id)
                 raise WikiNotFound("this wiki was removed meanwhile", hint="`wikiholt list` shows the wikis there are")
+            if self._store.regain(self._wiki_id):
+                self._healing.regained()
             # A paused writer leaves in good order, like one that is done: the next need not prove the whole index.
             with suppress(Paused):
                 report = work(recipe, self._head())
@@ -132,7 +134,7 @@ class Syncer:
                 restored = self._healing.heal(error.message, from_backup=from_backup)
         else:
             report = self._on_serving(recipe, revision, watch)
-        self._healing.stands(report)
+        self._healing.stands(report.revision, report.chunks_embedded)
         return report if restored is None else replace(report, rebuilt=report.rebuilt or not restored)
 
     def _on_serving(self, recipe: Recipe, revision: str, watch: Watch) -> SyncReport:
@@ -141,6 +143,11 @@ class Syncer:
             if serving.state().recipe == recipe or not self._source.tree(revision):
                 return self._converging.make_equal(serving, serving, revision, watch, self._today())
             return self._anew(recipe, revision, serving, watch, reuse=True)
+        except NoPages:
+            if serving.state().revision == revision:
+                # If it was broken it is mended: what is wrong now is the wiki, and that is what is raised.
+                self._healing.stands(revision, 0)
+            raise
         finally:
             serving.close()
 
@@ -161,7 +168,7 @@ class Syncer:
                 report = self._anew(recipe, revision, serving, watch, reuse=False)
             finally:
                 serving.close()
-        self._healing.stands(report)
+        self._healing.stands(report.revision, report.chunks_embedded)
         return report
 
     def _serving(self, recipe: Recipe) -> WikiIndex:
@@ -189,7 +196,7 @@ class Syncer:
         if serving is not None:
             self._follow(serving, watch)
             watch = self._following(serving, watch)
-        building = self._store.new_generation(self._wiki_id, recipe)
+        building = self._store.new_generation(self._wiki_id, recipe, afresh=not reuse)
         donor = serving if serving is not None and reuse else building
         try:
             report = self._converging.make_equal(building, donor, revision, watch, self._today())

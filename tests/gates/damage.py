@@ -18,6 +18,7 @@ _PATTERNS = {
     "index": rf"{_ID}/g\d{{6}}\.sqlite",
     "index-wal": rf"{_ID}/g\d{{6}}\.sqlite-wal",
     "index-shm": rf"{_ID}/g\d{{6}}\.sqlite-shm",
+    "origin": rf"{_ID}/g\d{{6}}\.sqlite\.from",
     "vectors": rf"{_ID}/vectors-g\d+-v\d+\.[a-z]+",
     "words": rf"{_ID}/words-g\d+-v\d+\.[a-z]+",
     "lock": rf"{_ID}/(?:write|mirror)\.lock",

@@ -1,12 +1,11 @@
 """Indexes as files: a directory a wiki, a file a generation, and a CURRENT file that names the published one.
 
 <root>/<wiki id>/CURRENT            the published generation's number
-<root>/<wiki id>/g000001.sqlite     a generation
+<root>/<wiki id>/g000001.sqlite     a generation (with .from beside it until it is published)
 <root>/<wiki id>/write.lock         held by the one process that writes; says how the last one left the index
 <root>/<wiki id>/vectors-…          caches, derived from the above
 """
 
-import os
 import re
 import shutil
 import time
@@ -19,15 +18,14 @@ from wikiholt.errors import Busy, IndexCorrupt, IndexFault, IndexMissing, Invali
 from wikiholt.model import Recipe
 from wikiholt.stores.sqlite import copies, schema
 from wikiholt.stores.sqlite.faults import translated
+from wikiholt.stores.sqlite.generations import Generations, Origin
 from wikiholt.stores.sqlite.index import SqliteIndex
 from wikiholt.stores.sqlite.lock import holding
 
 _ID = re.compile(r"[a-z0-9]{8,64}")
-_DIGITS = 6
 _HALF_MADE = re.compile(r"g\d{6}\.sqlite\.making|CURRENT\.\d+$")
 _NOTE = re.compile(r"[a-z]+\.json\.[0-9a-f]{8}")
 _LONG_AGO = 600.0
-_GENERATION = re.compile(r"(?:^|-)g(\d{6})[.-]")
 
 
 class SqliteStore:
@@ -46,9 +44,10 @@ class SqliteStore:
             return self.open(wiki_id)
         with _storage():
             self.directory(wiki_id).mkdir(mode=0o700, parents=True, exist_ok=True)
-            generation = self._never_used(wiki_id)
-            schema.create(self._file(wiki_id, generation), generation, recipe)
-            self._point_at(wiki_id, generation)
+            known = self._generations(wiki_id)
+            generation = known.unused()
+            schema.create(known.file(generation), generation, recipe)
+            known.point_at(generation)
         return self.open(wiki_id)
 
     def open(self, wiki_id: str) -> SqliteIndex:
@@ -60,44 +59,41 @@ class SqliteStore:
                     raise
         raise IndexMissing("this wiki has no index yet", hint="run `wikiholt sync`")
 
-    def new_generation(self, wiki_id: str, recipe: Recipe) -> SqliteIndex:
-        published = self.published(wiki_id) or 0
-        for generation in sorted(self._generations(wiki_id), reverse=True):
-            if generation > published:
-                begun = self._resumed(wiki_id, generation, recipe)
-                if begun is not None:
-                    return begun
-                self._remove_generation(wiki_id, generation)
+    def new_generation(self, wiki_id: str, recipe: Recipe, *, afresh: bool = False) -> SqliteIndex:
+        known = self._generations(wiki_id)
+        origin = Origin.NOTHING if afresh else Origin.BEFORE
+        published = known.published() or 0
         with _storage():
-            generation = self._never_used(wiki_id)
-            schema.create(self._file(wiki_id, generation), generation, recipe)
-        return SqliteIndex(self._file(wiki_id, generation))
+            for generation in reversed(known.all()):
+                if generation > published:
+                    begun = _resumed(known, generation, recipe, afresh=afresh)
+                    if begun is not None:
+                        known.begin(generation, origin)
+                        return begun
+                    known.remove(generation)
+            generation = known.unused()
+            known.begin(generation, origin)
+            schema.create(known.file(generation), generation, recipe)
+        return SqliteIndex(known.file(generation))
 
     def publish(self, wiki_id: str, generation: int) -> None:
         with _storage():
-            self._point_at(wiki_id, generation)
+            self._generations(wiki_id).point_at(generation)
 
     def sweep(self, wiki_id: str) -> None:
-        published = self.published(wiki_id)
-        for generation in self._generations(wiki_id):
+        known = self._generations(wiki_id)
+        published = known.published()
+        for generation in known.all():
             if published is not None and generation < published:
                 with _storage():
-                    self._remove_generation(wiki_id, generation)
+                    known.remove(generation)
 
     def published(self, wiki_id: str) -> int | None:
-        try:
-            text = (self.directory(wiki_id) / "CURRENT").read_text()
-        except (FileNotFoundError, NotADirectoryError, UnicodeDecodeError):
-            text = ""
-        except OSError as error:
-            raise StorageRefused(
-                f"the data directory cannot be read ({error.strerror})", hint="check its permissions and the disk"
-            ) from error
-        number = text.strip()
-        if number.isascii() and number.isdigit() and len(number) <= _DIGITS:
-            return int(number)
-        # A lost or damaged pointer costs nothing: the oldest whole generation is the one that was serving.
-        return min(self._generations(wiki_id), default=None)
+        return self._generations(wiki_id).published()
+
+    def regain(self, wiki_id: str) -> bool:
+        with _storage():
+            return self._generations(wiki_id).regain()
 
     @contextmanager
     def writing(self, wiki_id: str, timeout: float) -> Iterator[None]:
@@ -148,10 +144,7 @@ class SqliteStore:
         aside = self.directory(wiki_id) / name
         with _storage():
             aside.mkdir()
-            # Generations under way go with it, lest an unfinished one be taken for the one that was serving.
-            for file in self.directory(wiki_id).glob("g??????.sqlite*"):
-                file.rename(aside / file.name)
-            (self.directory(wiki_id) / "CURRENT").unlink(missing_ok=True)
+            self._generations(wiki_id).set_aside(aside)
         return name
 
     def copy_at(self, file: Path) -> SqliteIndex:
@@ -160,8 +153,10 @@ class SqliteStore:
     def adopt(self, wiki_id: str, file: Path) -> int:
         with _storage():
             self.directory(wiki_id).mkdir(mode=0o700, parents=True, exist_ok=True)
-            generation = self._never_used(wiki_id)
-            copies.take_in(file, self._file(wiki_id, generation), generation)
+            known = self._generations(wiki_id)
+            generation = known.unused()
+            known.begin(generation, Origin.BACKUP)
+            copies.take_in(file, known.file(generation), generation)
         return generation
 
     def drop(self, wiki_id: str) -> Sequence[str]:
@@ -182,16 +177,6 @@ class SqliteStore:
             return []
         return sorted(entry.name for entry in self._root.iterdir() if entry.is_dir() and _ID.fullmatch(entry.name))
 
-    def _resumed(self, wiki_id: str, generation: int, recipe: Recipe) -> SqliteIndex | None:
-        try:
-            begun = SqliteIndex(self._file(wiki_id, generation))
-        except IndexFault:
-            return None
-        if begun.recipe == recipe and not begun.check():
-            return begun
-        begun.close()
-        return None
-
     def _clear(self, wiki_id: str) -> None:
         """Remove what killed writers left half made. Notes may be written without the lock, so theirs must be old."""
         with suppress(OSError):
@@ -199,6 +184,7 @@ class SqliteStore:
                 old = _NOTE.fullmatch(file.name) and time.time() - file.stat().st_mtime > _LONG_AGO
                 if old or _HALF_MADE.match(file.name):
                     file.unlink(missing_ok=True)
+            self._generations(wiki_id).clear()
 
     def _empty_log(self, wiki_id: str) -> None:
         """Bring what was written into the index file, so that no reader's leaving changes it after the mark."""
@@ -224,37 +210,25 @@ class SqliteStore:
             (self.directory(wiki_id) / "write.lock").write_text(self.stamp(wiki_id))
 
     def _file(self, wiki_id: str, generation: int) -> Path:
-        return self.directory(wiki_id) / f"g{generation:06d}.sqlite"
+        return self._generations(wiki_id).file(generation)
 
-    def _generations(self, wiki_id: str) -> list[int]:
-        found = self.directory(wiki_id).glob("g??????.sqlite")
-        return sorted(int(file.stem[1:]) for file in found if file.stem[1:].isdigit())
+    def _generations(self, wiki_id: str) -> Generations:
+        return Generations(self.directory(wiki_id))
 
-    def _never_used(self, wiki_id: str) -> int:
-        """A number no file here bears, set aside or not: a cache of one index must never fit another."""
-        names = (file.name for file in self.directory(wiki_id).rglob("*"))
-        return max((int(found[1]) for name in names if (found := _GENERATION.search(name))), default=0) + 1
 
-    def _remove_generation(self, wiki_id: str, generation: int) -> None:
-        for pattern in (f"g{generation:06d}.sqlite*", f"*-g{generation:06d}-*"):
-            for file in self.directory(wiki_id).glob(pattern):
-                file.unlink(missing_ok=True)
-
-    def _point_at(self, wiki_id: str, generation: int) -> None:
-        current = self.directory(wiki_id) / "CURRENT"
-        for leftover in current.parent.glob("CURRENT.*"):
-            leftover.unlink(missing_ok=True)
-        fresh = current.with_name(f"CURRENT.{os.getpid()}")
-        with fresh.open("w") as out:
-            out.write(f"{generation}\n")
-            out.flush()
-            os.fsync(out.fileno())
-        fresh.replace(current)
-        descriptor = os.open(current.parent, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+def _resumed(known: Generations, generation: int, recipe: Recipe, *, afresh: bool) -> SqliteIndex | None:
+    """A generation that was begun, if it may be gone on with: one that is to take over nothing must have so far."""
+    origin = known.origin(generation)
+    if origin is Origin.BACKUP or (afresh and origin is not Origin.NOTHING):
+        return None
+    try:
+        begun = SqliteIndex(known.file(generation))
+    except IndexFault:
+        return None
+    if begun.recipe == recipe and not begun.check():
+        return begun
+    begun.close()
+    return None
 
 
 @contextmanager
