@@ -3,12 +3,16 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
+from wikiholt.errors import InvalidSetting
 from wikiholt.settings import Settings, load
+from wikiholt.surfaces.otterwiki.moving import understood
 
 _PREFIX = "WIKIHOLT_"
 _OWN = "WIKIHOLT_OTTERWIKI_"
 _FALSE = ("false", "no", "off", "0")
+_KNOWN = ("RESOLVER", "HIDE", "DROPDOWN")
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,34 +21,44 @@ class Options:
 
     resolver: str = ""
     """`module:function` that says which wiki a request is about."""
-    hide: str = ""
-    """Patterns of pages that no search shall find."""
+    hide: str | None = None
+    """Patterns of pages that no search shall find; None where nothing is said."""
     dropdown: bool = True
     """Whether the search box shows results as one types."""
 
 
-def options(config: Mapping[str, object], environ: Mapping[str, str]) -> Options:
-    """The plugin's own options; never raises."""
-    given = _given(config, environ)
-    return Options(
-        resolver=given.get(f"{_OWN}RESOLVER", "").strip(),
-        hide=given.get(f"{_OWN}HIDE", "").strip(),
-        dropdown=given.get(f"{_OWN}DROPDOWN", "true").strip().lower() not in _FALSE,
-    )
+@dataclass(frozen=True, slots=True)
+class Config:
+    """All that was set when the wiki was started, as texts."""
 
+    options: Options
+    given: Mapping[str, str]
+    beside: Path
+    """Where data lie unless set: beside the repository."""
 
-def settings(config: Mapping[str, object], environ: Mapping[str, str]) -> Settings:
-    """Wikiholt's general settings, with data beside the wiki's repository unless set; raises InvalidSetting."""
-    given = {name: text for name, text in _given(config, environ).items() if not name.startswith(_OWN)}
-    beside = Path(str(config["REPOSITORY"])).absolute().parent / "wikiholt"
-    return load(environ={f"{_PREFIX}DATA": str(beside), "WIKIHOLT_SYNC_WORKERS": "1"} | given)
+    @classmethod
+    def of(cls, config: Mapping[str, object], environ: Mapping[str, str]) -> Self:
+        """Read it, without judging it; never raises."""
+        given = {name: _text(value) for name, value in config.items() if name.startswith(_PREFIX)}
+        given |= {name: text for name, text in environ.items() if name.startswith(_PREFIX) and text.strip()}
+        hide = given.get(f"{_OWN}HIDE")
+        options = Options(
+            resolver=given.get(f"{_OWN}RESOLVER", "").strip(),
+            hide=None if hide is None else hide.strip(),
+            dropdown=given.get(f"{_OWN}DROPDOWN", "").strip().lower() not in _FALSE,
+        )
+        beside = Path(str(config.get("REPOSITORY") or ".")).absolute().parent / "wikiholt"
+        return cls(options, understood(environ) | given, beside)
 
-
-def _given(config: Mapping[str, object], environ: Mapping[str, str]) -> dict[str, str]:
-    """Every WIKIHOLT_* that is set, as text; an empty one counts as not set."""
-    found = {name: _text(value) for name, value in config.items() if name.startswith(_PREFIX)}
-    found |= {name: text for name, text in environ.items() if name.startswith(_PREFIX) and text.strip()}
-    return {name: text for name, text in found.items() if text.strip()}
+    def settings(self) -> Settings:
+        """Wikiholt's general settings; raises InvalidSetting."""
+        odd = [name for name in self.given if name.startswith(_OWN) and name.removeprefix(_OWN) not in _KNOWN]
+        if odd:
+            known = ", ".join(_OWN + name for name in _KNOWN)
+            raise InvalidSetting(f"There is no setting {odd[0]!r}.", hint=f"Known are {known}.")
+        general = {name: text for name, text in self.given.items() if not name.startswith(_OWN)}
+        # Several workers share the machine with the wiki itself: each syncs one wiki at a time.
+        return load(environ={"WIKIHOLT_DATA": str(self.beside), "WIKIHOLT_SYNC_WORKERS": "1"} | general)
 
 
 def _text(value: object) -> str:

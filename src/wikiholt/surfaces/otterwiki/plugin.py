@@ -6,6 +6,7 @@ Only the standard library and Otterwiki's own hooks are imported at the top: a w
 import functools
 import importlib
 import logging
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -46,6 +47,14 @@ def _tell(where: str, error: BaseException) -> None:
         _LOG.error("Wikiholt: %s%s", reason, f" ({hint})" if hint else "", exc_info=None if hint else error)
 
 
+def _be_heard(app: Any) -> None:
+    """Have what Wikiholt logs stand where Otterwiki's own log does, unless somebody has seen to that."""
+    log = logging.getLogger("wikiholt")
+    if not log.hasHandlers():
+        log.addHandler(importlib.import_module("flask.logging").default_handler)
+        log.setLevel(app.logger.getEffectiveLevel())
+
+
 class Plugin:
     """Translates Otterwiki's hooks; holds the one host of this process."""
 
@@ -55,6 +64,8 @@ class Plugin:
 
     @_hook
     def setup(self, app: Any, db: Any, storage: Any) -> None:  # noqa: ARG002 - the names are Otterwiki's
+        _be_heard(app)
+        importlib.import_module(f"{_HERE}.moving").advise(os.environ)
         self._host = importlib.import_module(f"{_HERE}.host").Host(app)
         for part in ("api", "pages"):
             self._register(part, app)
@@ -89,6 +100,8 @@ class Plugin:
 
     @_hook
     def template_html_head_inject(self, page: Any) -> str | None:
+        if self._host is not None:
+            self._host.met()
         return self._injected("head", page)
 
     @_hook

@@ -25,6 +25,8 @@ class Place:
 
     path: str
     slug: str | None = None
+    certain: bool = True
+    """Whether this is a wiki for sure; one that is not is left alone unless it is known."""
 
 
 class Resolver:
@@ -39,12 +41,13 @@ class Resolver:
         return self._asked() if self._named else Place(_storage_path())
 
     def elsewhere(self) -> list[Place]:
-        """The wikis that something outside of a request may have changed: a pull in a thread of its own."""
+        """The wikis that something outside of a request may have changed: a start, a pull in a thread of its own."""
         manager = getattr(sys.modules.get("otterwiki.repomgmt"), "repo_manager", None)
         holders = [sys.modules.get(name) for name in _READERS] + [manager]
         storages = [getattr(holder, "storage", None) for holder in holders]
         paths = {os.path.realpath(storage.path) for storage in storages if storage is not None}
-        return [Place(path) for path in sorted(paths)]
+        # Who names wikis by a function of their own may have none where Otterwiki was told to look.
+        return [Place(path, certain=not self._named) for path in sorted(paths)]
 
     def _asked(self) -> Place:
         if self._function is None:
