@@ -14,7 +14,7 @@ import pytest
 from git_repository import Repository
 from ward import Slow, Ward, overwrite, until
 
-from wikiholt import wiring
+from wikiholt import pages, wiring
 from wikiholt.batches import Pause, Paused
 from wikiholt.errors import ModelMissing, SyncFailed
 from wikiholt.model import Answer, Mode, Recipe
@@ -22,7 +22,9 @@ from wikiholt.pages import Pipeline
 from wikiholt.ports import Embedder
 from wikiholt.search import Request
 from wikiholt.settings import load
+from wikiholt.sync import Progress
 from wikiholt.testing import FakeEmbedder
+from wikiholt.text.words import page_words
 
 
 @pytest.fixture
@@ -136,6 +138,43 @@ def test_a_change_of_chunking_takes_over_what_is_the_same_and_searches_go_on(war
     ward.right()
 
 
+def test_an_index_of_an_older_version_of_the_text_answers_until_another_was_built_beside_it(
+    ward: Ward, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as older:
+        older.setattr(pages, "TEXT_VERSION", pages.TEXT_VERSION - 1)
+        older.setattr(pages, "page_words", lambda page, language: replace(page_words(page, language), name=""))
+        ward.reopen()
+        ward.handle.reindex()
+    ward.reopen()
+    ward.embedder.embedded.clear()
+    answers: list[tuple[int, bool, bool]] = []
+
+    def answered(_: Progress) -> None:
+        """Between two batches of the new generation."""
+        state = ward.handle.status().state
+        assert state is not None
+        assert by_meaning(ward, "unique7").hits[0].path == "page-7"
+        found = ward.handle.search(Request("unique7", mode=Mode.KEYWORD))
+        assert found.hits[0].path == "page-7"
+        answers.append((state.generation, found.degraded, found.stale))
+        if len(answers) == 2:
+            ward.repository.commit({"fresh.md": "# Zebra\n\ncrossing\n"})
+
+    report = ward.handle.sync(answered)
+    assert report.rebuilt
+    assert len(answers) > 4
+    assert answers[0] == (2, False, False)
+    assert answers[-1] == (2, False, True), "an older way of reading is not gone on with; the answer says what it lacks"
+    assert [text for text in ward.embedder.embedded if "zebra" not in text.lower()] == [], "all else is taken over"
+    state = ward.handle.status().state
+    assert state is not None
+    assert (state.generation, f"text {pages.TEXT_VERSION}," in state.recipe.pipeline) == (3, True)
+    assert [file.name for file in sorted(ward.directory.glob("g*.sqlite"))] == ["g000003.sqlite"]
+    assert ward.handle.search(Request("zebra", mode=Mode.KEYWORD)).hits[0].path == "fresh", "by names, as words are now"
+    ward.right()
+
+
 def test_a_generation_that_is_not_whole_never_takes_over(ward: Ward, monkeypatch: pytest.MonkeyPatch) -> None:
     ward.use(Slow(48, name="newer"))
     store = ward.service.workshop.store
@@ -203,8 +242,9 @@ KILLED = """
 import sys
 from dataclasses import replace
 from pathlib import Path
-from wikiholt import wiring
+from wikiholt import pages, wiring
 from wikiholt.settings import load
+from wikiholt.sync import Progress
 from wikiholt.testing import FakeEmbedder
 
 service = wiring.build(load(Path(sys.argv[1])))

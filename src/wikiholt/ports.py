@@ -67,7 +67,7 @@ class Embedder(Protocol):
         """The unit vector of a query; a query over the window is cut."""
 
     def prove(self) -> None:
-        """Raise ModelUnproven unless known sentences give the known vectors."""
+        """Raise ModelUnproven unless known sentences give the known vectors; a proof may hold for a while."""
 
 
 class Source(Protocol):

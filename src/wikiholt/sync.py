@@ -256,7 +256,11 @@ class Syncer:
             return None
         if recipe.fingerprint == self._embedder.fingerprint:
             return Means(self._embedder, pipeline)
-        return Means(self._former(recipe), pipeline) if self._former is not None else None
+        if self._former is None:
+            return None
+        former = self._former(recipe)
+        former.prove()
+        return Means(former, pipeline)
 
 
 def _sum(first: SyncReport, then: SyncReport) -> SyncReport:

@@ -212,3 +212,32 @@ def test_references_of_another_dimension_are_refused(tmp_path: Path) -> None:
     references = b'[{"text": "the cat sleeps", "vector": [0.5, -0.5]}]'
     with pytest.raises(ModelCorrupt, match="wrong dimension"):
         load(write_model(tmp_path, files={"references.json": references}, references="references.json"))
+
+
+def test_a_proof_is_remembered_until_the_model_fails_or_the_time_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    embedder = load(write_model(tmp_path))
+    runs: list[str] = []
+    really = embedder._run
+    monkeypatch.setattr(embedder, "_run", lambda ids: (runs.append("run"), really(ids))[1])
+
+    def proved_anew() -> bool:
+        runs.clear()
+        embedder.prove()
+        return bool(runs)
+
+    assert [proved_anew(), proved_anew()] == [True, False]
+    with monkeypatch.context() as broken:
+        broken.setattr(embedder, "_run", lambda ids: np.full((1, 3, 4), np.nan, np.float32))
+        with pytest.raises(ModelUnproven):
+            embedder.query("the cat")
+        with pytest.raises(ModelUnproven):
+            embedder.prove()
+    assert [proved_anew(), proved_anew()] == [True, False]
+    monkeypatch.setattr("wikiholt.embedding.embedder._PROOF_HOLDS", 0.0)
+    assert proved_anew(), "nothing is trusted for ever"
+    monkeypatch.undo()
+    monkeypatch.setattr("os.getpid", lambda: 1)
+    monkeypatch.setattr(embedder, "_run", lambda ids: (runs.append("run"), really(ids))[1])
+    assert proved_anew(), "another process proves for itself"

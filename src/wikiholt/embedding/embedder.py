@@ -6,6 +6,7 @@ Safe to use from many threads. After a fork the child makes its own worker threa
 
 import os
 import threading
+import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
@@ -16,6 +17,9 @@ from wikiholt.embedding.opening import OpenModel
 from wikiholt.embedding.proof import check_vector, prove
 from wikiholt.errors import ModelMismatch
 from wikiholt.model import Floats, Ints
+
+_PROOF_HOLDS = 600.0
+"""Seconds in which a model that has proved itself need not do so again; a proof takes as long as embedding a page."""
 
 
 class OnnxEmbedder:
@@ -28,6 +32,8 @@ class OnnxEmbedder:
         self._pool: ThreadPoolExecutor | None = None
         self._pool_pid = 0
         self._lock = threading.Lock()
+        self._proved: tuple[int, float] | None = None
+        """In which process, and when."""
 
     @property
     def name(self) -> str:
@@ -71,8 +77,15 @@ class OnnxEmbedder:
         return self._vector(self._model.tokens.query(text))
 
     def prove(self) -> None:
-        """Raise ModelUnproven unless known sentences give the known vectors."""
+        """Raise ModelUnproven unless known sentences give the known vectors.
+
+        A proof holds for ten minutes in this process, or until the model fails at anything.
+        """
+        now, proved = time.monotonic(), self._proved
+        if proved is not None and proved[0] == os.getpid() and now - proved[1] < _PROOF_HOLDS:
+            return
         prove(self._model.card, self._model.variant.fidelity, self._model.references, self._passage)
+        self._proved = (os.getpid(), now)
 
     def close(self) -> None:
         """End the worker threads; a later call starts them again."""
@@ -101,12 +114,16 @@ class OnnxEmbedder:
         return self._vector(self._model.tokens.passage(text))
 
     def _vector(self, ids: Ints) -> Floats:
-        vector = self._pooled(self._run(ids))
-        if self._model.card.normalise:
-            length = np.float32(np.sqrt(np.dot(vector, vector)))
-            # What cannot be scaled is left as it is, for the check below to name.
-            vector = vector / length if np.isfinite(length) and length > 0 else vector
-        check_vector(vector, self._model.card)
+        try:
+            vector = self._pooled(self._run(ids))
+            if self._model.card.normalise:
+                length = np.float32(np.sqrt(np.dot(vector, vector)))
+                # What cannot be scaled is left as it is, for the check below to name.
+                vector = vector / length if np.isfinite(length) and length > 0 else vector
+            check_vector(vector, self._model.card)
+        except Exception:
+            self._proved = None
+            raise
         return vector
 
     def _run(self, ids: Ints) -> Floats:
