@@ -43,6 +43,9 @@ NOT_IMPORTED = {
     "otterwiki": "the wiki that the plugin's tests drive",
     "chromadb": "runs in a child of ours, never in our process",
 }
+LOOKED_AT = {
+    **dict.fromkeys(("psycopg", "psycopg-binary"), "LGPL-3.0; an extra, used as it comes and replaceable by its user"),
+}
 NOT_SHIPPED = {"feedgen": "LGPL; Otterwiki needs it, and Otterwiki is there for tests alone"}
 ADDRESS = "AUDIT_ADDRESS"
 """The variable with an address that answers as PyPI's JSON API does; {} stand for package and version."""
@@ -71,7 +74,7 @@ def of_other_licences(pins: Mapping[str, tuple[str, int]]) -> Iterator[str]:
             told = licences(name)
         except PackageNotFoundError:  # for another system or Python than this one
             continue
-        if name not in NOT_SHIPPED and (not told or not told <= LICENCES):
+        if name not in NOT_SHIPPED | LOOKED_AT and (not told or not told <= LICENCES):
             yield f"{name} is under {', '.join(sorted(told - LICENCES)) or 'no licence that it names'}: look at it"
 
 

@@ -7,6 +7,7 @@ WikiholtError
 │   ├── InvalidSetting
 │   ├── InvalidSource
 │   ├── InvalidPage      a page's path, content, author or edit makes no sense
+│   ├── InvalidImport    what is to be imported cannot be read, or nobody knows whose it is
 │   └── TooLarge                                                      (HTTP 413)
 ├── Refused              who asks may not                             (exit 11)
 │   ├── Unauthorized     no key, or one that is not known             (HTTP 401)
@@ -89,6 +90,10 @@ class InvalidSource(BadInput):
 
 
 class InvalidPage(BadInput):
+    pass
+
+
+class InvalidImport(BadInput):
     pass
 
 

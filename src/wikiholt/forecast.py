@@ -20,7 +20,7 @@ _GROUP = 16
 _PAGE_BYTES = 2200
 _CHUNK_BYTES = 900
 """What a page and a chunk take in tables and indexes beside text and vector, as measured (docs/health.md)."""
-_WRITING = 0.0006
+WRITING = 0.0006
 """Seconds to write a chunk and to check it, measured likewise."""
 
 
@@ -58,8 +58,8 @@ def foresee(
             break
     reusable = _reusable(index, embedder, seen.hashes)
     share = len(tree) / seen.pages if seen.pages else 1.0
-    embedding = _seconds_a_text(embedder, seen.sample)
-    fixed = (seen.seconds + _WRITING * seen.chunks) * share
+    embedding = seconds_a_text(embedder, seen.sample)
+    fixed = (seen.seconds + WRITING * seen.chunks) * share
     bytes_ = (
         seen.pages * _PAGE_BYTES + seen.chunks * (_CHUNK_BYTES + 8 * embedder.dimensions) + 3 * seen.text_bytes
     ) * share
@@ -109,7 +109,7 @@ def _reusable(index: WikiIndex | None, embedder: Embedder, hashes: set[bytes]) -
     return found
 
 
-def _seconds_a_text(embedder: Embedder, sample: Sequence[str]) -> float:
+def seconds_a_text(embedder: Embedder, sample: Sequence[str]) -> float:
     """Measured, after one group that wakes the model up."""
     embedder.passages(sample[:1])
     done, began = 0, time.monotonic()

@@ -94,11 +94,16 @@ class Pipeline:
         spans = embedder.token_spans
         chunks = chunk(page, spans, target_tokens=self.target_tokens, overlap_tokens=self.overlap_tokens)
         texts = tuple(embedded_text(page, each, spans, embedder.max_tokens) for each in chunks)
-        hashes = tuple(blake2b(text.encode(), digest_size=16).digest() for text in texts)
+        hashes = tuple(map(text_hash, texts))
         return Draft(blob, page, chunks, texts, hashes, page_words(page, self.language))
 
     def _hidden(self, file: str) -> bool:
         return bool(self.hide) and _matching(self.hide)(file)
+
+
+def text_hash(text: str) -> bytes:
+    """What stands for an embedded text wherever vectors are kept by it; a text that is no UTF-8 has one too."""
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def not_a_file(file: str, entry: TreeEntry) -> Problem | None:

@@ -10,7 +10,7 @@ from wikiholt.backups import Backups
 from wikiholt.errors import IndexCorrupt, InvalidSource, WikiNotFound
 from wikiholt.handle import Parts, WikiHandle, Workshop
 from wikiholt.model import Key, Wiki
-from wikiholt.ports import Source
+from wikiholt.ports import Embedder, Source
 from wikiholt.registry import RESTORE, Registry, validate_slug
 
 
@@ -104,23 +104,24 @@ class Service:
         """The same for work that nobody waits for: it keeps no wiki open in the place of one that people search."""
         return self._handle(self.registry.get(slug), asked=False)
 
+    def lent(self, slug: str, embedder: Embedder) -> WikiHandle:
+        """A handle of the caller's own that embeds with this; whoever asked for it closes it."""
+        return self._made(self.registry.get(slug), replace(self.workshop, embedder=lambda: embedder))
+
     def source(self, wiki: Wiki) -> Source:
         """Where a wiki's pages come from, without opening anything."""
-        return self._parts_of(wiki).source
+        return self.parts(wiki).source
+
+    def parts(self, wiki: Wiki) -> Parts:
+        """What the general settings and a wiki's own make of it, without opening anything."""
+        return self._parts_of(wiki)
 
     def _handle(self, wiki: Wiki, *, asked: bool) -> WikiHandle:
         with self._lock:
             handle, spare = self._open.get(wiki.id), []
             if handle is None or handle.wiki != wiki:
                 spare += [handle] if handle else []
-                handle = WikiHandle(
-                    wiki,
-                    self._parts_of(wiki),
-                    self.workshop,
-                    wanted=lambda: self._has(wiki),
-                    leaving=lambda: self.leaving(wiki.id),
-                    alarm=lambda: self.on_broken(wiki.id),
-                )
+                handle = self._made(wiki, self.workshop)
                 self._open[wiki.id] = handle
                 self._open.move_to_end(wiki.id, last=asked)
             if asked:
@@ -129,6 +130,16 @@ class Service:
         for old in spare:
             old.close()
         return handle
+
+    def _made(self, wiki: Wiki, workshop: Workshop) -> WikiHandle:
+        return WikiHandle(
+            wiki,
+            self._parts_of(wiki),
+            workshop,
+            wanted=lambda: self._has(wiki),
+            leaving=lambda: self.leaving(wiki.id),
+            alarm=lambda: self.on_broken(wiki.id),
+        )
 
     def _try(self, wiki: Wiki) -> None:
         """Read the wiki's tree as its settings would have it; whatever cannot be is raised."""

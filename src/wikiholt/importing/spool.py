@@ -1,0 +1,113 @@
+"""The vectors of a shared index while it is being imported: on disk, by wiki and by the hash of their text.
+
+One import at a time works in a data directory; what a killed one left is cleared by the next.
+"""
+
+import fcntl
+import os
+import shutil
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Lock
+
+import numpy as np
+
+from wikiholt.errors import Busy, StorageRefused
+from wikiholt.model import Floats
+
+_MOST = 500
+"""Hashes a question: SQLite has a limit of its own."""
+
+
+@contextmanager
+def workplace(data: Path) -> Iterator[Path]:
+    """An empty directory for one import, gone afterwards; raises Busy while another import has it."""
+    place = data / "importing"
+    try:
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os.open(place / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise StorageRefused(
+            f"there is no place to work in ({error.strerror})", hint="check the data directory's permissions"
+        ) from error
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Busy("another import is at work in this data directory", hint="wait for it to finish") from None
+        _clear(place)
+        try:
+            yield place
+        finally:
+            _clear(place)
+    finally:
+        os.close(lock)
+
+
+def _clear(place: Path) -> None:
+    for left in place.iterdir():
+        if left.is_dir() and not left.is_symlink():
+            shutil.rmtree(left)
+        elif left.name != "lock":
+            left.unlink()
+
+
+class Spool:
+    """Safe to use from many threads. Nothing in it outlives the import, so nothing is synchronised to the disk."""
+
+    def __init__(self, file: Path) -> None:
+        self._lock = Lock()
+        self._connection = sqlite3.connect(file, check_same_thread=False, isolation_level=None)
+        for pragma in ("journal_mode = OFF", "synchronous = OFF", "locking_mode = EXCLUSIVE"):
+            self._connection.execute(f"PRAGMA {pragma}")
+        self._connection.execute("CREATE TABLE vectors (wiki TEXT, hash BLOB, model TEXT, vector BLOB)")
+        self._connection.execute("CREATE UNIQUE INDEX by_text ON vectors (wiki, hash)")
+
+    def add(self, rows: Iterable[tuple[str, bytes, str, Floats]]) -> None:
+        """Keep vectors by wiki, hash and model; of a text that comes twice in a wiki, the first stays."""
+        with self._lock:
+            self._connection.execute("BEGIN")
+            self._connection.executemany(
+                "INSERT OR IGNORE INTO vectors VALUES (?, ?, ?, ?)",
+                ((wiki, digest, model, vector.tobytes()) for wiki, digest, model, vector in rows),
+            )
+            self._connection.execute("COMMIT")
+
+    def of(self, wiki: str) -> "WikiVectors":
+        return WikiVectors(self, wiki)
+
+    def select(self, wiki: str, hashes: Sequence[bytes]) -> list[tuple[bytes, str, bytes]]:
+        found: list[tuple[bytes, str, bytes]] = []
+        for start in range(0, len(hashes), _MOST):
+            some = hashes[start : start + _MOST]
+            marks = ", ".join("?" * len(some))
+            query = f"SELECT hash, model, vector FROM vectors WHERE wiki = ? AND hash IN ({marks})"  # noqa: S608
+            with self._lock:
+                found += self._connection.execute(query, (wiki, *some)).fetchall()
+        return found
+
+    def close(self) -> None:
+        with self._lock:
+            self._connection.close()
+
+
+class WikiVectors:
+    """One wiki's vectors of the shared index; knows no other's."""
+
+    def __init__(self, spool: Spool, wiki: str) -> None:
+        self._spool = spool
+        self._wiki = wiki
+
+    def models(self, hashes: Sequence[bytes]) -> Mapping[bytes, str]:
+        """Those of the hashes that have a vector, with what made it."""
+        return {digest: model for digest, model, _ in self._spool.select(self._wiki, hashes)}
+
+    def vectors(self, hashes: Sequence[bytes], models: frozenset[str]) -> Mapping[bytes, Floats]:
+        """The vectors of those hashes that one of these models made."""
+        return {
+            digest: np.frombuffer(vector, np.float32)
+            for digest, model, vector in self._spool.select(self._wiki, hashes)
+            if model in models
+        }
