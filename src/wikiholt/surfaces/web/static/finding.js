@@ -65,6 +65,12 @@ export class Finding {
     input.focus();
   }
 
+  // The results are there already: the server has made them for this address.
+  adopt() {
+    this.shownFor = this.state;
+    this.filters.load(this.state);
+  }
+
   // The filters and the results of what the address says, from the beginning.
   begin() {
     this.filters.load(this.state);

@@ -1,0 +1,53 @@
+"""What is added to Otterwiki's own pages: a better search box, and what lies near a page. Nothing waits for us there.
+
+Pages hold a link to a script and no more; the script asks the API. Who may not read the wiki is shown nothing.
+"""
+
+from html import escape
+
+from flask import current_app, url_for
+
+from wikiholt.surfaces.otterwiki.assets import assets
+from wikiholt.surfaces.otterwiki.host import Host
+
+KEPT = "wikiholt"
+"""Where the application keeps the host."""
+
+
+def head(_: object) -> str | None:
+    """For the head of every page: colours, and the search box."""
+    if not _may("READ"):
+        return None
+    host: Host = current_app.extensions[KEPT]
+    wanted = ["box.js", *(["suggestions.js"] if host.options.dropdown else []), *(["menu.js"] if _may("ADMIN") else [])]
+    return f'<link rel="stylesheet" href="{_file("wiki.css")}">{scripts(*wanted)}'
+
+
+def body(_: object) -> str | None:
+    """Nothing: what there is to add stands in the head."""
+    return None
+
+
+def sidebar(page: object) -> str | None:
+    """Beside a page: an empty place for pages that link here and pages like this one, which a script fills."""
+    if not page or not _may("READ"):
+        return None
+    return f'<div class="wikiholt" id="app.near" data-page="{escape(str(page))}" hidden></div>{scripts("near.js")}'
+
+
+def scripts(*names: str) -> str:
+    """Scripts with all they import, so that the browser fetches everything at once."""
+    imported = {each for name in names for each in assets().modules(name)} - {*names}
+    preloads = "".join(f'<link rel="modulepreload" href="{_file(each)}">' for each in sorted(imported))
+    return preloads + "".join(f'<script type="module" src="{_file(name)}"></script>' for name in names)
+
+
+def _file(name: str) -> str:
+    return escape(url_for("wikiholt.asset", version=assets().version, name=name))
+
+
+def _may(permission: str) -> bool:
+    # Otterwiki loads this after its plugins.
+    from otterwiki.auth import has_permission  # noqa: PLC0415
+
+    return bool(has_permission(permission))

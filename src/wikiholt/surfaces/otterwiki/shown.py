@@ -1,0 +1,79 @@
+"""What a search page shows before any script runs: the same document that the API gives, put into words and marks."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from markupsafe import Markup
+from pydantic import ValidationError
+
+from wikiholt.errors import InvalidQuery, WikiholtError
+from wikiholt.model import Scope, Span
+from wikiholt.surfaces.documents import AnswerDocument, HitDocument, answer_document
+from wikiholt.surfaces.http.parameters import Asked
+from wikiholt.surfaces.http.problems import told
+from wikiholt.surfaces.otterwiki.host import Host
+from wikiholt.surfaces.web.plain import marked
+
+_UNITS = (
+    ("year", 31_536_000),
+    ("month", 2_592_000),
+    ("week", 604_800),
+    ("day", 86_400),
+    ("hour", 3600),
+    ("minute", 60),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """An answer, or what is wrong, or neither where nothing is asked for."""
+
+    answer: AnswerDocument | None = None
+    problem: str = ""
+    hint: str = ""
+
+    @property
+    def first_weak(self) -> int:
+        """The place of the hit before which it is said that what follows is less certain; 0 where none is."""
+        hits = self.answer["results"] if self.answer else []
+        return next((place for place, hit in enumerate(hits) if hit["confidence"] == "low"), 0)
+
+
+def shown(host: Host, given: Mapping[str, Any]) -> Shown:
+    """What is found for the parameters of an address; never raises what a reader can cause."""
+    if not given.get("q", "").strip():
+        return Shown()
+    try:
+        request = _asked(given).request()
+        opened = host.here().open(Scope.READ)
+        with opened.answering() as handle:
+            return Shown(answer_document(handle.search(request), opened.names))
+    except WikiholtError as error:
+        message, hint = told(error)
+        return Shown(problem=message, hint=hint)
+
+
+def snippet(hit: HitDocument) -> Markup:
+    """The snippet as HTML with its matches marked."""
+    return Markup(marked(hit["snippet"], [Span(start, end) for start, end in hit["matches"]]))  # noqa: S704 - escaped there
+
+
+def ago(moment: str) -> str:
+    """How long ago a moment was, roughly."""
+    seconds = (datetime.now(UTC) - datetime.fromisoformat(moment)).total_seconds()
+    for unit, size in _UNITS:
+        if seconds >= size:
+            count = round(seconds / size)
+            return f"{count} {unit}{'' if count == 1 else 's'} ago"
+    return "just now"
+
+
+def _asked(given: Mapping[str, Any]) -> Asked:
+    try:
+        return Asked.model_validate(dict(given))
+    except ValidationError as error:
+        fault = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        where = ".".join(map(str, fault["loc"])) or "the search"
+        raise InvalidQuery(f"{where}: {fault['msg']}", hint="Change the address, or search anew.") from None
