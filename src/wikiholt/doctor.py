@@ -5,15 +5,20 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from wikiholt.errors import WikiholtError
 from wikiholt.handle import WikiHandle
-from wikiholt.model import Wiki
+from wikiholt.model import State, Wiki
 from wikiholt.ports import Embedder
 from wikiholt.service import Service
 
 _LITTLE_DISK = 500 * 1024 * 1024
+_OTHERS, _OTHERS_WRITE = 0o077, 0o002
+_AN_HOUR = timedelta(hours=1)
+"""Longer than it ever takes until a change of the registry is backed up."""
+_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +31,8 @@ class Finding:
     advice: str = ""
 
 
-def examine(service: Service, data: Path) -> Iterator[Finding]:
-    """Look at git, model, disk, permissions and every wiki; changes nothing."""
+def examine(service: Service, data: Path, backup_interval: float) -> Iterator[Finding]:
+    """Look at git, model, disk, permissions, keys, backups and every wiki; changes nothing."""
     yield _git()
     yield _model(service.workshop.embedder)
     yield _directory(data)
@@ -38,10 +43,10 @@ def examine(service: Service, data: Path) -> Iterator[Finding]:
     except WikiholtError as error:
         yield Finding("registry", False, error.message, error.hint)
     else:
-        yield Finding("registry", True, "1 wiki" if len(wikis) == 1 else f"{len(wikis)} wikis")
+        yield from _registry(service, data / "registry.sqlite", len(wikis), backup_interval)
     for wiki in wikis:
         try:
-            yield from _wiki(service.wiki(wiki.slug))
+            yield from _wiki(service.wiki(wiki.slug), backup_interval)
         except WikiholtError as error:
             yield Finding(f"wiki {wiki.slug}", False, error.message, error.hint)
     known = {wiki.id for wiki in wikis}
@@ -72,6 +77,9 @@ def _directory(data: Path) -> Finding:
     nearest = next(place for place in (data.absolute(), *data.absolute().parents) if place.exists())
     if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
         return Finding("data directory", False, f"{nearest} cannot be written", "change its owner, or choose --data")
+    if data.exists() and data.stat().st_mode & _OTHERS_WRITE:
+        detail = f"every user of this machine may put files into {data}"
+        return Finding("data directory", False, detail, f"chmod o-w {data}")
     made = "" if data.exists() else " (will be made)"
     return Finding("data directory", True, f"{data}{made}")
 
@@ -85,7 +93,53 @@ def _disk(data: Path) -> Finding:
     return Finding("disk", True, text)
 
 
-def _wiki(handle: WikiHandle) -> Iterator[Finding]:
+def _registry(service: Service, file: Path, wikis: int, backup_interval: float) -> Iterator[Finding]:
+    """The registry's file, which holds secrets, its backups, and keys that open nothing any more."""
+    counted = Finding("registry", True, "1 wiki" if wikis == 1 else f"{wikis} wikis")
+    try:
+        found = file.stat()
+    except OSError:
+        yield counted
+        return
+    if found.st_mode & _OTHERS:
+        detail = f"other users of this machine may read or write {file}, which holds secrets"
+        yield Finding("registry", False, detail, f"chmod 600 {file}; the next change of the registry does it too")
+    else:
+        yield counted
+    changed = datetime.fromtimestamp(found.st_mtime, UTC)
+    if backup_interval and datetime.now(UTC) - changed > _AN_HOUR and service.registry.backups.behind():
+        detail = f"what was changed in the registry by {changed:%Y-%m-%d %H:%M} UTC is in no good backup"
+        yield Finding("backups", False, detail, "run `wikiholt backup --registry`, and check the backups' directory")
+    yield from _expired(service)
+
+
+def _expired(service: Service) -> Iterator[Finding]:
+    now = datetime.now(UTC)
+    gone = [key for key in service.registry.keys.list() if key.expires_at is not None and key.expires_at <= now]
+    if gone:
+        named = ", ".join(f"{key.id} ({key.label})" if key.label else key.id for key in gone[:_SHOWN])
+        more = f" and {len(gone) - _SHOWN} more" if len(gone) > _SHOWN else ""
+        advice = "`wikiholt key revoke ID` strikes one; whoever still uses it needs a new one"
+        yield Finding("keys", False, f"expired, and opening nothing: {named}{more}", advice)
+
+
+def _backup(handle: WikiHandle, state: State, interval: float) -> Iterator[Finding]:
+    """Whether what has been in the index for long is in a backup too; a wiki that did not change needs no new one."""
+    newest = handle.backups.newest()
+    since = handle.wiki.created_at if newest is None else newest.taken_at
+    age = datetime.now(UTC) - since
+    if not interval or age.total_seconds() <= 2 * interval or (newest is not None and newest.state == state):
+        return
+    told = f"of {since:%Y-%m-%d %H:%M} UTC, and the index has changed since" if newest is not None else "not there yet"
+    yield Finding(
+        f"wiki {handle.wiki.slug}",
+        False,
+        f"its newest backup is {told}",
+        f"run `wikiholt backup {handle.wiki.slug}`; while the service runs its log says why it made none",
+    )
+
+
+def _wiki(handle: WikiHandle, backup_interval: float) -> Iterator[Finding]:
     subject = f"wiki {handle.wiki.slug}"
     status = handle.status()
     if status.error is not None:
@@ -98,6 +152,7 @@ def _wiki(handle: WikiHandle) -> Iterator[Finding]:
     again = f"run `wikiholt sync {handle.wiki.slug}`"
     for fault in faults:
         yield Finding(subject, False, fault, f"{again}: it puts the damaged index aside and mends it")
+    yield from _backup(handle, status.state, backup_interval)
     if status.stale and status.error is None:
         yield Finding(subject, False, "the index is behind HEAD", again)
     if status.problems:

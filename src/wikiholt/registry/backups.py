@@ -82,6 +82,15 @@ class RegistryBackups:
                 return None
         return self.take(Occasion.SCHEDULED)
 
+    def behind(self) -> bool:
+        """Whether the registry holds what no good backup holds."""
+        with self._database.reading() as connection:
+            if connection is None:
+                return False
+            seal = schema.seal(connection)
+        newest = next((kept for kept in self._shelf.all() if not self._shelf.fault(kept)), None)
+        return newest is None or seal_at(newest.file) != seal
+
     def list(self) -> Sequence[RegistryBackup]:
         """What there is, newest first, every byte of it verified."""
         return [self._verified(kept)[0] for kept in self._shelf.all()]

@@ -45,6 +45,7 @@ class Database:
         """One write transaction, which is sealed and committed unless the block raises."""
         with self._lock, self._faults():
             connection = self._connection() or self._create()
+            self._tighten()
             connection.execute("BEGIN IMMEDIATE")
             try:
                 ledger = schema.Ledger(connection)
@@ -146,6 +147,14 @@ class Database:
         schema.migrate(copy)
         copy.execute("PRAGMA query_only = ON")
         return copy
+
+    def _tighten(self) -> None:
+        """Take from others what an older Wikiholt, or a copy by hand, gave them; its owner may."""
+        for ending in ("", "-wal", "-shm"):
+            file = self.path.with_name(self.path.name + ending)
+            with suppress(OSError):
+                if (mode := file.stat().st_mode) & 0o077:
+                    file.chmod(mode & 0o700)
 
     def _create(self) -> sqlite3.Connection:
         """Make the file beside its place and move it there in one step; a file another process made first is kept."""

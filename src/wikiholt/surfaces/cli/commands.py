@@ -52,7 +52,7 @@ def sync(service: Service, arguments: Namespace) -> int:
     for slug in _slugs(service, arguments):
         try:
             handle = service.wiki(slug)
-            with watched(slug, shown=_shows_progress(arguments)) as progress:
+            with watched(slug, shown=shows_progress(arguments)) as progress:
                 handle.fetch()
                 report = handle.sync(progress)
             handle.settle(_PATIENCE)
@@ -77,7 +77,7 @@ def reindex(service: Service, arguments: Namespace) -> int:
         found = handle.forecast()
         lines = output.forecast_lines(arguments.slug, found, output.Style.of(sys.stdout))
         return show(arguments, forecast_document(found), lines)
-    with watched(arguments.slug, shown=_shows_progress(arguments)) as progress:
+    with watched(arguments.slug, shown=shows_progress(arguments)) as progress:
         report = handle.reindex(progress)
     handle.settle(_PATIENCE)
     lines = output.sync_lines(arguments.slug, report, output.Style.of(sys.stdout))
@@ -138,7 +138,7 @@ def remove(service: Service, arguments: Namespace) -> int:
 
 def doctor(service: Service, arguments: Namespace, settings: Settings) -> int:
     style = output.Style.of(sys.stdout)
-    found = list(checks.examine(service, settings.data))
+    found = list(checks.examine(service, settings.data, settings.backup_interval))
     lines = []
     for finding in found:
         mark = style.good("✓") if finding.well else style.bad("✗")
@@ -185,7 +185,7 @@ def _slugs(service: Service, arguments: Namespace) -> list[str]:
     return slugs
 
 
-def _shows_progress(arguments: Namespace) -> bool:
+def shows_progress(arguments: Namespace) -> bool:
     return sys.stderr.isatty() and not arguments.json and not arguments.quiet
 
 
