@@ -70,6 +70,10 @@ def _run(parsed: Namespace, settings: Settings) -> int:
     try:
         if parsed.command == "doctor":
             return commands.doctor(service, parsed, settings)
+        if parsed.command == "import":
+            from wikiholt.surfaces.cli.imports import import_  # noqa: PLC0415 - no other command needs its readers
+
+            return import_(service, parsed, settings)
         code = _ON_SERVICE[parsed.command](service, parsed)
         if parsed.command in _CHANGING_THE_REGISTRY:
             backups.follow_registry(service, _OFTEN)

@@ -45,6 +45,7 @@ def build() -> argparse.ArgumentParser:
     _reindex(commands)
     _backup(commands)
     _restore(commands)
+    _import(commands)
     _search(commands)
     _slug(_command(commands, "status", "say how wikis stand: pages, problems, freshness"), optional=True)
     _command(commands, "list", "list the wikis")
@@ -167,6 +168,41 @@ def _restore(commands: _Commands) -> None:
         metavar="TIME",
         help="the newest not taken after: 2026-11-15 (its end), 2026-11-15T12:30, or 12h, 7d ago",
     )
+
+
+def _import(commands: _Commands) -> None:
+    text = "make one index a wiki of an index that wikis shared"
+    parser = commands.add_parser("import", help=text, description=text[0].upper() + text[1:] + ".")
+    kinds = parser.add_subparsers(dest="kind", metavar="KIND", required=True)
+    chroma = _command(kinds, "chroma", "import a collection of Chroma")
+    chroma.add_argument("location", metavar="DIR_OR_URL", help="its directory, or the URL of the server that has it")
+    chroma.add_argument("--collection", default="otterwiki_pages", metavar="NAME", help="default: otterwiki_pages")
+    chroma.add_argument("--chroma-tenant", default="default_tenant", metavar="NAME", help="default: default_tenant")
+    chroma.add_argument(
+        "--chroma-database", default="default_database", metavar="NAME", help="default: default_database"
+    )
+    faiss = _command(kinds, "faiss", "import a FAISS directory of otterwiki-semantic-search")
+    faiss.add_argument("location", metavar="DIR", help="one index, or a directory of them that are named by wikis")
+    postgres = _command(kinds, "postgres", "import a table of PostgreSQL")
+    postgres.add_argument("location", metavar="ADDRESS", help="a connection string: postgresql://…")
+    postgres.add_argument("--table", default="chunks", metavar="NAME", help="default: chunks")
+    postgres.add_argument(
+        "--column", action="append", default=[], metavar="NAME=COLUMN", help="what a column is called; repeatable"
+    )
+    for each in (chroma, faiss, postgres):
+        each.add_argument("--dry-run", action="store_true", help="only say what would be done, and how long it takes")
+        each.add_argument("--wiki", action="append", default=[], metavar="SLUG", help="only this wiki; repeatable")
+        each.add_argument(
+            "--owner", action="append", default=[], metavar="PATTERN=SLUG", help="whose these pages are; repeatable"
+        )
+        each.add_argument(
+            "--tenant", action="append", default=[], metavar="NAME=SLUG", help="which wiki a tenant is; repeatable"
+        )
+        each.add_argument("--sample", type=int, default=64, metavar="N", help="vectors to check (default: 64)")
+        each.add_argument(
+            "--timeout", type=float, default=120, metavar="SECONDS", help="longest silence (default: 120)"
+        )
+        each.add_argument("--quiet", action="store_true", help="show no progress bar")
 
 
 def _search(commands: _Commands) -> None:
