@@ -178,7 +178,8 @@ class WikiHandle:
             return None
         finally:
             index.close()
-        today = self._parts.pipeline.recipe(self._workshop.embedder())
+        shop = self._workshop
+        today = self._parts.pipeline.recipe((shop.identity or shop.embedder)())
         return state.revision if state.recipe == today and state.pages else None
 
     def settle(self, timeout: float) -> None:

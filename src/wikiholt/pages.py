@@ -9,7 +9,7 @@ from hashlib import blake2b
 from typing import cast
 
 from wikiholt.model import Blob, Chunk, EntryKind, Page, Problem, Recipe, TreeEntry, Words
-from wikiholt.ports import Embedder
+from wikiholt.ports import Embedder, Identity
 from wikiholt.text.anchors import AnchorStyle
 from wikiholt.text.chunking import chunk, embedded_text
 from wikiholt.text.page import parse_page
@@ -52,7 +52,7 @@ class Pipeline:
     hide: tuple[str, ...] = ()
     """Pages that no search shall find, by patterns (see `wikiholt.text.patterns`)."""
 
-    def recipe(self, embedder: Embedder) -> Recipe:
+    def recipe(self, embedder: Identity) -> Recipe:
         chunks = f"chunks {self.target_tokens}/{self.overlap_tokens}"
         text = f"text {TEXT_VERSION}, {self.language}, {self.anchors}, up to {self.max_bytes} bytes"
         made = f"{text}, {chunks}" + (f", hiding {json.dumps(self.hide)}" if self.hide else "")

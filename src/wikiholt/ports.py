@@ -36,8 +36,8 @@ from wikiholt.model import (
 )
 
 
-class Embedder(Protocol):
-    """Turns text into unit vectors. Safe to use from many threads."""
+class Identity(Protocol):
+    """What a model is: enough to say whether an index was made with it."""
 
     @property
     def fingerprint(self) -> str:
@@ -52,6 +52,10 @@ class Embedder(Protocol):
 
     @property
     def dimensions(self) -> int: ...
+
+
+class Embedder(Identity, Protocol):
+    """Turns text into unit vectors. Safe to use from many threads."""
 
     @property
     def max_tokens(self) -> int:

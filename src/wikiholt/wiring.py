@@ -64,6 +64,7 @@ def build(settings: Settings, roots: Sequence[Path] = ()) -> Service:
         lock_timeout=settings.lock_timeout,
         backups=backups,
         former=FormerModels(settings.threads or None),
+        identity=cache(lambda: embedding.identify(settings.model, settings.precision)),
     )
     registry = Registry(settings.data / "registry.sqlite", backups=backups)
     return Service(registry, workshop, lambda wiki: parts_of(wiki, settings, roots), open_wikis=_open_wikis())

@@ -6,6 +6,8 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from wikiholt.embedding.identity import identify, lasting
+
 if TYPE_CHECKING:
     from wikiholt.embedding.embedder import OnnxEmbedder
 
@@ -24,12 +26,7 @@ def load(
     from wikiholt.embedding.embedder import OnnxEmbedder  # noqa: PLC0415
     from wikiholt.embedding.opening import open_model  # noqa: PLC0415
 
-    return OnnxEmbedder(open_model(model, precision), threads=threads, model=_lasting(model))
+    return OnnxEmbedder(open_model(model, precision), threads=threads, model=lasting(model))
 
 
-def _lasting(model: str | Path) -> str:
-    """The name or directory of a model, from whichever directory it will be asked for."""
-    return str(Path(model).resolve()) if Path(model).is_dir() else str(model)
-
-
-__all__ = ["DEFAULT_MODEL", "load"]
+__all__ = ["DEFAULT_MODEL", "identify", "load"]

@@ -1,6 +1,5 @@
 """Open a model: verify every file it is made of, then make its session and tokenizer."""
 
-import hashlib
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +8,7 @@ import onnxruntime
 
 from wikiholt.embedding.card import Card, Variant
 from wikiholt.embedding.files import ModelFiles, find_model
+from wikiholt.embedding.identity import fingerprint, variant_of
 from wikiholt.embedding.proof import Reference, parse_references
 from wikiholt.embedding.tokens import Tokens
 from wikiholt.embedding.weights import Array, Layout, cut, cut_int8
@@ -33,27 +33,19 @@ class OpenModel:
 def open_model(model: str | Path, precision: str | None) -> OpenModel:
     """The model with every file verified; raises ModelMissing, ModelCorrupt or ModelMismatch."""
     directory, card = find_model(model)
-    variant = _variant(card, precision)
+    variant = variant_of(card, precision)
     files = ModelFiles(directory, card)
     session = _session(files, card, variant)
     inputs = _checked_inputs(session, card)
     return OpenModel(
         card=card,
         variant=variant,
-        fingerprint=_fingerprint(card, variant),
+        fingerprint=fingerprint(card, variant),
         session=session,
         inputs=inputs,
         tokens=Tokens(files.read(card.tokenizer), card),
         references=parse_references(files.read(card.references), card) if card.references else (),
     )
-
-
-def _variant(card: Card, precision: str | None) -> Variant:
-    chosen = card.variants.get(precision or card.precision)
-    if chosen is None:
-        hint = f"choose one of: {', '.join(sorted(card.variants))}"
-        raise ModelMismatch(f"The model {card.name} has no precision {precision!r}", hint=hint)
-    return chosen
 
 
 def _session(files: ModelFiles, card: Card, variant: Variant) -> onnxruntime.InferenceSession:
@@ -125,11 +117,3 @@ def _checked_inputs(session: onnxruntime.InferenceSession, card: Card) -> frozen
         message = f"The graph of {card.name} gives vectors of {width[0]} dimensions, its card says {card.dimensions}"
         raise ModelMismatch(message, hint="correct the card, or use the graph that belongs to it")
     return frozenset(names)
-
-
-def _fingerprint(card: Card, variant: Variant) -> str:
-    """Changes whenever the same text could get another vector."""
-    digests = [f"{file}={card.digests[file]}" for file in sorted({card.tokenizer, *variant.files})]
-    how = [variant.precision, card.pooling, str(card.normalise), repr(card.query_prefix), repr(card.passage_prefix)]
-    digest = hashlib.sha256("\n".join([*how, *digests]).encode()).hexdigest()
-    return f"{card.name}/{variant.precision}/{digest[:8]}"

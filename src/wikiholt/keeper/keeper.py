@@ -16,6 +16,7 @@ from wikiholt.errors import Busy, WikiholtError
 from wikiholt.keeper.backups import Rounds
 from wikiholt.keeper.board import Board
 from wikiholt.keeper.checks import Checks
+from wikiholt.keeper.desk import read_activity
 from wikiholt.keeper.entries import Activity, Counters, Entry, Finding, Pace, Standing
 from wikiholt.keeper.jobs import Job, JobState, read_job, write_job
 from wikiholt.keeper.line import Rank
@@ -142,9 +143,11 @@ class Keeper:
         return read_job(self._service.workshop.store.directory(wiki_id))
 
     def activity(self, wiki_id: str) -> Activity | None:
-        """What is being done for the wiki in this process just now."""
+        """What is being done for the wiki just now, by whichever process."""
         entry = self._board.get(wiki_id)
-        return entry.activity if entry is not None else None
+        if entry is not None and entry.activity is not None:
+            return entry.activity
+        return read_activity(self._service.workshop.store.directory(wiki_id))
 
     def standing(self, wiki_id: str) -> Standing:
         """How the keeper sees the wiki; raises WikiNotFound."""

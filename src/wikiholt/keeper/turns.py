@@ -3,12 +3,14 @@
 import logging
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 
 from wikiholt.batches import Pause, Paused
 from wikiholt.errors import Busy, NoCommits, SourceError, SourceMissing, WikiholtError, WikiNotFound
 from wikiholt.handle import WikiHandle
 from wikiholt.keeper.board import Board
+from wikiholt.keeper.desk import Desk, sitting
 from wikiholt.keeper.entries import Activity, Entry, Pace, spread
 from wikiholt.keeper.jobs import read_job
 from wikiholt.keeper.line import Rank
@@ -105,18 +107,29 @@ class Turns:
         if not self.settled(entry, result.head):
             self._note(entry, handle)
         if not self.settled(entry, result.head):
-            self._tell(entry, "sync", Progress(0, 0, 0))
-            handle.sync(lambda done: self._tell(entry, "sync", done), self._pause(), patience=0)
-            self._board.count["syncs"] += 1
-            self._note(entry, handle)
+            with self._sitting(entry) as desk:
+                self._synced(entry, handle, result.head, desk)
         entry.begun = False
         entry.forgiven()
         entry.job = self._has_job(entry)
         if entry.job:
             result.reindexing = True
-            self._reindexing(entry).go_on(handle, self._pause(entry))
+            with self._sitting(entry) as desk:
+                self._reindexing(entry, desk).go_on(handle, self._pause(entry))
             self._board.count["reindexes"] += 1
             self._note(entry, handle)
+
+    def _synced(self, entry: Entry, handle: WikiHandle, head: str, desk: Desk) -> None:
+        self._note(entry, handle)
+        if self.settled(entry, head):
+            return  # whoever sat here before has done it, and no model need be loaded
+        self._tell(entry, "sync", Progress(0, 0, 0), desk)
+        handle.sync(lambda done: self._tell(entry, "sync", done, desk), self._pause(), patience=0)
+        self._board.count["syncs"] += 1
+        self._note(entry, handle)
+
+    def _sitting(self, entry: Entry) -> AbstractContextManager[Desk]:
+        return sitting(self._service.workshop.store.directory(entry.wiki.id))
 
     def fetch(self, entry: Entry) -> None:
         """Fetch from a wiki's remote and put the wiki in line where that brought something."""
@@ -207,9 +220,9 @@ class Turns:
             return True
         return True
 
-    def _reindexing(self, entry: Entry) -> Reindexing:
+    def _reindexing(self, entry: Entry, desk: Desk | None = None) -> Reindexing:
         directory = self._service.workshop.store.directory(entry.wiki.id)
-        return Reindexing(entry, directory, self._me, lambda done: self._tell(entry, "reindex", done))
+        return Reindexing(entry, directory, self._me, lambda done: self._tell(entry, "reindex", done, desk))
 
     def _pause(self, reindexed: Entry | None = None) -> Callable[[], Pause]:
         """What a sync that begins now is to ask in between."""
@@ -228,10 +241,12 @@ class Turns:
 
         return pause
 
-    def _tell(self, entry: Entry, kind: str, done: Progress) -> None:
+    def _tell(self, entry: Entry, kind: str, done: Progress, desk: Desk | None = None) -> None:
         known = entry.activity
         since = known.since if known is not None and known.kind == kind else datetime.now(UTC)
         entry.activity = Activity(kind, since, done.pages_done, done.pages_total, done.chunks_embedded)
+        if desk is not None:
+            desk.tell(entry.activity)
 
 
 class _Result:
