@@ -97,3 +97,5 @@ class Neighbours:
     chunk_ids: Ints
     page_ids: Ints
     distances: Floats
+    degraded: bool = False
+    """Whether a cache found them in another way than it should have, since part of it is away. They are right."""

@@ -255,7 +255,10 @@ class Searcher:
                 self._vectors.refresh()
                 run.refreshed = True
             if self._vectors.version is not None:
-                return self._vectors.search(vector, limit, pages)
+                near = self._vectors.search(vector, limit, pages)
+                if near.degraded:
+                    run.degrade("part of the vector cache is away; answered by exact scores alone")
+                return near
             run.degrade("the vector cache is being built; answered from the index itself")
         except Exception as error:  # noqa: BLE001 - as above
             _LOG.warning("the vector cache failed (%s); the index answers", error)

@@ -7,6 +7,7 @@ state from end to end. Merging and large builds run in one background thread and
 import contextlib
 import logging
 import os
+import secrets
 import threading
 import time
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from wikiholt.cachefile.faults import CacheBroken, CacheNotReady
 from wikiholt.cachefile.folder import Folder
 from wikiholt.cachefile.worker import Worker
 from wikiholt.errors import InvalidQuery
-from wikiholt.model import Floats, Ints, Neighbours
+from wikiholt.model import Floats, Ints, Neighbours, VectorRows
 from wikiholt.ports import WikiIndex
 from wikiholt.vectors.build import FAMILY
 from wikiholt.vectors.engine import Engine
@@ -88,10 +89,7 @@ class DerivedCache:
 
     def search(self, vector: Floats, limit: int, pages: Ints | None) -> Neighbours:
         """The nearest chunks, of these pages (sorted ids) only if given; raises when the cache cannot be trusted."""
-        layers = self._layers
-        if layers is None:
-            why = f" The last attempt failed: {self._failure}" if self._failure else ""
-            raise CacheNotReady(f"The vector cache is not built yet.{why}", hint="searches read the index meanwhile")
+        layers = self._ready()
         vector = np.ascontiguousarray(vector, np.float32)
         if vector.shape != (layers.built.rows.vectors.shape[1],) or not np.isfinite(vector).all():
             raise InvalidQuery("The query's vector does not fit the vectors of the index.", hint="check the model")
@@ -100,6 +98,19 @@ class DerivedCache:
         except CacheBroken as error:
             self._files.condemn(layers.built, error)
             raise
+
+    def scored(self, vector: Floats, chunk_ids: Ints, limit: int) -> Neighbours:
+        """The nearest of these chunks, for who has guessed them; chunks that are not here are left out."""
+        layers = self._ready()
+        try:
+            return layers.scored(vector, chunk_ids, limit)
+        except CacheBroken as error:
+            self._files.condemn(layers.built, error)
+            raise
+
+    def sample(self, count: int) -> VectorRows:
+        """Some rows, drawn at random."""
+        return self._ready().sample(count, secrets.randbits(32))
 
     def verify(self) -> None:
         """Compare every byte of the file with its checksums; a damaged file is dropped and CacheBroken raised."""
@@ -117,6 +128,13 @@ class DerivedCache:
         if self._process == os.getpid() and not self._worker.stop(timeout=10.0):
             _log.warning("the vector cache's background work did not stop in time; it ends with the process")
         self._layers = None
+
+    def _ready(self) -> Layers:
+        layers = self._layers
+        if layers is None:
+            why = f" The last attempt failed: {self._failure}" if self._failure else ""
+            raise CacheNotReady(f"The vector cache is not built yet.{why}", hint="searches read the index meanwhile")
+        return layers
 
     # ── getting there ────────────────────────────────────────────────────────────────────────────
 

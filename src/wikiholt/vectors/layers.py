@@ -77,6 +77,27 @@ class Layers:
         order = np.lexsort((chunk_ids, distances))[:limit]
         return Neighbours(chunk_ids[order], page_ids[order], distances[order])
 
+    def scored(self, vector: Floats, chunk_ids: Ints, limit: int) -> Neighbours:
+        """The nearest of these chunks, by distance and then chunk id; chunks that are not here are left out."""
+        self.built.watch()
+        rows = self.built.rows
+        built = np.setdiff1d(rows.positions(chunk_ids), self.dropped, assume_unique=True)
+        scores = rows.scores(vector, built)
+        added = np.setdiff1d(np.flatnonzero(np.isin(self.added.chunk_ids, chunk_ids)), self.added.gone)
+        found = np.concatenate((rows.chunk_ids[built], self.added.chunk_ids[added]))
+        page_ids = np.concatenate((rows.page_ids[built], self.added.page_ids[added]))
+        cosines = np.concatenate((scores, np.vecdot(self.added.vectors[added], vector)))
+        distances = np.maximum(np.float32(1.0) - cosines, np.float32(0.0))
+        order = np.lexsort((found, distances))[:limit]
+        return Neighbours(found[order], page_ids[order], distances[order])
+
+    def sample(self, count: int, seed: int) -> VectorRows:
+        """Some rows, drawn at random of those that were built and not dropped."""
+        rows = self.built.rows
+        drawn = np.random.default_rng(seed).permutation(len(rows))[: count + len(self.dropped)]
+        chosen = np.sort(drawn[~np.isin(drawn, self.dropped)][:count])
+        return VectorRows(rows.chunk_ids[chosen], rows.page_ids[chosen], rows.vectors[chosen])
+
     def blocks(self) -> Iterator[VectorRows]:
         """Every row of the state, for building anew."""
         rows = self.built.rows

@@ -1,0 +1,322 @@
+"""One wiki's collection: made from the truth, brought to its version, compared with it, made again where it differs.
+
+For the one background worker of a process; between processes the writer of a collection is the one that holds its
+lock. Each step may be cut off at any moment: the version a collection stands for is written last, so what was done is
+done again. Rows are replaced by one upsert, never by deleting and adding.
+"""
+
+import contextlib
+import fcntl
+import logging
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from wikiholt.cachefile.worker import Abandoned
+from wikiholt.model import Floats, Ints, VectorRows
+from wikiholt.ports import WikiIndex
+from wikiholt.vectors.chroma.api import Api, Collection, Mark, Row
+from wikiholt.vectors.chroma.faults import ChromaAway, ChromaRefused, NotOurs, OthersAtWork
+from wikiholt.vectors.chroma.figures import Figures
+from wikiholt.vectors.chroma.layout import Layout
+from wikiholt.vectors.exact import ExactCache
+
+_LOG = logging.getLogger(__name__)
+
+FORMAT = 1
+BATCH = 100
+"""Rows in one request: while Chroma writes them, searches wait."""
+SAMPLE, DEPTH, RECALL = 48, 10, 0.95
+"""So many rows are looked for, so many neighbours of each compared, and so many of these must be found."""
+_REMOVED_AT_ONCE = 1000
+_LOCK = "chroma.lock"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A collection that was compared with the truth: searches may ask it."""
+
+    collection_id: str
+    version: int
+    rows: int
+    incarnation: str
+    behind: Ints
+    """Chunks that came after its version, which it may lack."""
+
+
+@dataclass(frozen=True, slots=True)
+class Whose:
+    """To whom a collection belongs, and how it is made."""
+
+    wiki_id: str
+    slug: str
+    owner: str
+    layout: Layout
+
+    @property
+    def name(self) -> str:
+        return self.layout.collection(self.wiki_id, self.slug)
+
+    @property
+    def draft(self) -> str:
+        return f"{self.name}.new"
+
+
+class Mirror:
+    """The collection of one index. `known` says which wikis this installation has."""
+
+    def __init__(
+        self,
+        index: WikiIndex,
+        exact: ExactCache,
+        directory: Path,
+        whose: Whose,
+        figures: Figures,
+        known: Callable[[], Iterable[str]],
+    ) -> None:
+        self._index = index
+        self._exact = exact
+        self._directory = directory
+        self._whose = whose
+        self._figures = figures
+        self._known = known
+        self._proven = ""
+        self._strikes = 0
+        self._condemned = False
+        self._check_all = False
+
+    @property
+    def marked(self) -> bool:
+        """Whether rows have to be asked for with their marks."""
+        return self._whose.layout.with_marks
+
+    def doubt(self) -> None:
+        """Have it compared with the truth before it is asked again."""
+        self._proven, self._check_all = "", True
+
+    def bring(self, api: Api, incarnation: str, stop: Callable[[], bool]) -> Standing:
+        """Make the collection equal to the index and say so; raises ChromaAway, ChromaRefused, NotOurs."""
+        try:
+            with self._writing() as writes:
+                standing = self._brought(api, incarnation, stop, writes=writes)
+        except ChromaAway:
+            # Nobody else was at work: if Chroma dies of this collection twice, the collection goes.
+            self._strikes += 1
+            self._condemned = self._condemned or self._strikes >= 2
+            raise
+        self._strikes, self._condemned = 0, False
+        return standing
+
+    def _brought(self, api: Api, incarnation: str, stop: Callable[[], bool], *, writes: bool) -> Standing:
+        found = self._found(api)
+        if writes and (found is None or self._condemned or not self._fits(found)):
+            found = self._built(api, stop)
+        if found is None or not self._fits(found):
+            raise OthersAtWork("Another process is filling the collection.")
+        try:
+            return self._current(api, found, incarnation, stop, writes=writes)
+        except ChromaRefused as refusal:
+            if not writes:
+                raise
+            _LOG.warning("a collection of Chroma's is damaged and filled anew: %s", refusal.message)
+        return self._current(api, self._built(api, stop), incarnation, stop, writes=True)
+
+    def _current(
+        self, api: Api, found: Collection, incarnation: str, stop: Callable[[], bool], *, writes: bool
+    ) -> Standing:
+        version = _version(found)
+        if writes and version != self._index.version():
+            version = self._follow(api, found, version, stop)
+        if self._check_all or self._proven != f"{found.id} {incarnation}":
+            self._prove(api, found, version, stop, writes=writes)
+        delta = self._index.changes_since(version)
+        if delta is None:
+            raise OthersAtWork("Another process is bringing the collection up to date.")
+        rows = self._index.state().chunks
+        self._proven, self._check_all = f"{found.id} {incarnation}", False
+        return Standing(found.id, version, rows, incarnation, delta.added.chunk_ids)
+
+    # ── whose it is ──────────────────────────────────────────────────────────────────────────────
+
+    def _found(self, api: Api) -> Collection | None:
+        """The collection, if it is this wiki's; one that was left by a wiki we no longer have makes way."""
+        for name in (self._whose.draft, self._whose.name):
+            found = api.find(name)
+            if found is None or found.marks.get("wikiholt_wiki") == self._whose.wiki_id:
+                continue
+            left = found.marks.get("wikiholt_owner") == self._whose.owner
+            if not left or found.marks.get("wikiholt_wiki") in set(self._known()):
+                raise NotOurs(
+                    "In Chroma there is a collection of the name ours would have, and Wikiholt did not make it.",
+                    hint="rename or remove it, or choose another chroma.database or chroma.layout",
+                )
+            api.drop(name)
+            found = None
+        return found
+
+    def _marks(self, version: int) -> Mapping[str, Mark]:
+        state = self._index.state()
+        return {
+            "wikiholt_wiki": self._whose.wiki_id,
+            "wikiholt_owner": self._whose.owner,
+            "wikiholt_format": FORMAT,
+            "wikiholt_layout": self._whose.layout.name,
+            "wikiholt_model": state.recipe.fingerprint,
+            "wikiholt_generation": state.generation,
+            "wikiholt_version": version,
+        }
+
+    def _fits(self, found: Collection) -> bool:
+        """Whether the collection was made of this index, in today's way, and to its end."""
+        version = _version(found)
+        alike = dict(found.marks) == dict(self._marks(version))
+        dimension = found.dimension in (None, self._index.state().recipe.dimensions)
+        return alike and dimension and 0 <= version <= self._index.version()
+
+    # ── filling ──────────────────────────────────────────────────────────────────────────────────
+
+    def _built(self, api: Api, stop: Callable[[], bool]) -> Collection:
+        """A collection filled from the truth beside the one there is, which it then replaces."""
+        self._figures.add("rebuilds")
+        api.drop(self._whose.draft)
+        made = api.create(self._whose.draft, self._marks(-1))
+        with self._index.snapshot() as snapshot:
+            version = snapshot.version
+            for block in snapshot.blocks():
+                self._put(api, made.id, block, stop)
+        api.drop(self._whose.name)
+        marks = self._marks(version)
+        api.change(made.id, marks, self._whose.name)
+        return Collection(made.id, self._whose.name, made.dimension, marks)
+
+    def _follow(self, api: Api, found: Collection, version: int, stop: Callable[[], bool]) -> int:
+        """Write what changed since; where that is unknown, every id is compared."""
+        delta = self._index.changes_since(version)
+        if delta is None:
+            now = self._index.version()
+            self._mend(api, found.id, stop)
+        else:
+            now = delta.version
+            self._put(api, found.id, delta.added, stop)
+            self._take_out(api, found.id, np.setdiff1d(delta.dropped, delta.added.chunk_ids), stop)
+        api.change(found.id, self._marks(now))
+        return now
+
+    def _put(self, api: Api, collection_id: str, rows: VectorRows, stop: Callable[[], bool]) -> None:
+        for part in _parts(len(rows.chunk_ids), BATCH, stop):
+            some = VectorRows(rows.chunk_ids[part], rows.page_ids[part], rows.vectors[part])
+            records = self._whose.layout.records(self._index, some)
+            if records.ids:
+                api.put(collection_id, records.ids, records.vectors, records.marks, records.texts)
+                self._figures.add("rows_written", len(records.ids))
+
+    def _take_out(self, api: Api, collection_id: str, chunk_ids: Ints, stop: Callable[[], bool]) -> None:
+        for part in _parts(len(chunk_ids), _REMOVED_AT_ONCE, stop):
+            api.take_out(collection_id, self._whose.layout.these(chunk_ids[part]))
+        self._figures.add("rows_removed", len(chunk_ids))
+
+    # ── comparing ────────────────────────────────────────────────────────────────────────────────
+
+    def _prove(self, api: Api, found: Collection, version: int, stop: Callable[[], bool], *, writes: bool) -> None:
+        """Compare count, ids and a sample of nearest neighbours with the truth; differing rows are mended."""
+        self._figures.add("checks")
+        api.count(found.id)
+        if self._mend(api, found.id, stop, version=version, writes=writes):
+            self._figures.add("repairs")
+        self._exact.refresh()
+        sample = self._exact.sample(SAMPLE)
+        if not len(sample.chunk_ids):
+            return
+        shares = []
+        for part in _parts(len(sample.chunk_ids), 16, stop):
+            vectors = sample.vectors[part]
+            near = api.nearest(found.id, vectors, DEPTH, with_marks=self._whose.layout.with_marks)
+            shares += [self._share(v, rows) for v, rows in zip(vectors, near.rows, strict=True)]
+        if np.mean(shares) < RECALL:
+            raise ChromaRefused(f"It finds {np.mean(shares):.0%} of the neighbours that are there.")
+
+    def _share(self, vector: Floats, rows: Iterable[Row]) -> float:
+        """Which share of the nearest was found; rows at the same distance count alike."""
+        expected = self._exact.search(vector, DEPTH, None)
+        found = self._exact.scored(vector, self.chunks(rows), DEPTH)
+        reach = expected.distances[-1] + 1e-5
+        return float((found.distances <= reach).sum()) / len(expected.distances)
+
+    def chunks(self, rows: Iterable[Row]) -> Ints:
+        """The chunks these rows are; raises ChromaRefused where one is none of ours."""
+        chunks = [self._whose.layout.chunk(row) for row in rows]
+        if None in chunks:
+            raise ChromaRefused("A collection holds rows that Wikiholt did not write.")
+        return np.array(chunks, np.int64)
+
+    def _mend(
+        self,
+        api: Api,
+        collection_id: str,
+        stop: Callable[[], bool],
+        *,
+        version: int | None = None,
+        writes: bool = True,
+    ) -> bool:
+        """Write rows that are missing and remove those that are not the truth's; whether there were any.
+
+        With a version, chunks that changed since it are left to whoever follows.
+        """
+        layout = self._whose.layout
+        there = list(api.rows(collection_id, with_marks=layout.with_marks))
+        chunks = np.array([-1 if (c := layout.chunk(row)) is None else c for row in there], np.int64)
+        since = self._index.changes_since(version) if version is not None else None
+        lacking: list[VectorRows] = []
+        true: list[Ints] = []
+        with self._index.snapshot() as snapshot:
+            for block in snapshot.blocks():
+                keep = ~np.isin(block.chunk_ids, chunks)
+                if since is not None:
+                    keep &= ~np.isin(block.chunk_ids, since.added.chunk_ids)
+                lacking.append(VectorRows(block.chunk_ids[keep], block.page_ids[keep], block.vectors[keep]))
+                true.append(block.chunk_ids)
+        allowed = np.concatenate([np.empty(0, np.int64), *true, *([since.dropped] if since is not None else [])])
+        wrong = [row.id for row, strange in zip(there, ~np.isin(chunks, allowed), strict=True) if strange]
+        missing = sum(len(rows.chunk_ids) for rows in lacking)
+        if not writes or not (missing or wrong):
+            if missing or wrong:
+                raise OthersAtWork("A collection differs from the index; the process that writes it is to mend it.")
+            return False
+        _LOG.warning("a collection of Chroma's lacked %d rows and had %d too many: mended", missing, len(wrong))
+        for rows in lacking:
+            self._put(api, collection_id, rows, stop)
+        for part in _parts(len(wrong), _REMOVED_AT_ONCE, stop):
+            api.take_out(collection_id, {"ids": wrong[part]})
+        self._figures.add("rows_removed", len(wrong))
+        return True
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[bool]:
+        """Whether this process is the one that may write the collection, while the block runs."""
+        # Where the directory is gone, the wiki was removed and nothing of it may come back.
+        descriptor = os.open(self._directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                yield False
+            else:
+                yield True
+        finally:
+            os.close(descriptor)
+
+
+def _version(found: Collection) -> int:
+    version = found.marks.get("wikiholt_version")
+    return version if isinstance(version, int) else -1
+
+
+def _parts(count: int, size: int, stop: Callable[[], bool]) -> Iterator[slice]:
+    """Ranges of so many, until told to stop."""
+    for start in range(0, count, size):
+        if stop():
+            raise Abandoned
+        yield slice(start, start + size)
