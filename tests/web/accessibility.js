@@ -1,5 +1,6 @@
-// What can be measured of a page's accessibility: contrast, names, references, order of headings, size of targets.
-() => {
+// What can be measured of a page's accessibility, or of what lies within one element of it: contrast, names, references, order of headings, size of targets.
+(within) => {
+  const root = within ? document.querySelector(within) : document.body;
   const faults = [];
   const shown = (element) => element.checkVisibility({ opacityProperty: true, visibilityProperty: true }) && element.getClientRects().length > 0;
   const say = (what, element) => faults.push(`${what}: ${element.outerHTML.slice(0, 120)}`);
@@ -25,7 +26,7 @@
     return (high + 0.05) / (low + 0.05);
   };
   let measured = 0;
-  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  const texts = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
   while (texts.nextNode()) {
     const element = texts.currentNode.parentElement;
     if (!texts.currentNode.textContent.trim() || !shown(element) || element.closest("[aria-hidden=true], .unseen, script, noscript")) continue;
@@ -35,27 +36,27 @@
     measured += 1;
     if (ratio < 4.5) say(`contrast ${ratio.toFixed(2)}`, element);
   }
-  for (const input of document.querySelectorAll("input::placeholder")) if (shown(input)) measured += 1;
+  for (const input of root.querySelectorAll("input::placeholder")) if (shown(input)) measured += 1;
 
-  const ids = [...document.querySelectorAll("[id]")].map((element) => element.id);
+  const ids = [...root.querySelectorAll("[id]")].map((element) => element.id);
   for (const id of ids) if (ids.indexOf(id) !== ids.lastIndexOf(id)) faults.push(`two elements have the id ${id}`);
   for (const name of ["aria-controls", "aria-labelledby", "aria-describedby", "for"]) {
-    for (const element of document.querySelectorAll(`[${name}]`)) {
+    for (const element of root.querySelectorAll(`[${name}]`)) {
       for (const id of element.getAttribute(name).split(" ")) if (!document.getElementById(id)) say(`${name} names nothing`, element);
     }
   }
-  if (document.querySelectorAll("main").length !== 1) faults.push("there is not one main");
+  if (!within && document.querySelectorAll("main").length !== 1) faults.push("there is not one main");
   if (!document.documentElement.lang) faults.push("the language is not said");
-  if (document.querySelectorAll("h1").length < 1) faults.push("there is no h1");
+  if (!within && document.querySelectorAll("h1").length < 1) faults.push("there is no h1");
   let level = 0;
-  for (const heading of document.querySelectorAll("h1, h2, h3, h4, h5, h6")) {
+  for (const heading of root.querySelectorAll("h1, h2, h3, h4, h5, h6")) {
     if (!shown(heading) || heading.closest(".page")) continue;
     const now = Number(heading.tagName[1]);
     if (level && now > level + 1) say(`a heading skips a level after h${level}`, heading);
     level = now;
   }
-  for (const svg of document.querySelectorAll("svg")) if (svg.getAttribute("aria-hidden") !== "true") say("a picture is neither named nor hidden", svg);
-  for (const element of document.querySelectorAll("a[href], button, input, summary, [tabindex]")) {
+  for (const svg of root.querySelectorAll("svg")) if (svg.getAttribute("aria-hidden") !== "true") say("a picture is neither named nor hidden", svg);
+  for (const element of root.querySelectorAll("a[href], button, input, summary, [tabindex]")) {
     if (!shown(element) || element.closest(".page, .unseen") || element.matches(".skip, [tabindex='-1']")) continue;
     const target = element.closest("label") || (element.matches(".card a") ? element.closest(".card") : element);
     const box = target.getBoundingClientRect();

@@ -1,5 +1,6 @@
 """What a search page shows before any script runs: the same document that the API gives, put into words and marks."""
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,6 +17,8 @@ from wikiholt.surfaces.http.problems import told
 from wikiholt.surfaces.otterwiki.host import Host
 from wikiholt.surfaces.web.plain import marked
 
+_LOG = logging.getLogger(__name__)
+_OURS = 500
 _UNITS = (
     ("year", 31_536_000),
     ("month", 2_592_000),
@@ -50,9 +53,20 @@ def shown(host: Host, given: Mapping[str, Any]) -> Shown:
         opened = host.here().open(Scope.READ)
         with opened.answering() as handle:
             return Shown(answer_document(handle.search(request), opened.names))
-    except WikiholtError as error:
+    except Exception as error:  # noqa: BLE001 - whatever it is, the page says so and the wiki's own search is a click away
+        return _failed(error)
+
+
+def _failed(error: Exception) -> Shown:
+    """What a reader is told: their own mistakes in full, and of ours only what that means for them."""
+    if isinstance(error, InvalidQuery) or (isinstance(error, WikiholtError) and error.status >= _OURS):
         message, hint = told(error)
         return Shown(problem=message, hint=hint)
+    known = isinstance(error, WikiholtError)
+    _LOG.error("search is not possible: %s", error, exc_info=None if known else error)
+    return Shown(
+        problem="Search is not set up rightly in this wiki.", hint="Whoever runs it finds the reason in its log."
+    )
 
 
 def snippet(hit: HitDocument) -> Markup:

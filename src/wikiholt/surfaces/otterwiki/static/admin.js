@@ -21,7 +21,7 @@ async function draw(status, job) {
   byId("rebuild").hidden = false;
   button.disabled = building;
   if (byId("count").textContent !== verdict(status)[1]) byId("count").textContent = verdict(status)[1];
-  if (building) told(line(`Building: ${job.pages_indexed.toLocaleString("en")} of ${plural(job.pages_total, "page")}.`));
+  if (building) told(line(job.pages_total ? `Building: ${job.pages_indexed.toLocaleString("en")} of ${plural(job.pages_total, "page")}.` : "Building…"));
   else if (job.status === "error") told(line(sentence(job.error_message || "It could not be built."), "note"));
   else if (asked && job.status === "complete") told(el("p", { class: "hint" }, `Built anew: ${plural(job.pages_indexed, "page")}, ${plural(job.chunks_created, "passage")}, `, when(job.completed_at), "."));
   return building;
