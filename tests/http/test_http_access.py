@@ -33,6 +33,7 @@ class Call:
 
 
 PAGE = "/api/v1/pages/{path}"
+FILE = {"filename": "a.txt", "content": "YQ=="}
 CALLS = (
     Call("GET", "/healthz", "open"),
     Call("GET", "/readyz", "open"),
@@ -50,6 +51,10 @@ CALLS = (
     Call("PATCH", "/api/v1/pages/Home", "write", {"old_string": "a", "new_string": "b", "revision": "0" * 40}, PAGE),
     Call("DELETE", "/api/v1/pages/Absent", "write", template=PAGE),
     Call("POST", "/api/v1/pages/Absent/rename", "write", {"new_path": "Else"}, f"{PAGE}/rename"),
+    Call("GET", "/api/v1/pages/Home/attachments", "read", template=f"{PAGE}/attachments"),
+    Call("GET", "/api/v1/pages/Home/attachments/a.txt", "read", template=f"{PAGE}/attachments/{{filename}}"),
+    Call("POST", "/api/v1/pages/Home/attachments", "write", FILE, f"{PAGE}/attachments"),
+    Call("DELETE", "/api/v1/pages/Home/attachments/b.txt", "write", template=f"{PAGE}/attachments/{{filename}}"),
     Call("GET", "/api/v1/preview/Home", "read", template="/api/v1/preview/{path}"),
     Call("GET", "/api/v1/links", "read"),
     Call("GET", "/api/v1/links/Home", "read", template="/api/v1/links/{path}"),

@@ -10,7 +10,7 @@ MANUAL = (Path(__file__).parents[2] / "docs" / "api.md").read_text(encoding="utf
 
 def test_every_route_and_parameter_is_in_the_manual(shared: Served) -> None:
     document = shared.client().get("/openapi.json").json()
-    names = {"{path}": "PATH", "{slug}": "SLUG", "{key_id}": "ID"}
+    names = {"{path}": "PATH", "{slug}": "SLUG", "{key_id}": "ID", "{filename}": "FILE"}
     for path, operations in document["paths"].items():
         shown = path
         for template, name in names.items():

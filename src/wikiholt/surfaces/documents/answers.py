@@ -7,6 +7,7 @@ from typing_extensions import TypedDict
 
 from wikiholt.model import Answer, Hit
 from wikiholt.surfaces.documents.moments import moment
+from wikiholt.surfaces.documents.names import AS_STORED, Names
 
 
 class HitDocument(TypedDict):
@@ -52,11 +53,11 @@ class AnswerDocument(TypedDict):
     notes: list[str]
 
 
-def answer_document(answer: Answer) -> AnswerDocument:
+def answer_document(answer: Answer, names: Names = AS_STORED) -> AnswerDocument:
     return {
         "query": answer.query,
         "mode": answer.mode.value,
-        "results": [hit_document(hit) for hit in answer.hits],
+        "results": [hit_document(hit, names) for hit in answer.hits],
         "total": len(answer.hits),
         "considered": answer.total,
         "took_ms": answer.took_ms,
@@ -69,10 +70,10 @@ def answer_document(answer: Answer) -> AnswerDocument:
     }
 
 
-def hit_document(hit: Hit) -> HitDocument:
+def hit_document(hit: Hit, names: Names = AS_STORED) -> HitDocument:
     return {
-        "name": hit.name,
-        "path": hit.path,
+        "name": names.titled(hit.name, hit.path),
+        "path": names.shown(hit.path),
         "url": hit.url,
         "snippet": hit.snippet.text,
         "matches": [[span.start, span.end] for span in hit.snippet.matches],

@@ -6,6 +6,7 @@ from typing_extensions import TypedDict
 
 from wikiholt.model import Commit, LogEntry
 from wikiholt.surfaces.documents.moments import moment
+from wikiholt.surfaces.documents.names import AS_STORED, Names
 from wikiholt.text.page import page_path
 
 
@@ -49,10 +50,10 @@ def commit_document(commit: Commit) -> CommitDocument:
     }
 
 
-def changelog_document(entries: Sequence[LogEntry]) -> ChangelogDocument:
+def changelog_document(entries: Sequence[LogEntry], names: Names = AS_STORED) -> ChangelogDocument:
     return {
         "entries": [
-            {**commit_document(entry.commit), "pages_affected": [page_path(file) for file in entry.files]}
+            {**commit_document(entry.commit), "pages_affected": [names.shown(page_path(file)) for file in entry.files]}
             for entry in entries
         ],
         "total": len(entries),

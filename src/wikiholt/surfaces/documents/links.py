@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing_extensions import TypedDict
 
 from wikiholt.model import Facet, Facets, PageGraph, PageLinks, StoredPage
+from wikiholt.surfaces.documents.names import AS_STORED, Names
 from wikiholt.surfaces.documents.pages import ListedPageDocument, listed_page_document, paths
 
 
@@ -40,26 +41,30 @@ class GraphDocument(TypedDict):
     indexed_revision: str | None
 
 
-def links_document(links: PageLinks) -> LinksDocument:
+def links_document(links: PageLinks, names: Names = AS_STORED) -> LinksDocument:
     return {
-        "path": links.path,
-        "links_to": paths(links.links_to),
-        "linked_from": paths(links.linked_from),
-        "missing": list(links.missing),
+        "path": names.shown(links.path),
+        "links_to": paths(links.links_to, names),
+        "linked_from": paths(links.linked_from, names),
+        "missing": [names.shown(path) for path in links.missing],
     }
 
 
-def orphans_document(pages: Sequence[StoredPage]) -> OrphansDocument:
-    return {"pages": [listed_page_document(page) for page in pages], "total": len(pages)}
+def orphans_document(pages: Sequence[StoredPage], names: Names = AS_STORED) -> OrphansDocument:
+    return {"pages": [listed_page_document(page, names) for page in pages], "total": len(pages)}
 
 
-def graph_document(graph: PageGraph) -> GraphDocument:
+def graph_document(graph: PageGraph, names: Names = AS_STORED) -> GraphDocument:
     return {
-        "nodes": [page.path for page in graph.pages],
-        "edges": [{"source": source, "target": target} for source, target in graph.edges],
-        "missing": [{"source": source, "target": target} for source, target in graph.missing],
+        "nodes": [names.shown(page.path) for page in graph.pages],
+        "edges": _edges(graph.edges, names),
+        "missing": _edges(graph.missing, names),
         "indexed_revision": graph.indexed_revision,
     }
+
+
+def _edges(pairs: Sequence[tuple[str, str]], names: Names) -> list[EdgeDocument]:
+    return [{"source": names.shown(source), "target": names.shown(target)} for source, target in pairs]
 
 
 class FacetDocument(TypedDict):

@@ -16,6 +16,7 @@ from wikiholt.model import (
 )
 from wikiholt.surfaces.documents.commits import CommitDocument, commit_document
 from wikiholt.surfaces.documents.moments import moment
+from wikiholt.surfaces.documents.names import AS_STORED, Names
 
 
 class ListedPageDocument(TypedDict):
@@ -89,18 +90,18 @@ class RenamedDocument(TypedDict):
     updated_pages: list[str]
 
 
-def list_document(found: PageList) -> PageListDocument:
+def list_document(found: PageList, names: Names = AS_STORED) -> PageListDocument:
     return {
-        "pages": [listed_page_document(page) for page in found.pages],
+        "pages": [listed_page_document(page, names) for page in found.pages],
         "total": found.total,
         "indexed_revision": found.indexed_revision,
     }
 
 
-def listed_page_document(page: StoredPage) -> ListedPageDocument:
+def listed_page_document(page: StoredPage, names: Names = AS_STORED) -> ListedPageDocument:
     return {
-        "name": page.name,
-        "path": page.path,
+        "name": names.titled(page.name, page.path),
+        "path": names.shown(page.path),
         "file": page.file,
         "category": page.category,
         "tags": list(page.tags),
@@ -109,10 +110,10 @@ def listed_page_document(page: StoredPage) -> ListedPageDocument:
     }
 
 
-def page_document(page: PageContent) -> PageDocument:
+def page_document(page: PageContent, names: Names = AS_STORED) -> PageDocument:
     return {
-        "name": page.name,
-        "path": page.path,
+        "name": names.titled(page.name, page.path),
+        "path": names.shown(page.path),
         "file": page.file,
         "content": page.content,
         "frontmatter": dict(page.frontmatter) or None,
@@ -120,9 +121,9 @@ def page_document(page: PageContent) -> PageDocument:
         "tags": list(page.metadata.tags),
         "last_updated": moment(page.metadata.last_updated),
         "content_length": page.words,
-        "links_to": paths(page.links_to),
-        "linked_from": paths(page.linked_from),
-        "missing": list(page.missing),
+        "links_to": paths(page.links_to, names),
+        "linked_from": paths(page.linked_from, names),
+        "missing": [names.shown(path) for path in page.missing],
         "revision": page.revision,
         "read_at": page.read_at,
         "last_commit": commit_document(page.last_commit) if page.last_commit else None,
@@ -131,10 +132,10 @@ def page_document(page: PageContent) -> PageDocument:
     }
 
 
-def written_document(written: Written) -> WrittenDocument:
+def written_document(written: Written, names: Names = AS_STORED) -> WrittenDocument:
     return {
-        "name": written.name,
-        "path": written.path,
+        "name": names.titled(written.name, written.path),
+        "path": names.shown(written.path),
         "revision": written.revision,
         "created": written.created,
         "changed": written.changed,
@@ -142,20 +143,20 @@ def written_document(written: Written) -> WrittenDocument:
     }
 
 
-def deleted_document(deleted: Deleted) -> DeletedDocument:
-    return {"deleted": True, "path": deleted.path, "revision": deleted.revision}
+def deleted_document(deleted: Deleted, names: Names = AS_STORED) -> DeletedDocument:
+    return {"deleted": True, "path": names.shown(deleted.path), "revision": deleted.revision}
 
 
-def renamed_document(renamed: Renamed) -> RenamedDocument:
+def renamed_document(renamed: Renamed, names: Names = AS_STORED) -> RenamedDocument:
     return {
-        "name": renamed.name,
-        "old_path": renamed.old_path,
-        "new_path": renamed.path,
+        "name": names.titled(renamed.name, renamed.path),
+        "old_path": names.shown(renamed.old_path),
+        "new_path": names.shown(renamed.path),
         "revision": renamed.revision,
-        "updated_pages": list(renamed.updated),
+        "updated_pages": [names.shown(path) for path in renamed.updated],
     }
 
 
-def paths(links: Sequence[PageLink]) -> list[str]:
+def paths(links: Sequence[PageLink], names: Names = AS_STORED) -> list[str]:
     """Each page once, in the order of the links."""
-    return list(dict.fromkeys(link.path for link in links))
+    return list(dict.fromkeys(names.shown(link.path) for link in links))

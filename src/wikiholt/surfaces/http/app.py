@@ -1,5 +1,8 @@
 """The service as an ASGI application."""
 
+from collections.abc import Sequence
+from types import ModuleType
+
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
@@ -8,6 +11,7 @@ from starlette.middleware.cors import CORSMiddleware
 from wikiholt import __version__
 from wikiholt.errors import WikiholtError
 from wikiholt.surfaces.http import (
+    attachments,
     backups,
     failures,
     health,
@@ -24,6 +28,8 @@ from wikiholt.surfaces.http import (
 )
 from wikiholt.surfaces.http.counting import Keeping, Metrics
 from wikiholt.surfaces.http.edge import Edge, EdgeLimits
+from wikiholt.surfaces.http.guests import Guest
+from wikiholt.surfaces.http.visits import Visitor
 from wikiholt.surfaces.web.routes import add_pages
 from wikiholt.wiring import Farm
 
@@ -31,31 +37,20 @@ _ABOUT = "Search for wikis that live in git: by meaning and by word. Below /w/SL
 _SHARED = ("ETag", "Location", "RateLimit", "RateLimit-Policy", "Retry-After")
 
 
+_OF_A_WIKI = (search, attachments, pages, writing, links, indexing, backups, keys)
+"""Routes of one page's attachments, history and rename come before the page itself, whose path may hold anything."""
+_OF_A_SERVICE = (webhook, wikis, metrics)
+
+
 def create_app(farm: Farm) -> FastAPI:
     """The application of a farm; who makes the farm starts and stops its keeper."""
-    app = FastAPI(
-        title="Wikiholt",
-        version=__version__,
-        description=_ABOUT,
-        openapi_url=None,
-        docs_url=None,
-        redoc_url=None,
-        redirect_slashes=False,
-    )
-    app.state.farm = farm
-    app.state.metrics = Metrics()
-    app.state.metrics.registry.register(Keeping(farm.keeper.counters))
-    _add_routes(app)
+    app = _empty_app(farm, Visitor)
+    _add_routes(app, (*_OF_A_WIKI, *_OF_A_SERVICE, health))
+    app.add_route("/openapi.json", reference.openapi, include_in_schema=False)
+    app.add_route("/docs", reference.docs, include_in_schema=False)
     add_pages(app, farm)
-    app.add_exception_handler(WikiholtError, failures.on_error)
-    app.add_exception_handler(RequestValidationError, failures.on_invalid)
-    app.add_exception_handler(HTTPException, failures.on_refusal)
     origins = farm.settings.serve_cors_origins
-    app.add_middleware(
-        Edge,
-        limits=EdgeLimits(farm.settings.limit_body_bytes, shared=bool(origins)),
-        metrics=app.state.metrics,
-    )
+    _surround(app, farm, shared=bool(origins))
     if origins:
         app.add_middleware(
             CORSMiddleware,
@@ -67,10 +62,42 @@ def create_app(farm: Farm) -> FastAPI:
     return app
 
 
-def _add_routes(app: FastAPI) -> None:
+def create_guest_app(farm: Farm) -> FastAPI:
+    """The API of single wikis for a host that calls it in process; a request must come with its Admission."""
+    app = _empty_app(farm, Guest)
+    _add_routes(app, _OF_A_WIKI)
+    app.router.routes.extend(route for route in health.router.routes if getattr(route, "path", "") == "/api/v1/health")
+    _surround(app, farm, shared=False)
+    return app
+
+
+def _empty_app(farm: Farm, visitor: type[Visitor]) -> FastAPI:
+    app = FastAPI(
+        title="Wikiholt",
+        version=__version__,
+        description=_ABOUT,
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    app.state.farm = farm
+    app.state.visitor = visitor
+    app.state.metrics = Metrics()
+    app.state.metrics.registry.register(Keeping(farm.keeper.counters))
+    app.add_exception_handler(WikiholtError, failures.on_error)
+    app.add_exception_handler(RequestValidationError, failures.on_invalid)
+    app.add_exception_handler(HTTPException, failures.on_refusal)
+    return app
+
+
+def _surround(app: FastAPI, farm: Farm, *, shared: bool) -> None:
+    app.add_middleware(
+        Edge, limits=EdgeLimits(farm.settings.limit_body_bytes, shared=shared), metrics=app.state.metrics
+    )
+
+
+def _add_routes(app: FastAPI, parts: Sequence[ModuleType]) -> None:
     """Add the routes in one flat list: an answer of 405 and the figures go by it."""
-    # Routes of one page's history, rename and links come before the page itself, whose path may hold anything.
-    for part in (search, pages, writing, links, indexing, backups, webhook, wikis, keys, health, metrics):
+    for part in parts:
         app.router.routes.extend(part.router.routes)
-    app.add_route("/openapi.json", reference.openapi, include_in_schema=False)
-    app.add_route("/docs", reference.docs, include_in_schema=False)

@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import Header
 from pydantic import Field
 
-from wikiholt.errors import PageNotFound, RevisionMismatch
+from wikiholt.errors import Forbidden, PageNotFound, RevisionMismatch
 from wikiholt.model import Author
 from wikiholt.surfaces.http.sending import Strict
 from wikiholt.surfaces.http.visits import OpenWiki
@@ -38,11 +38,11 @@ class Writer(Strict):
 
 
 class Edit(Strict):
-    """What every write may say; `revision` is the one the writer has read."""
+    """What every write may say; `revision` is the one the writer has read (empty: none)."""
 
     commit_message: Annotated[_Text, Field(max_length=10_000)] | None = None
     author: Writer | None = None
-    revision: Annotated[str, Field(pattern=r"^[0-9a-fA-F]{7,64}$")] | None = None
+    revision: Annotated[str, Field(pattern=r"^(?:[0-9a-fA-F]{7,64})?$")] | None = None
 
 
 class PutPage(Edit):
@@ -72,12 +72,18 @@ class PreconditionFailed(RevisionMismatch):
 
 
 def author_of(wiki: OpenWiki, edit: Edit, header: str | None) -> Author:
-    """Who the body says, else the header, else the key's label."""
+    """Who the body says, else the header, else the host or the key's label; who has signed in writes as nobody else."""
+    if wiki.author is not None and wiki.grant.key is None:
+        if edit.author is not None or header is not None:
+            raise Forbidden("Your commits are by yourself.", hint="Leave out the author, or use a key.")
+        return wiki.author
     if edit.author is not None:
         return Author(edit.author.name, edit.author.email)
     if header is not None:
         name, _, address = header.removesuffix(">").rpartition(" <")
         return Author(_text(name), _text(address))
+    if wiki.author is not None:
+        return wiki.author
     key = wiki.grant.key
     label = re.sub("[<>]", "", key.label).strip() if key else ""
     named = any(map(str.isalnum, label))  # git strips marks from the ends of a name, and takes none that is empty then

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from wikiholt.errors import Refused, TooLarge, WikiholtError
 from wikiholt.model import Scope
 from wikiholt.surfaces.http.problems import FieldFault, invalid, problem, refused
-from wikiholt.surfaces.http.visits import Visitor
+from wikiholt.surfaces.http.visits import visitor
 
 
 async def on_error(_request: Request, error: Exception) -> Response:
@@ -32,7 +32,7 @@ def _refusal(request: Request) -> Refused | None:
     if (getattr(request.scope.get("route"), "openapi_extra", None) or {}).get("security") == []:
         return None
     try:
-        Visitor(request.app.state.farm, request).wiki(Scope.READ)
+        visitor(request).wiki(Scope.READ)
     except Refused as error:
         return error
     except WikiholtError:

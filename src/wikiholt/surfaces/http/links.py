@@ -32,16 +32,18 @@ def graph(who: Who, _: Annotated[Nothing, taken(Nothing)], held: Held = None) ->
     tag = weak("links", wiki.handle.stamp())
     if held and names(held, tag):
         return not_modified(tag)
-    return json_response(graph_document(wiki.handle.contents.graph()), etag=tag)
+    return json_response(graph_document(wiki.handle.contents.graph(), wiki.names), etag=tag)
 
 
 @router.get("/links/{path:path}", response_model=LinksDocument, responses=declared(404))
 def links(who: Who, path: PagePath, _: Annotated[Nothing, taken(Nothing)]) -> Response:
     """List the pages a page links to, and those that link to it."""
-    return json_response(links_document(who.wiki(Scope.READ).handle.contents.links(path)))
+    wiki = who.wiki(Scope.READ)
+    return json_response(links_document(wiki.handle.contents.links(wiki.names.meant(path)), wiki.names))
 
 
 @router.get("/orphans", response_model=OrphansDocument, responses=declared())
 def orphans(who: Who, _: Annotated[Nothing, taken(Nothing)]) -> Response:
     """List the pages that no other page links to."""
-    return json_response(orphans_document(who.wiki(Scope.READ).handle.contents.orphans()))
+    wiki = who.wiki(Scope.READ)
+    return json_response(orphans_document(wiki.handle.contents.orphans(), wiki.names))

@@ -21,7 +21,7 @@ from wikiholt.surfaces.http.etags import Held, names, not_modified, weak
 from wikiholt.surfaces.http.parameters import Count, Nothing, Paged
 from wikiholt.surfaces.http.queries import taken
 from wikiholt.surfaces.http.responses import declared
-from wikiholt.surfaces.http.visits import Who
+from wikiholt.surfaces.http.visits import OpenWiki, Who
 
 router = APIRouter(prefix="/api/v1", tags=["pages"])
 
@@ -55,39 +55,45 @@ def list_pages(who: Who, asked: Annotated[Paged, taken(Paged)], held: Held = Non
     tag = weak("pages", wiki.handle.stamp(), asked)
     if held and names(held, tag):
         return not_modified(tag)
-    found = wiki.handle.contents.list(asked.filter(), asked.limit, asked.offset)
-    return json_response(list_document(found), etag=tag)
+    found = wiki.handle.contents.list(wiki.narrowed(asked.filter()), asked.limit, asked.offset)
+    return json_response(list_document(found, wiki.names), etag=tag)
 
 
 @router.get("/changelog", response_model=ChangelogDocument, responses=declared())
 def changelog(who: Who, asked: Annotated[Changes, taken(Changes)]) -> Response:
     """List the commits that touched a page, newest first."""
-    return json_response(changelog_document(who.wiki(Scope.READ).handle.contents.changelog(asked.limit, asked.offset)))
+    wiki = who.wiki(Scope.READ)
+    return json_response(changelog_document(wiki.handle.contents.changelog(asked.limit, asked.offset), wiki.names))
 
 
 @router.get("/pages/{path:path}/history", response_model=HistoryDocument | PageDocument, responses=declared(404))
 def history(who: Who, path: PagePath, asked: Annotated[Limited, taken(Limited)]) -> Response:
     """List the commits that changed a page, newest first."""
-    contents = who.wiki(Scope.READ).handle.contents
+    wiki = who.wiki(Scope.READ)
     try:
-        commits = contents.history(path, asked.limit)
+        commits = wiki.handle.contents.history(wiki.names.meant(path), asked.limit)
     except PageNotFound:
         # The address may also be that of a page which is itself called history.
         with suppress(PageNotFound):
-            page = contents.read(f"{path}/history")
-            return json_response(page_document(page), etag=page_tag(page))
+            return page_response(wiki, f"{path}/history")
         raise
-    return json_response({"path": path, "history": [commit_document(commit) for commit in commits]})
+    shown = wiki.names.shown(wiki.names.meant(path))
+    return json_response({"path": shown, "history": [commit_document(commit) for commit in commits]})
 
 
 @router.get("/pages/{path:path}", response_model=PageDocument, responses=declared(304, 404))
 def read_page(who: Who, path: PagePath, asked: Annotated[At, taken(At)], held: Held = None) -> Response:
     """Read a page as it is at HEAD, or at a revision; its tag is what If-Match of a write takes."""
-    page = who.wiki(Scope.READ).handle.contents.read(path, asked.revision)
+    return page_response(who.wiki(Scope.READ), path, asked.revision, held)
+
+
+def page_response(wiki: OpenWiki, path: str, revision: str | None = None, held: str | None = None) -> Response:
+    """The page of this path; raises PageNotFound."""
+    page = wiki.handle.contents.read(wiki.names.meant(path), revision)
     tag = page_tag(page)
     if held and names(held, tag):
         return not_modified(tag)
-    return json_response(page_document(page), etag=tag)
+    return json_response(page_document(page, wiki.names), etag=tag)
 
 
 def page_tag(page: PageContent) -> str:

@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSche
 from wikiholt.errors import InvalidQuery
 from wikiholt.model import Filter, Mode
 from wikiholt.model.answers import MAX_VALUE, MAX_VALUES
-from wikiholt.search import MAX_HITS, MAX_QUERY, Request
+from wikiholt.search import MAX_CHUNKS, MAX_HITS, MAX_QUERY, Request
 from wikiholt.surfaces.documents.moments import since, until
 
 
@@ -103,7 +103,7 @@ class Asked(Listed):
     )
     n: Count = Field(10, ge=1, le=MAX_HITS, description="How many pages at most.")
     mode: Mode = Field(Mode.HYBRID, description="By meaning and words, by meaning alone, or by words alone.")
-    max_chunks_per_page: Count = Field(1, ge=1, le=5, description="How many passages of one page at most.")
+    max_chunks_per_page: Count = Field(1, ge=1, le=MAX_CHUNKS, description="How many passages of one page at most.")
     fresh: Flag = Field(False, description="Wait until the index has reached HEAD, for a bounded time.")
 
     def request(self) -> Request:
@@ -115,6 +115,7 @@ class AskedByMeaning(Asked):
 
     n: Count = Field(5, ge=1, le=MAX_HITS, description="How many pages at most.")
     mode: Mode = Field(Mode.SEMANTIC, description="By meaning alone, unless said otherwise.")
+    max_chunks_per_page: Count = Field(2, ge=1, le=MAX_CHUNKS, description="How many passages of one page at most.")
 
 
 class AskedLike(Narrowed):

@@ -1,6 +1,7 @@
 """Search: by query, by page, and what there is to filter by."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Annotated
 
 from fastapi import APIRouter
@@ -9,6 +10,7 @@ from starlette.responses import Response
 from wikiholt.model import Answer, Scope
 from wikiholt.surfaces.documents import AnswerDocument, answer_document
 from wikiholt.surfaces.documents.links import FacetsDocument, facets_document
+from wikiholt.surfaces.documents.names import Names
 from wikiholt.surfaces.http.bodies import json_response
 from wikiholt.surfaces.http.etags import Held, names, not_modified, weak
 from wikiholt.surfaces.http.parameters import Asked, AskedByMeaning, AskedLike, Listed
@@ -36,8 +38,9 @@ def similar(who: Who, asked: Annotated[AskedLike, taken(AskedLike)], held: Held 
     """Find the pages nearest in meaning to one page."""
     wiki = who.wiki(Scope.READ)
     with wiki.answering() as handle:
-        tag = weak("similar", handle.stamp(), asked.path, asked.n, asked.filter())
-        return _tagged(tag, held, lambda: handle.similar(asked.path, asked.n, asked.filter()))
+        path, where = wiki.names.meant(asked.path), wiki.narrowed(asked.filter())
+        tag = weak("similar", handle.stamp(), path, asked.n, where)
+        return _tagged(tag, held, wiki.names, lambda: handle.similar(path, asked.n, where))
 
 
 @router.get("/facets", response_model=FacetsDocument, responses=declared(304))
@@ -48,20 +51,21 @@ def facets(who: Who, asked: Annotated[Listed, taken(Listed)], held: Held = None)
         tag = weak("facets", handle.stamp(), asked.filter())
         if held and names(held, tag):
             return not_modified(tag)
-        return json_response(facets_document(handle.contents.facets(asked.filter())), etag=tag)
+        return json_response(facets_document(handle.contents.facets(wiki.narrowed(asked.filter()))), etag=tag)
 
 
 def _found(wiki: OpenWiki, asked: Asked, held: str | None) -> Response:
     request = asked.request()
+    request = replace(request, where=wiki.narrowed(request.where))
     if asked.fresh:
         wiki.freshen()
     with wiki.answering() as handle:
-        return _tagged(weak(handle.stamp(), request), held, lambda: handle.search(request))
+        return _tagged(weak(handle.stamp(), request), held, wiki.names, lambda: handle.search(request))
 
 
-def _tagged(tag: str, held: str | None, answer: Callable[[], Answer]) -> Response:
+def _tagged(tag: str, held: str | None, known_as: Names, answer: Callable[[], Answer]) -> Response:
     if held and names(held, tag):
         return not_modified(tag)
     found = answer()
     # A degraded answer is one that the same index may better in a moment: it is not worth keeping.
-    return json_response(answer_document(found), etag="" if found.degraded else tag)
+    return json_response(answer_document(found, known_as), etag="" if found.degraded else tag)

@@ -6,7 +6,7 @@ one that was granted.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from threading import BoundedSemaphore
 from typing import Annotated
@@ -18,8 +18,10 @@ from wikiholt.access import Grant, Visit
 from wikiholt.errors import Forbidden, IndexMissing, Unauthorized, WikiholtError
 from wikiholt.handle import WikiHandle
 from wikiholt.keeper import Activity, Job, Keeper, Standing
-from wikiholt.model import Key, Scope, Wiki
+from wikiholt.model import Author, Filter, Key, Scope, Wiki
 from wikiholt.registry import Registry
+from wikiholt.surfaces.documents.names import AS_STORED, Names
+from wikiholt.surfaces.http.admission import Admission, Tell, Wrote, to_nobody
 from wikiholt.surfaces.http.edge import ALLOWANCE, NAMED
 from wikiholt.wiring import Farm
 
@@ -29,12 +31,15 @@ _WAITING = BoundedSemaphore(16)
 
 @dataclass(frozen=True, slots=True)
 class OpenWiki:
-    """One wiki, with what was granted of it."""
+    """One wiki, with what was granted of it; `author` is who a host says commits are by."""
 
     grant: Grant
     handle: WikiHandle
     fresh_timeout: float
     _keeper: Keeper
+    names: Names = AS_STORED
+    author: Author | None = None
+    tell: Tell = to_nobody
 
     @property
     def wiki(self) -> Wiki:
@@ -58,6 +63,15 @@ class OpenWiki:
 
     def wake(self) -> None:
         self._keeper.wake(self.wiki.id)
+
+    def wrote(self, commit: Wrote) -> None:
+        """A commit was made: have the index follow, and tell the host."""
+        self.wake()
+        self.tell(commit)
+
+    def narrowed(self, where: Filter) -> Filter:
+        """A visitor's filter, as the index has paths."""
+        return replace(where, path_prefix=self.names.prefix(where.path_prefix)) if where.path_prefix else where
 
     def reindex(self) -> Job:
         """Raises Busy while one is under way."""
@@ -89,7 +103,7 @@ class Visitor:
         self._scope = request.scope
         self._address = request.client.host if request.client else ""
         self._visit = Visit(
-            token=_bearer(request.headers.get("authorization")),
+            token=bearer(request.headers.get("authorization")),
             named=request.scope.get(NAMED),
             host=request.headers.get("host"),
             loopback=is_loopback(farm.settings.serve_host),
@@ -100,11 +114,22 @@ class Visitor:
         with self._asking():
             grant = self._farm.access.wiki(self._visit, needed)
         self._count(grant.key)
-        handle = self._farm.service.wiki(grant.wiki.slug)
-        if handle.wiki.id != grant.wiki.id:  # another wiki has taken the slug at this very moment
+        return self._open(grant)
+
+    def attaching(self) -> OpenWiki:
+        """The wiki this request is about, if files may be attached to its pages."""
+        return self.wiki(Scope.WRITE)
+
+    def _open(self, grant: Grant, admission: Admission | None = None) -> OpenWiki:
+        wiki, farm = grant.wiki, self._farm
+        handle = farm.service.wiki(wiki.slug)
+        if handle.wiki.id != wiki.id:  # another wiki has taken the slug at this very moment
             raise Unauthorized("This takes a key.", hint="Send it as `Authorization: Bearer KEY`.")
-        self._farm.keeper.asked(grant.wiki.id)
-        return OpenWiki(grant, handle, self._farm.settings.search_fresh_timeout, self._farm.keeper)
+        farm.keeper.asked(wiki.id)
+        opened = OpenWiki(grant, handle, farm.settings.search_fresh_timeout, farm.keeper)
+        if admission is None:
+            return opened
+        return replace(opened, names=admission.names, author=admission.author, tell=admission.commits.append)
 
     def enters(self) -> None:
         """Pass who has any key, before what they send is taken in: nobody fills the memory who may not write."""
@@ -181,8 +206,14 @@ class Visitor:
         self._scope[ALLOWANCE] = self._farm.limits.check(key.id if key else None, self._address)
 
 
+def visitor(request: Request) -> Visitor:
+    """Who sent this request, to the service or to a host it runs inside of."""
+    made: Visitor = request.app.state.visitor(request.app.state.farm, request)
+    return made
+
+
 async def _visitor(request: Request) -> Visitor:
-    return Visitor(request.app.state.farm, request)
+    return visitor(request)
 
 
 Who = Annotated[Visitor, Depends(_visitor)]
@@ -196,7 +227,7 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _bearer(header: str | None) -> str | None:
+def bearer(header: str | None) -> str | None:
     """The token; another scheme is no key, an empty one is a wrong one."""
     scheme, _, token = (header or "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" else None

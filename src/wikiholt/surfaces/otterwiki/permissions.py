@@ -1,0 +1,148 @@
+"""Who sent a request to the wiki, and what it may do: by a key, or as Otterwiki itself would say.
+
+Everything is decided here, in the request's own thread and from what Otterwiki knows of it; what comes out is a value.
+"""
+
+import hmac
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Self
+
+from flask import current_app, request
+from werkzeug.exceptions import BadRequest
+
+from wikiholt.access import Visit
+from wikiholt.errors import Forbidden, Unauthorized
+from wikiholt.model import Author, Key, Scope
+from wikiholt.surfaces.http.admission import Admission
+from wikiholt.surfaces.http.visits import bearer
+from wikiholt.surfaces.otterwiki.host import Here
+from wikiholt.surfaces.otterwiki.naming import names_here
+
+_CHANGING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+_SHARED_ID = "otterwiki-api-key"
+
+
+@dataclass(frozen=True, slots=True)
+class SharedKey:
+    """The one key of otterwiki-api and otterwiki-semantic-search: it opens every wiki of the process for what they do,
+    which is reading, writing and reindexing."""
+
+    token: str = field(repr=False)
+    author: Author
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any], environ: Mapping[str, str]) -> Self:
+        """As the environment or, weaker, Otterwiki's settings have it; none where it is empty."""
+        said = {name: str(config.get(name) or "") for name in _NAMES}
+        said |= {name: environ[name] for name in _NAMES if environ.get(name)}
+        token, name, email = (said[each].strip() for each in _NAMES)
+        return cls(token, Author(_plain(name) or "Otterwiki API", _plain(email) or "api@otterwiki.local"))
+
+    def is_this(self, token: str) -> bool:
+        return bool(self.token) and hmac.compare_digest(self.token.encode(), token.encode("utf-8", "replace"))
+
+
+_NAMES = ("OTTERWIKI_API_KEY", "OTTERWIKI_API_AUTHOR_NAME", "OTTERWIKI_API_AUTHOR_EMAIL")
+
+
+def shared_key(config: Mapping[str, Any]) -> SharedKey:
+    return SharedKey.of(config, os.environ)
+
+
+def admission(here: Here, shared: SharedKey) -> Admission:
+    """What the request being handled may have of its wiki; raises Refused for a key that is not known or another's."""
+    token = bearer(request.headers.get("Authorization"))
+    if token is None or _is_a_proxys(token):
+        return _by_otterwiki(here)
+    address = request.remote_addr or ""
+    here.farm.limits.guard(address)
+    if shared.is_this(token):
+        return _by_shared_key(here, shared)
+    try:
+        grant = here.farm.access.wiki(Visit(token, here.wiki.slug), Scope.READ)
+    except Unauthorized:
+        here.farm.limits.failed(address)
+        raise
+    assert grant.key is not None
+    here.farm.limits.check(grant.key.id, address)
+    return Admission(
+        wiki=here.wiki,
+        scopes=frozenset(scope for scope in Scope if grant.scope.allows(scope)),
+        author=_keys_author(grant.key),
+        attaches=grant.scope.allows(Scope.WRITE),
+        signed_in=True,
+        key=grant.key,
+        keeps_keys=grant.scope.allows(Scope.ADMIN),
+        names=names_here(),
+    )
+
+
+def require_token_of_form() -> None:
+    """Raise Forbidden where a request without a key would change something and lacks Otterwiki's CSRF token."""
+    from otterwiki.server import csrf  # noqa: PLC0415 - Otterwiki is there only once it has set its plugins up
+
+    if request.method not in _CHANGING or not current_app.config.get("WTF_CSRF_ENABLED", True):
+        return
+    try:
+        csrf.protect()
+    except BadRequest as error:
+        raise Forbidden(
+            f"The wiki's CSRF token is needed: {error.description}",
+            hint="Send it as X-CSRFToken; every page has it in <meta name=csrf-token>. With a key it is not needed.",
+        ) from None
+
+
+def _by_otterwiki(here: Here) -> Admission:
+    from otterwiki.auth import current_user, get_author, has_permission  # noqa: PLC0415 - see above
+
+    reads = bool(has_permission("READ"))
+    rights = {Scope.READ: reads, Scope.WRITE: has_permission("WRITE"), Scope.ADMIN: has_permission("ADMIN")}
+    name, email = get_author()
+    return Admission(
+        wiki=here.wiki,
+        # Who may not read the wiki gets nothing of it, whatever else a proxy says.
+        scopes=frozenset(scope for scope, given in rights.items() if reads and given),
+        author=Author(_plain(name) or "Anonymous", _plain(email)),
+        attaches=reads and bool(has_permission("UPLOAD")),
+        signed_in=bool(current_user.is_authenticated),
+        keeps_keys=True,
+        names=names_here(),
+    )
+
+
+def _by_shared_key(here: Here, shared: SharedKey) -> Admission:
+    key = Key(_SHARED_ID, here.wiki.id, Scope.ADMIN, shared.author.name, datetime.now(UTC), None)
+    return Admission(
+        wiki=here.wiki,
+        scopes=frozenset(Scope),
+        author=shared.author,
+        attaches=True,
+        signed_in=True,
+        key=key,
+        # It is meant for programs: what it lets in must be gone once it is changed.
+        keeps_keys=False,
+        names=names_here(),
+    )
+
+
+def _is_a_proxys(token: str) -> bool:
+    """Whether the token is none of ours, but one that a proxy has signed the visitor in by."""
+    if current_app.config.get("AUTH_METHOD") != "PROXY_HEADER" or token.startswith("wh_"):
+        return False
+    from otterwiki.auth import current_user  # noqa: PLC0415 - see above
+
+    return bool(current_user.is_authenticated)
+
+
+def _keys_author(key: Key) -> Author:
+    label = _plain(key.label)
+    return Author(label if any(map(str.isalnum, label)) else "Wikiholt", f"{key.id}@wikiholt.invalid")
+
+
+def _plain(text: str) -> str:
+    """A name or address without what a commit cannot hold."""
+    return re.sub(r"[\x00-\x1f\x7f<>\ud800-\udfff]", "", str(text or "")).strip()
