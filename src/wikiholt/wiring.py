@@ -156,7 +156,7 @@ def _source(wiki: Wiki, own: WikiSettings, settings: Settings, roots: Sequence[P
     if not is_remote(wiki.source):
         path = Path(wiki.source)
         entries = (root / path.relative_to(root).parts[0] for root in roots if root in path.parents)
-        confined = next(entries, None)
+        confined = Path(own.confined) if own.confined else next(entries, None)
         return GitSource(path, subdirectory=own.subdirectory, ignore=own.ignore, confined=confined)
     costs = Costs(
         schemes=settings.remote_schemes,

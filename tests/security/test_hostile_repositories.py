@@ -8,12 +8,15 @@ import pytest
 from git_repository import Repository
 
 from wikiholt.errors import InvalidPage, SourceBroken, SourceError
+from wikiholt.keeper.board import Board
+from wikiholt.keeper.entries import Pace
+from wikiholt.keeper.roots import Roots
 from wikiholt.model import Author, FileEdit
 from wikiholt.settings import load
 from wikiholt.sources import exchange
 from wikiholt.sources.discovery import repositories
 from wikiholt.sources.git import GitSource
-from wikiholt.wiring import build
+from wikiholt.wiring import build, open_farm
 
 SOMEBODY = Author("Eve", "eve@example.org")
 PROGRAMS = (
@@ -127,6 +130,27 @@ def test_a_wiki_that_was_found_cannot_turn_into_another(tmp_path: Path, way) -> 
             source.tree(victim.head())
         with pytest.raises(SourceBroken, match="leads out"):
             service.wiki("eve").contents.read("Home")
+    finally:
+        service.close()
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_what_serve_found_stays_in_its_directory_for_every_other_command(tmp_path: Path, way) -> None:  # type: ignore[no-untyped-def]
+    root, settings = tmp_path / "wikis", load(tmp_path / "data")
+    victim, eve = made(root / "victim", "secret of the victim"), made(root / "eve", "mine")
+    farm = open_farm(settings, [root])
+    Roots(farm.service, Board(), Pace(), lambda: repositories(root)).look()
+    assert farm.service.registry.get("eve").settings == {"confined": str(root / "eve")}
+    farm.service.close()
+    way(eve, victim)
+    service = build(settings)  # as `wikiholt sync` does, which is told of no directory
+    try:
+        with pytest.raises(SourceBroken, match="leads out"):
+            service.wiki("eve").contents.read("Home")
+        with pytest.raises(SourceBroken, match="leads out"):
+            service.source(service.registry.get("eve")).head()
+        service.configure("eve", {"confined": ""})
+        assert service.source(service.registry.get("eve")).head() == victim.head(), "who owns the registry may say so"
     finally:
         service.close()
 

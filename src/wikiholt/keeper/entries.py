@@ -39,11 +39,15 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A repository found in a directory of wikis; with a `reason`, one that cannot be taken up."""
+    """A repository found in a directory of wikis; with a `reason`, one that cannot be taken up.
+
+    It may take nothing from outside `within`, whoever opens it.
+    """
 
     slug: str
     path: Path
     reason: str = ""
+    within: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)

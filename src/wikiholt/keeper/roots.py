@@ -53,7 +53,7 @@ class Roots:
         """Register what was found under no slug yet; what cannot be is kept in `skipped`, with the reason."""
         slugs = {wiki.slug: wiki.source for wiki in wikis}
         sources = set(slugs.values())
-        fresh: dict[str, str] = {}
+        fresh: dict[str, tuple[str, dict[str, str]]] = {}
         skipped = []
         for found in self._find():
             source = str(found.path)
@@ -65,9 +65,9 @@ class Roots:
                 taken = f"another repository is the wiki {found.slug} already"
                 skipped.append(Finding(found.slug, found.path, taken))
             else:
-                fresh[found.slug] = source
+                fresh[found.slug] = (source, {"confined": str(found.within)} if found.within else {})
         self._tell(skipped)
-        return self._service.registry.add_many([(slug, source, {}) for slug, source in fresh.items()]) if fresh else []
+        return self._service.registry.add_many([(slug, *made) for slug, made in fresh.items()]) if fresh else []
 
     def _tell(self, skipped: Sequence[Finding]) -> None:
         known = set(self.skipped)

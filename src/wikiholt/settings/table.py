@@ -222,6 +222,12 @@ WIKI_SETTINGS = (
     ),
     Setting("hosts", tuple, (), "Host names that are this wiki, separated by commas."),
     Setting(
+        "confined",
+        str,
+        "",
+        "The directory its repository may take nothing from outside of; `serve` sets it for wikis that it finds.",
+    ),
+    Setting(
         "interval",
         float,
         0.0,

@@ -20,6 +20,7 @@ class WikiSettings:
     url: str = ""
     public: str = ""
     hosts: tuple[str, ...] = ()
+    confined: str = ""
     interval: float = 0.0
     webhook_secret: str = ""
 

@@ -48,7 +48,7 @@ def _at(top: Path, name: str, *, linked: bool) -> Iterator[Finding]:
         places = _INSIDE if slug == name else ("",)
         for place in (entry / inside for inside in places):
             if _is_repository(place):
-                yield Finding(slug, place, _fault(slug, entry, place))
+                yield Finding(slug, place, _fault(slug, entry, place), entry)
                 if place == entry:
                     return  # what lies inside a repository is its content
     except OSError as error:
