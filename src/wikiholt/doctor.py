@@ -37,6 +37,10 @@ def examine(service: Service, data: Path, backup_interval: float) -> Iterator[Fi
     yield _model(service.workshop.embedder)
     yield _directory(data)
     yield _disk(data)
+    if service.workshop.engine is not None:
+        wrong = service.workshop.engine.examine()
+        advice = "see docs/engines.md; exact search answers meanwhile" if wrong else ""
+        yield Finding(service.workshop.engine.name, not wrong, wrong or "answers as it should", advice)
     wikis: Sequence[Wiki] = ()
     try:
         wikis = service.wikis()

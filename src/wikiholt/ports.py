@@ -315,6 +315,28 @@ class VectorCache(Protocol):
     def close(self) -> None: ...
 
 
+class VectorEngine(Protocol):
+    """What vector caches lean on that is no file: one for all wikis of a process. May be away at any moment."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def up(self) -> bool:
+        """Whether it answered when it was last needed."""
+
+    def figures(self) -> Mapping[str, tuple[str, int]]:
+        """Each counter with what it counts; none belongs to a wiki."""
+
+    def examine(self) -> str:
+        """What is wrong with it, in words for the operator; empty when nothing is."""
+
+    def forget(self, wiki_id: str, slug: str) -> None:
+        """Remove what it holds of a wiki that was removed; later, if it is away. Never raises."""
+
+    def close(self) -> None: ...
+
+
 class WordCache(Protocol):
     """A faster form of one index's words: the same pages with the same scores. May fail in any way."""
 

@@ -64,6 +64,8 @@ class Service:
             with self._lock:
                 self._open.pop(wiki.id, None)
             struck = self.registry.remove(slug)
+            if self.workshop.engine is not None:
+                self.workshop.engine.forget(wiki.id, wiki.slug)
             # A sync that came between the two has made the index once more; from now on none can.
             return Removed(wiki, (*removed, *handle.remove()), struck.keys, struck.hosts)
         finally:
@@ -161,4 +163,6 @@ class Service:
             handles, self._open = list(self._open.values()), OrderedDict()
         for handle in handles:
             handle.close()
+        if self.workshop.engine is not None:
+            self.workshop.engine.close()
         self.registry.close()

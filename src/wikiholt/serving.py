@@ -10,7 +10,7 @@ from wikiholt.errors import ModelError, ModelMismatch
 from wikiholt.hits import HitMaker
 from wikiholt.model import Recipe
 from wikiholt.pages import Pipeline
-from wikiholt.ports import Embedder, Identity, Source, Store, VectorCache, WikiIndex, WordCache
+from wikiholt.ports import Embedder, Identity, Source, Store, VectorCache, VectorEngine, WikiIndex, WordCache
 from wikiholt.search import Searcher
 
 _FEW = 200
@@ -48,6 +48,8 @@ class Workshop:
     """A model that is set no more, for an index that was built with it; kept loaded while somebody holds it."""
     identity: Callable[[], Identity] | None = None
     """What the embedder is, told without loading it; where None, it is loaded."""
+    engine: VectorEngine | None = None
+    """What vector caches lean on, where they are more than files."""
 
 
 class Serving:

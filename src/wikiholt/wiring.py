@@ -1,5 +1,6 @@
 """The composition root: settings in, a working service out. The only place where parts are chosen and joined."""
 
+import importlib.util
 import logging
 import resource
 from collections.abc import Callable, Mapping, Sequence
@@ -13,6 +14,7 @@ from wikiholt import embedding
 from wikiholt.access import Access
 from wikiholt.backups import BackupPlan
 from wikiholt.embedding.former import FormerModels
+from wikiholt.errors import MissingExtra
 from wikiholt.handle import Parts, Workshop
 from wikiholt.keeper import Keeper, Pace
 from wikiholt.limits import Limits
@@ -30,6 +32,7 @@ from wikiholt.sources.transfer import Costs
 from wikiholt.stores.sqlite.store import SqliteStore
 from wikiholt.text.anchors import AnchorStyle
 from wikiholt.vectors import cache_for
+from wikiholt.vectors.chroma import Chroma, Place
 from wikiholt.words.cache import PostingsCache
 
 _LOG = logging.getLogger(__name__)
@@ -56,17 +59,19 @@ def build(settings: Settings, roots: Sequence[Path] = ()) -> Service:
     """The service these settings describe; nothing is touched until it is used. What lies below `roots` stays there."""
     store = _store(settings)
     backups = BackupPlan(_backup_place(settings), settings.backup_keep)
+    registry = Registry(settings.data / "registry.sqlite", backups=backups)
+    chroma = _chroma(settings, registry) if settings.vectors == "chroma" else None
     workshop = Workshop(
+        engine=chroma,
         store=store,
         embedder=embedder_of(settings),
-        vector_cache=_vector_cache(settings, store),
+        vector_cache=_vector_cache(settings, store) if chroma is None else _chroma_cache(chroma, store, registry),
         word_cache=_word_cache(store),
         lock_timeout=settings.lock_timeout,
         backups=backups,
         former=FormerModels(settings.threads or None),
         identity=cache(lambda: embedding.identify(settings.model, settings.precision)),
     )
-    registry = Registry(settings.data / "registry.sqlite", backups=backups)
     return Service(registry, workshop, lambda wiki: parts_of(wiki, settings, roots), open_wikis=_open_wikis())
 
 
@@ -176,6 +181,29 @@ def _vector_cache(settings: Settings, store: SqliteStore) -> Callable[[WikiIndex
         if note:
             _LOG.info(note)
         return made
+
+    return make
+
+
+def _chroma(settings: Settings, registry: Registry) -> Chroma:
+    """Chroma as the settings have it; raises MissingExtra where it is to run here and is not installed."""
+    if settings.chroma_path and importlib.util.find_spec("chromadb_rust_bindings") is None:
+        raise MissingExtra("ChromaDB is not installed.", hint='pip install "wikiholt[chroma]"')
+    place = Place(
+        url=settings.chroma_url,
+        path=settings.data / Path(settings.chroma_path).expanduser() if settings.chroma_path else None,
+        tenant=settings.chroma_tenant,
+        database=settings.chroma_database,
+        layout=settings.chroma_layout,
+        timeout=settings.chroma_timeout,
+        token=settings.chroma_token,
+    )
+    return Chroma(place, settings.data / "chroma-owner", lambda: (wiki.id for wiki in registry.list()))
+
+
+def _chroma_cache(chroma: Chroma, store: SqliteStore, registry: Registry) -> Callable[[WikiIndex, str], VectorCache]:
+    def make(index: WikiIndex, wiki_id: str) -> VectorCache:
+        return chroma.cache(index, store.directory(wiki_id), wiki_id, registry.by_id(wiki_id).slug)
 
     return make
 

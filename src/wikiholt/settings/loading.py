@@ -35,6 +35,13 @@ class Settings:
     url: str
     vectors: str
     faiss_crossover: int
+    chroma_url: str
+    chroma_path: str
+    chroma_tenant: str
+    chroma_database: str
+    chroma_layout: str
+    chroma_timeout: float
+    chroma_token: str
     page_max_bytes: int
     lock_timeout: float
     search_fresh_timeout: float
@@ -95,6 +102,11 @@ def _consistent(settings: Settings) -> Settings:
             f"chunk.overlap_tokens ({settings.chunk_overlap_tokens}) must be less than "
             f"chunk.target_tokens ({settings.chunk_target_tokens}).",
             hint="A quarter of the target is a good overlap.",
+        )
+    if settings.vectors == "chroma" and bool(settings.chroma_url) == bool(settings.chroma_path):
+        raise InvalidSetting(
+            "vectors = chroma needs either chroma.url or chroma.path" + (", not both." if settings.chroma_url else "."),
+            hint="Set chroma.path = chroma for a Chroma of Wikiholt's own, or chroma.url for a server that runs.",
         )
     return settings
 

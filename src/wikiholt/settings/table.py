@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from wikiholt.settings.setting import Setting
 from wikiholt.vectors import CROSSOVER
@@ -41,6 +42,28 @@ def place_fault(place: str) -> str:
         return "there is no such user"
 
 
+def server_fault(url: str) -> str:
+    """What is wrong with the address of a server, or nothing."""
+    if not url:
+        return ""
+    try:
+        parts = urlsplit(url)
+        named = bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        return "it is no address"
+    if parts.scheme not in ("http", "https") or not named:
+        return "it must be http:// or https:// and a host"
+    if parts.username or parts.password:
+        return "a secret belongs into chroma.token"
+    return "" if parts.path in ("", "/") and not parts.query and not parts.fragment else "it must end after the port"
+
+
+def _named(name: str) -> str:
+    """What is wrong with a name of Chroma's, or nothing."""
+    good = re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{1,510}[A-Za-z0-9]", name)
+    return "" if good else "it must be 3 or more letters, digits, dots, hyphens or underscores"
+
+
 SETTINGS = (
     Setting(
         "data",
@@ -74,7 +97,7 @@ SETTINGS = (
         str,
         "auto",
         "How nearest passages are found; auto is exact up to faiss.crossover passages.",
-        choices=("auto", "exact", "faiss"),
+        choices=("auto", "exact", "faiss", "chroma"),
     ),
     Setting(
         "faiss.crossover",
@@ -83,6 +106,38 @@ SETTINGS = (
         "From how many passages on auto uses FAISS, where it is installed.",
         minimum=0,
     ),
+    Setting(
+        "chroma.url",
+        str,
+        "",
+        "With vectors = chroma: the address of a Chroma server, such as http://127.0.0.1:8000.",
+        check=server_fault,
+    ),
+    Setting(
+        "chroma.path",
+        str,
+        "",
+        "With vectors = chroma, instead of a server: the directory of a Chroma in a child process; relative to data.",
+        check=lambda place: place_fault(place) if place else "",
+    ),
+    Setting("chroma.tenant", str, "default_tenant", "The tenant of Chroma that holds the collections.", check=_named),
+    Setting("chroma.database", str, "default_database", "The tenant's database that holds them.", check=_named),
+    Setting(
+        "chroma.layout",
+        str,
+        "id",
+        "What a collection holds: id is vectors alone; seed is otterwiki_pages_SLUG with text and metadata.",
+        choices=("id", "seed"),
+    ),
+    Setting(
+        "chroma.timeout",
+        float,
+        2.0,
+        "Seconds a search waits for Chroma before exact scores answer.",
+        minimum=0.05,
+        maximum=60,
+    ),
+    Setting("chroma.token", str, "", "A token that the server, or a proxy before it, asks for.", secret=True),
     Setting(
         "page.max_bytes",
         int,

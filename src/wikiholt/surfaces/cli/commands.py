@@ -154,6 +154,7 @@ def doctor(service: Service, arguments: Namespace, settings: Settings) -> int:
 
 def show_settings(arguments: Namespace, settings: Settings) -> int:
     values = {setting.name: getattr(settings, setting.attribute) for setting in SETTINGS}
+    values |= {setting.name: "(set)" for setting in SETTINGS if setting.secret and values[setting.name]}
     width = max(map(len, values))
     shown = {name: str(value) if isinstance(value, Path) else value for name, value in values.items()}
     lines = [

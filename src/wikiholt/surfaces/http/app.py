@@ -26,7 +26,7 @@ from wikiholt.surfaces.http import (
     wikis,
     writing,
 )
-from wikiholt.surfaces.http.counting import Keeping, Metrics
+from wikiholt.surfaces.http.counting import Keeping, Leaning, Metrics
 from wikiholt.surfaces.http.edge import Edge, EdgeLimits
 from wikiholt.surfaces.http.guests import Guest
 from wikiholt.surfaces.http.visits import Visitor
@@ -85,6 +85,8 @@ def _empty_app(farm: Farm, visitor: type[Visitor]) -> FastAPI:
     app.state.visitor = visitor
     app.state.metrics = Metrics()
     app.state.metrics.registry.register(Keeping(farm.keeper.counters))
+    if farm.service.workshop.engine is not None:
+        app.state.metrics.registry.register(Leaning(farm.service.workshop.engine))
     app.add_exception_handler(WikiholtError, failures.on_error)
     app.add_exception_handler(RequestValidationError, failures.on_invalid)
     app.add_exception_handler(HTTPException, failures.on_refusal)

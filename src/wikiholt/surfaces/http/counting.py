@@ -7,6 +7,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from wikiholt.keeper import Counters
+from wikiholt.ports import VectorEngine
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -31,6 +32,19 @@ class Metrics:
         """Count one request; status 0 is one whose client left before the answer."""
         self._requests.labels(route, method if method in _METHODS else "other", str(status)).inc()
         self._seconds.labels(route).observe(seconds)
+
+
+class Leaning(Collector):
+    """What vector caches lean on, read when it is asked for."""
+
+    def __init__(self, engine: VectorEngine) -> None:
+        self._engine = engine
+
+    def collect(self) -> Iterator[Metric]:
+        name = f"wikiholt_{self._engine.name}"
+        yield GaugeMetricFamily(f"{name}_up", "Whether it answered when it was last needed", float(self._engine.up))
+        for counter, (about, count) in self._engine.figures().items():
+            yield CounterMetricFamily(f"{name}_{counter}", f"Since the start: {about}", count)
 
 
 class Keeping(Collector):

@@ -41,6 +41,8 @@ class Place:
 class Chroma:
     """Caches for all wikis of a process. `known` gives their ids; `mine` is a file that says whose collections are."""
 
+    name = "chroma"
+
     def __init__(self, place: Place, mine: Path, known: Callable[[], Iterable[str]]) -> None:
         self._place = place
         self._mine = mine

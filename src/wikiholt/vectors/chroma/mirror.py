@@ -187,8 +187,10 @@ class Mirror:
             version = snapshot.version
             for block in snapshot.blocks():
                 self._put(api, made.id, block, stop)
-        api.drop(self._whose.name)
         marks = self._marks(version)
+        if not self._directory.exists():
+            raise Abandoned  # the wiki was removed meanwhile
+        api.drop(self._whose.name)
         api.change(made.id, marks, self._whose.name)
         return Collection(made.id, self._whose.name, made.dimension, marks)
 
