@@ -43,7 +43,7 @@ def test_semantic_search_is_by_meaning_with_five_pages(shared: Served) -> None:
         ({"since": "2100-01-01"}, set()),
         ({"updated_since": "2020-01-01T00:00:00Z"}, {"Coffee", "Equipment/Printer", "Home"}),
     ],
-    ids=str,
+    ids=lambda each: str(sorted(each)),
 )
 def test_filters_narrow_what_is_found(shared: Served, params: dict[str, object], found: set[str]) -> None:
     answer = shared.client("read").get("/api/v1/search", params={"q": "printer", **params})  # type: ignore[dict-item]

@@ -1,0 +1,1 @@
+"""What the plugin costs an Otterwiki, and what it gives."""

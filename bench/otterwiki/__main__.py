@@ -1,0 +1,132 @@
+"""What the plugin costs an Otterwiki and what it gives, on wikis of 330, 3,000 and 14,593 pages.
+
+    python -m bench.otterwiki [--bundle FILE] [--pages 330 3000 0] [--saves 60] [--write]
+
+Two servers of the same kind (gunicorn, one worker, four threads) run over copies of the same repository, one with the
+plugin and one without, and are asked in turns. 0 pages means all there are. The whole wiki is indexed the first time
+(half an hour on two cores) and kept in bench/data/otterwiki; smaller ones are made from it by deleting pages.
+Searches are words of the wiki's own titles: Otterwiki's search takes them as a regular expression over every page,
+ours as a query by words and by meaning.
+"""
+
+import argparse
+import os
+import random
+import shutil
+import statistics
+import subprocess
+from pathlib import Path
+
+from bench.corpus import DEFAULT
+from bench.otterwiki.server import WITH, WITHOUT, Wiki
+from bench.otterwiki.wikis import HOME, prepared
+from bench.report import machine, write
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bundle", type=Path, default=DEFAULT)
+    parser.add_argument("--pages", type=int, nargs="+", default=[330, 3000, 0])
+    parser.add_argument("--saves", type=int, default=60)
+    parser.add_argument("--searches", type=int, default=15)
+    parser.add_argument("--write", action="store_true", help="write bench/results/otterwiki.md")
+    arguments = parser.parse_args()
+    places = [prepared(arguments.bundle, pages or None) for pages in arguments.pages]
+    load = os.getloadavg()[0]
+    tables = [_measured(place, arguments.saves, arguments.searches) for place in places]
+    rows = [f"Load of the machine when it began: {load:.1f}.", "", *_saves(tables), "", *_searches(tables), ""]
+    rows += _memory(tables)
+    print("\n".join(rows))
+    if arguments.write:
+        write("otterwiki", f"{__doc__}\n{machine()}\n\n" + "\n".join(rows))
+
+
+def _measured(place: Path, saves: int, searches: int) -> dict[str, object]:
+    files = [file for file in _git(place, "ls-files").splitlines() if file.endswith(".md")]
+    queries = [_words(file) for file in random.Random(7).sample(files, searches + 5)]
+    other = HOME / f"{place.name}-bare"
+    shutil.rmtree(other, ignore_errors=True)
+    other.mkdir()
+    subprocess.run(["git", "clone", "-q", str(place / "repository"), str(other / "repository")], check=True)
+    bare, ours = Wiki(other, WITHOUT), Wiki(place, WITH)
+    try:
+        told: dict[str, object] = {"pages": len(files), "bare idle": bare.memory(), "ours idle": ours.memory()}
+        for query in queries[:5]:
+            ours.search(query, "hybrid")
+        told |= {"ours searched": ours.memory(), "bare searched": bare.memory()}
+        for query in queries[5:]:
+            for name, asked in (("hybrid", ours), ("keyword", ours)):
+                told.setdefault(name, []).append(asked.search(query, name))  # type: ignore[attr-defined]
+            told.setdefault("regex", []).append(bare.regex_search(query))  # type: ignore[attr-defined]
+        for turn in range(saves):
+            text = f"# Bench\n\nWritten {turn} times, about otters and holts.\n"
+            for name, wiki in (("without", bare), ("with", ours))[:: 1 if turn % 2 else -1]:
+                told.setdefault(name, []).append(wiki.save("Bench", text))  # type: ignore[attr-defined]
+        told |= {"ours saved": ours.memory(), "bare saved": bare.memory(), "threads": ours.threads()}
+        return told
+    finally:
+        bare.stop()
+        ours.stop()
+        _git(
+            place,
+            "reset",
+            "-q",
+            "--hard",
+            _git(place, "rev-list", "--grep=^bench$", "--invert-grep", "-1", "HEAD").strip(),
+        )
+
+
+def _words(file: str) -> str:
+    """The name of a page as somebody would type it: the directory's, since these pages are all called index."""
+    parts = file.removesuffix(".md").split("/")
+    return (parts[-2] if parts[-1] == "index" and len(parts) > 1 else parts[-1]).replace("_", " ").replace("-", " ")
+
+
+def _git(place: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(place / "repository"), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def _p(values: object, share: float) -> float:
+    ordered = sorted(values)  # type: ignore[call-overload]
+    return float(ordered[min(len(ordered) - 1, int(share * len(ordered)))])
+
+
+def _saves(tables: list[dict[str, object]]) -> list[str]:
+    rows = ["| a save, ms | without p50 / p95 | with p50 / p95 | median of the differences |", "|---|---|---|---|"]
+    for told in tables:
+        pairs = zip(told["with"], told["without"], strict=True)  # type: ignore[call-overload]
+        more = statistics.median(ours - bare for ours, bare in pairs)
+        plain, plugged = (f"{_p(told[name], 0.5):.1f} / {_p(told[name], 0.95):.1f}" for name in ("without", "with"))
+        rows.append(f"| {told['pages']:,} pages | {plain} | {plugged} | {more:+.1f} |")
+    return rows
+
+
+def _searches(tables: list[dict[str, object]]) -> list[str]:
+    rows = [
+        "| a search over HTTP, ms | Otterwiki's own p50 / p95 | hybrid p50 / p95 | keyword p50 / p95 | own ÷ hybrid |"
+    ]
+    rows.append("|---|---|---|---|---|")
+    for told in tables:
+        cells = [f"{_p(told[name], 0.5):.1f} / {_p(told[name], 0.95):.1f}" for name in ("regex", "hybrid", "keyword")]
+        ratio = _p(told["regex"], 0.5) / _p(told["hybrid"], 0.5)
+        rows.append(f"| {told['pages']:,} pages | {' | '.join(cells)} | {ratio:.0f} × |")
+    return rows
+
+
+def _memory(tables: list[dict[str, object]]) -> list[str]:
+    rows = [
+        "| memory of a worker, MB, its own | at rest | after searches | after saves | threads |",
+        "|---|---|---|---|---|",
+    ]
+    for told in tables:
+        for name, called in (("bare", "without"), ("ours", "with the plugin")):
+            cells = [f"{told[f'{name} {moment}']:.0f}" for moment in ("idle", "searched", "saved")]
+            rows.append(
+                f"| {told['pages']:,} pages, {called} | {' | '.join(cells)} | {told['threads'] if name == 'ours' else ''} |"
+            )
+    return rows
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,97 @@
+"""A running Otterwiki that is watched: with the plugin or without."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+
+WITH, WITHOUT = "otterwiki.server", "bench.otterwiki.bare"
+
+
+class Wiki:
+    """One gunicorn worker with four threads over a place."""
+
+    def __init__(self, place: Path, app: str) -> None:
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            port = int(taken.getsockname()[1])
+        settings = place / f"{app}.cfg"
+        lines = {
+            "REPOSITORY": str(place / "repository"),
+            "SQLALCHEMY_DATABASE_URI": f"sqlite:///{place / app}.sqlite",
+            "SECRET_KEY": "a-secret-of-at-least-16-characters",
+            "RETAIN_PAGE_NAME_CASE": True,
+            "WIKIHOLT_LIMIT_ADDRESS_PER_MINUTE": "0",
+        }
+        settings.write_text("".join(f"{name} = {value!r}\n" for name, value in lines.items()))
+        command = [sys.executable, "-m", "gunicorn", "-w", "1", "-k", "gthread", "--threads", "4", "--timeout", "600"]
+        with (place / f"{app}.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [*command, "--bind", f"127.0.0.1:{port}", f"{app}:app"],
+                env=os.environ | {"OTTERWIKI_SETTINGS": str(settings), "PYTHONPATH": str(Path.cwd())},
+                stdout=log,
+                stderr=log,
+            )
+        self.client = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=600)
+        until = time.monotonic() + 300
+        while not self._answers():
+            assert time.monotonic() < until, (place / f"{app}.log").read_text()[-2000:]
+            time.sleep(0.1)
+        found = re.search(r'name="?csrf-token"? content="?([^">\s]+)', self.client.get("/-/about").text)
+        assert found is not None
+        self._token = found[1]
+
+    def _answers(self) -> bool:
+        try:
+            return self.client.get("/-/healthz").status_code == 200
+        except httpx.TransportError:
+            return False
+
+    def save(self, page: str, text: str) -> float:
+        """Milliseconds a save takes, as the browser of the writer sees it."""
+        fields = {"content": text, "commit": "bench", "csrf_token": self._token}
+        began = time.perf_counter()
+        answer = self.client.post(f"/{page}/save", data=fields)
+        took = time.perf_counter() - began
+        assert answer.status_code == 302, answer.text[:300]
+        return took * 1e3
+
+    def regex_search(self, query: str) -> float:
+        """Milliseconds the wiki's own search takes."""
+        began = time.perf_counter()
+        answer = self.client.post("/-/search", data={"query": query, "csrf_token": self._token})
+        took = time.perf_counter() - began
+        assert answer.status_code == 200
+        return took * 1e3
+
+    def search(self, query: str, mode: str) -> float:
+        """Milliseconds a search through the plugin takes; the answer must be a whole one."""
+        began = time.perf_counter()
+        answer = self.client.get("/api/v1/search", params={"q": query, "n": 10, "mode": mode})
+        took = time.perf_counter() - began
+        assert answer.status_code == 200, answer.text[:500]
+        told = answer.json()
+        assert told["results"], told
+        assert not told["degraded"], told["notes"]
+        return took * 1e3
+
+    def memory(self) -> float:
+        """What the worker holds of its own, in MB."""
+        children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
+        lines = Path(f"/proc/{children[0]}/smaps_rollup").read_text().splitlines()
+        return sum(int(line.split()[1]) for line in lines if line.startswith(("Private_", "Swap:"))) / 1024
+
+    def threads(self) -> int:
+        children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
+        return len(list(Path(f"/proc/{children[0]}/task").iterdir()))
+
+    def stop(self) -> None:
+        self.client.close()
+        self._process.send_signal(signal.SIGTERM)
+        self._process.wait(60)

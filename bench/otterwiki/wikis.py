@@ -1,0 +1,84 @@
+"""Wikis of several sizes, each a checked-out repository and an index of it, made once and kept in bench/data."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+from bench.corpus import DATA, cloned
+from wikiholt.service import Service
+from wikiholt.surfaces.otterwiki.enrolling import Enrolment
+from wikiholt.surfaces.otterwiki.resolving import Place
+from wikiholt.wiring import open_service
+
+HOME = DATA / "otterwiki"
+
+
+def prepared(bundle: Path, pages: int | None) -> Path:
+    """A directory with repository/ and wikiholt/ for a wiki of so many pages; None means all there are."""
+    place = (HOME / (str(pages) if pages else "all")).resolve()
+    if (place / "ready").exists():
+        return place
+    shutil.rmtree(place, ignore_errors=True)
+    if pages is None:
+        _clone(bundle, place)
+    else:
+        # The whole wiki's index with the other pages deleted: nothing is embedded a second time.
+        whole = prepared(bundle, None)
+        shutil.copytree(whole / "repository", place / "repository", symlinks=True)
+        _fewer(place / "repository", pages)
+        _take_over(whole / "wikiholt", place)
+    indexed(place)
+    (place / "ready").touch()
+    return place
+
+
+def indexed(place: Path) -> None:
+    """Bring the index of a place to its HEAD, registered as the plugin would register it."""
+    with_service(place, lambda service, slug: service.wiki(slug).sync())
+
+
+def with_service(place: Path, work) -> None:  # type: ignore[no-untyped-def]
+    service = open_service(place / "wikiholt")
+    try:
+        slug = Enrolment(service, None).wiki(Place(str(place / "repository"))).slug
+        work(service, slug)
+        service.wiki(slug).settle(600)
+    finally:
+        service.close()
+
+
+def _clone(bundle: Path, place: Path) -> None:
+    bare = cloned(bundle, DATA / "mdn.git")
+    place.mkdir(parents=True)
+    subprocess.run(["git", "clone", "-q", str(bare.path.resolve()), str(place / "repository")], check=True)
+    _take_over(HOME / "mdn-data", place)
+
+
+def _take_over(data: Path, place: Path) -> None:
+    """Give the wiki of a place the index that another data directory has of its largest wiki, if there is one."""
+    if not (data / "registry.sqlite").exists():
+        return
+
+    def copied(service: Service, slug: str) -> None:
+        sizes = {each: sum(file.stat().st_size for file in each.iterdir()) for each in (data / "wikis").iterdir()}
+        own = service.workshop.store.directory(service.registry.get(slug).id)
+        service.close()
+        shutil.copytree(max(sizes, key=lambda each: sizes[each]), own, dirs_exist_ok=True)
+
+    service = open_service(place / "wikiholt")
+    copied(service, Enrolment(service, None).wiki(Place(str(place / "repository"))).slug)
+
+
+def _fewer(repository: Path, pages: int) -> None:
+    """Commit the deletion of all but about so many pages, evenly chosen."""
+
+    def git(*arguments: str, stdin: str = "") -> str:
+        who = ["-c", "user.name=Bench", "-c", "user.email=bench@example.org"]
+        command = ["git", "-C", str(repository), *who, *arguments]
+        return subprocess.run(command, input=stdin, capture_output=True, text=True, check=True).stdout
+
+    files = [file for file in git("ls-files", "-z").split("\0") if file.endswith(".md")]
+    kept = set(files[:: max(1, len(files) // pages)][:pages])
+    gone = [file for file in files if file not in kept]
+    git("rm", "-q", "--pathspec-from-file=-", "--pathspec-file-nul", stdin="\0".join(gone))
+    git("commit", "-q", "-m", f"{pages} pages")
