@@ -50,7 +50,8 @@ def to_nobody(_: Wrote) -> None:
 class Admission:
     """One request's wiki and rights; hosts may give any of them without the others.
 
-    Commits are by `author`; who has a key may name another. `commits` are those that the request has made.
+    Commits are by `author`; who has a key may name another. A write waits up to `patience` seconds for the index to
+    hold it. `commits` are those that the request has made.
     """
 
     wiki: Wiki
@@ -61,6 +62,7 @@ class Admission:
     key: Key | None = None
     keeps_keys: bool = False
     names: Names = AS_STORED
+    patience: float = 0.0
     commits: list[Wrote] = field(default_factory=list)
 
     @property

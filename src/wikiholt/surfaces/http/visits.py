@@ -31,7 +31,10 @@ _WAITING = BoundedSemaphore(16)
 
 @dataclass(frozen=True, slots=True)
 class OpenWiki:
-    """One wiki, with what was granted of it; `author` is who a host says commits are by."""
+    """One wiki, with what was granted of it; `author` is who a host says commits are by.
+
+    `patience` is how many seconds a write waits for the index to hold it.
+    """
 
     grant: Grant
     handle: WikiHandle
@@ -40,6 +43,7 @@ class OpenWiki:
     names: Names = AS_STORED
     author: Author | None = None
     tell: Tell = to_nobody
+    patience: float = 0.0
 
     @property
     def wiki(self) -> Wiki:
@@ -55,9 +59,12 @@ class OpenWiki:
 
     def freshen(self) -> None:
         """Wait until the index has reached the HEAD of now, as long as that is worth it; the answer says if not."""
+        self._freshen(self.fresh_timeout)
+
+    def _freshen(self, seconds: float) -> None:
         if _WAITING.acquire(blocking=False):
             try:
-                self._keeper.fresh(self.wiki.id, self.fresh_timeout)
+                self._keeper.fresh(self.wiki.id, seconds)
             finally:
                 _WAITING.release()
 
@@ -65,9 +72,11 @@ class OpenWiki:
         self._keeper.wake(self.wiki.id)
 
     def wrote(self, commit: Wrote) -> None:
-        """A commit was made: have the index follow, and tell the host."""
+        """A commit was made: have the index follow, and tell the host. Who is told to be patient sees it in lists."""
         self.wake()
         self.tell(commit)
+        if self.patience:
+            self._freshen(self.patience)
 
     def narrowed(self, where: Filter) -> Filter:
         """A visitor's filter, as the index has paths."""
@@ -129,7 +138,13 @@ class Visitor:
         opened = OpenWiki(grant, handle, farm.settings.search_fresh_timeout, farm.keeper)
         if admission is None:
             return opened
-        return replace(opened, names=admission.names, author=admission.author, tell=admission.commits.append)
+        return replace(
+            opened,
+            names=admission.names,
+            author=admission.author,
+            tell=admission.commits.append,
+            patience=admission.patience,
+        )
 
     def enters(self) -> None:
         """Pass who has any key, before what they send is taken in: nobody fills the memory who may not write."""

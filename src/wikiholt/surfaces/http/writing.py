@@ -140,7 +140,13 @@ def rename_page(
         based = expected(wiki, path, body, if_match)
         author, message = author_of(wiki, body, by), body.commit_message or ""
         renamed = wiki.handle.contents.rename(
-            path, new_path, author, message, expected=based, update_links=body.update_links
+            path,
+            new_path,
+            author,
+            message,
+            expected=based,
+            update_links=body.update_links,
+            written=wiki.names.shown(new_path),
         )
     files = (renamed.file, *map(new_file, renamed.updated))
     wiki.wrote(Wrote(Deed.RENAMED, renamed.old_path, files, author, message, renamed.path))

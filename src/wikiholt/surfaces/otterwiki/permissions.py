@@ -24,6 +24,8 @@ from wikiholt.surfaces.otterwiki.naming import names_here
 
 _CHANGING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _SHARED_ID = "otterwiki-api-key"
+_PATIENCE = 2.0
+"""Seconds that a program's write waits for the index: what it writes it looks for next, as with otterwiki-api."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,7 @@ def admission(here: Here, shared: SharedKey) -> Admission:
         key=grant.key,
         keeps_keys=grant.scope.allows(Scope.ADMIN),
         names=names_here(),
+        patience=_PATIENCE,
     )
 
 
@@ -126,6 +129,7 @@ def _by_shared_key(here: Here, shared: SharedKey) -> Admission:
         # It is meant for programs: what it lets in must be gone once it is changed.
         keeps_keys=False,
         names=names_here(),
+        patience=_PATIENCE,
     )
 
 
