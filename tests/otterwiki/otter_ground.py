@@ -152,6 +152,11 @@ class Otter:
         assert self._process is not None
         return self._process.pid
 
+    def workers(self) -> list[int]:
+        """The processes of gunicorn's workers; none under the development server."""
+        booted = [int(pid) for pid in re.findall(r"Booting worker with pid: (\d+)", self.log())]
+        return [pid for pid in booted if Path(f"/proc/{pid}").exists()]
+
     def log(self) -> str:
         return (self.place / "wiki.log").read_text(errors="replace")
 
@@ -207,6 +212,35 @@ class Otter:
             return [hit.path for hit in self._service.wiki(wiki).search(Request(query, n=50, mode=mode)).hits]
         except (WikiholtError, IndexError):
             return []
+
+    def files(self) -> dict[str, str]:
+        """Every page file at HEAD with its blob, as git has them."""
+        command = ["git", "-C", str(self.repository), "ls-tree", "-r", "-z", "HEAD"]
+        lines = subprocess.run(command, capture_output=True, check=True, text=True).stdout.split("\0")
+        entries = [line.partition("\t") for line in lines if line.endswith(".md")]
+        return {file: meta.split()[2] for meta, _, file in entries}
+
+    def indexed(self, slug: str | None = None) -> dict[str, str]:
+        """Every page file in the index on disk with its blob; none while there is no index."""
+        if self._service is None:
+            self._service = open_service(self.data)
+        try:
+            wiki = self._service.registry.get(slug) if slug else self._service.wikis()[0]
+            index = self._service.workshop.store.open(wiki.id)
+        except (WikiholtError, IndexError):
+            return {}
+        try:
+            return dict(index.pages())
+        finally:
+            index.close()
+
+    def until_equal(self) -> dict[str, str]:
+        """Wait until the index holds exactly the tree at HEAD, blob for blob, and return that."""
+        wait_until(
+            lambda: self.indexed() == self.files(),
+            lambda: f"the index does not follow:\n{self.indexed()}\n{self.files()}\n{self.log()}",
+        )
+        return self.indexed()
 
     def until_found(self, query: str, path: str, slug: str | None = None) -> None:
         wait_until(lambda: path in self.found(query, slug=slug), lambda: f"{path} is not found:\n{self.log()}")

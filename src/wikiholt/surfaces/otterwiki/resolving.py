@@ -53,10 +53,10 @@ class Resolver:
         if self._function is None:
             self._function = _function(self._named)
         answer = self._function(request)
-        slug, path = answer if isinstance(answer, tuple) else (None, answer)
-        if not path:
+        slug, path = answer if isinstance(answer, tuple) and len(answer) == 2 else (None, answer)
+        if not path or not isinstance(path, str | os.PathLike) or not isinstance(slug, str | None):
             raise _unknown("the resolver named no wiki")
-        return Place(os.path.realpath(path), slug)
+        return Place(os.path.realpath(os.fspath(path)), slug or None)
 
 
 def in_request() -> bool:
@@ -78,6 +78,8 @@ def _function(named: str) -> Callable[..., Any]:
     module, _, function = named.partition(":")
     try:
         found: Callable[..., Any] = getattr(importlib.import_module(module), function)
+        if not callable(found):
+            raise TypeError(f"{function} is no function")
     except Exception as error:
         raise InvalidSetting(
             f"WIKIHOLT_OTTERWIKI_RESOLVER = {named!r} cannot be used: {type(error).__name__}: {error}.",

@@ -1,0 +1,55 @@
+"""A farm as hosts build them: one Otterwiki, and for each request the storage of the wiki that its host names.
+
+FARM_KIND says how: `swap` sets the attributes of Otterwiki's modules (one thread a process), `proxy` puts a proxy in
+their place once, which leads to the request's own storage whatever the threads, `resolver` does the same and has
+Wikiholt ask `resolve`.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Iterable
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any
+
+import otterwiki.server
+import otterwiki.wiki
+from otterwiki.gitstorage import GitStorage
+from werkzeug.local import LocalProxy
+
+_WIKIS = Path(os.environ["FARM_WIKIS"])
+_SWAPS = os.environ["FARM_KIND"] == "swap"
+_here: ContextVar[GitStorage] = ContextVar("here")
+_storages: dict[str, GitStorage] = {}
+
+
+def _use(storage: Any) -> None:
+    for name, module in list(sys.modules.items()):
+        if name.startswith("otterwiki.") and hasattr(module, "storage"):
+            module.storage = storage
+
+
+def _repository(host: str) -> Path:
+    return _WIKIS / host.partition(".")[0] / "repo"
+
+
+def resolve(request: Any) -> tuple[str, str] | None:
+    path = _repository(request.host)
+    return (f"the-{path.parent.name}", str(path)) if path.is_dir() else None
+
+
+def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+    path = _repository(environ.get("HTTP_HOST", ""))
+    if path.is_dir():
+        storage = _storages.get(str(path)) or _storages.setdefault(str(path), GitStorage(str(path)))
+        _here.set(storage)
+        otterwiki.server.app.config["REPOSITORY"] = str(path)
+        if _SWAPS:
+            _use(storage)
+    answer: Iterable[bytes] = otterwiki.server.app(environ, start_response)
+    return answer
+
+
+_first = otterwiki.server.storage
+if not _SWAPS:
+    _use(LocalProxy(lambda: _here.get(_first)))

@@ -1,0 +1,159 @@
+"""Whatever Otterwiki does to its repository, the index holds the tree at HEAD soon after: not a page more or less.
+
+Every trap that hooks lay (see the names) is sprung on a real Otterwiki over HTTP, under the development server and
+under gunicorn with four workers of four threads.
+"""
+
+import hashlib
+import hmac
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from git_repository import Repository
+from otter_ground import BOUND, Otter
+
+pytestmark = pytest.mark.real_model
+
+
+@pytest.fixture(scope="module", params=["dev", "gunicorn"])
+def otter(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Otter]:
+    place = tmp_path_factory.mktemp("otter")
+    settings = {
+        "GIT_WEB_SERVER": True,
+        "GIT_REMOTE_PULL_ENABLED": True,
+        "GIT_REMOTE_PULL_URL": str(place / "elsewhere.git"),
+        "GIT_REMOTE_PULL_URL_SECURE": True,
+        "WIKIHOLT_SYNC_INTERVAL": 2,
+    }
+    with Otter.start(place, request.param, settings) as running:
+        yield running
+
+
+def _clone(otter: Otter, place: Path) -> Repository:
+    subprocess.run(["git", "clone", "--quiet", f"{otter.url}/.git", str(place)], check=True)
+    return Repository(place)
+
+
+def test_the_first_page_that_otterwiki_writes_before_it_sets_plugins_up_is_found(otter: Otter) -> None:
+    otter.until_found("otter wiki", "home")
+    assert list(otter.until_equal()) == ["home.md"]
+
+
+def test_a_page_saved_under_two_casings_is_one_page_with_its_last_text(otter: Otter) -> None:
+    otter.save("MY page", "# Mine\n\nFirst about lanterns.\n")
+    otter.until_found("lanterns", "my page")
+    otter.save("my PAGE", "# Mine\n\nThen about compasses.\n")
+    otter.until_found("compasses", "my page")
+    assert otter.found("lanterns") == []
+    assert [path for path in otter.found("mine") if "page" in path.lower()] == ["my page"]
+    otter.until_equal()
+
+
+def test_a_renamed_page_takes_its_sub_pages_along_and_links_to_it_follow(otter: Otter) -> None:
+    otter.save("Boats", "# Boats\n\nWhat floats.\n")
+    otter.save("Boats/Canoe", "# Canoe\n\nPaddled with gusto.\n")
+    otter.save("Boats/Canoe/Paddle", "# Paddle\n\nCarved from ash wood.\n")
+    otter.save("Harbour", "# Harbour\n\nHere lie [[Boats]] and [a canoe](/Boats/Canoe).\n")
+    otter.until_found("carved ash", "boats/canoe/paddle")
+    otter.rename("Boats", "Vessels/Small")
+    otter.until_found("carved ash", "vessels/small/canoe/paddle")
+    files = otter.until_equal()
+    assert not [file for file in files if file.startswith("boats")]
+    assert otter.found("gusto") == ["vessels/small/canoe"]
+    assert "Boats" not in (otter.repository / "harbour.md").read_text()
+
+
+def test_pages_deleted_together_with_their_sub_pages_are_all_gone(otter: Otter) -> None:
+    for path in ("Trees", "Trees/Oak", "Trees/Oak/Acorn"):
+        otter.save(path, f"# {path}\n\nIn the forest of Arden.\n")
+    otter.until_found("arden", "trees/oak/acorn")
+    otter.delete("Trees", recursive=True)
+    otter.until_gone("arden", "trees/oak/acorn")
+    otter.until_equal()
+    assert otter.found("arden") == []
+
+
+def test_a_reverted_commit_brings_the_old_text_back(otter: Otter) -> None:
+    otter.save("Recipe", "# Recipe\n\nWith cinnamon.\n")
+    otter.save("Recipe", "# Recipe\n\nWith cardamom.\n")
+    otter.until_found("cardamom", "recipe")
+    otter.revert(otter.head())
+    otter.until_found("cinnamon", "recipe")
+    assert otter.found("cardamom") == []
+    otter.until_equal()
+
+
+def test_an_attachment_leaves_its_page_found_and_the_index_at_head(otter: Otter) -> None:
+    otter.save("Album", "# Album\n\nPictures of herons.\n")
+    otter.attach("Album", "heron.txt", b"a heron, standing")
+    assert (otter.repository / "album" / "heron.txt").is_file()
+    otter.until_equal()
+    assert otter.found("herons") == ["album"]
+
+
+def test_saving_what_is_there_already_changes_nothing(otter: Otter) -> None:
+    otter.save("Still", "# Still\n\nWater runs deep.\n")
+    before, head = otter.until_equal(), otter.head()
+    otter.save("Still", "# Still\n\nWater runs deep.\n")
+    assert otter.head() == head
+    assert otter.until_equal() == before
+
+
+def test_a_push_of_three_commits_is_found_whole(otter: Otter, tmp_path: Path) -> None:
+    clone = _clone(otter, tmp_path / "clone")
+    for name in ("One", "Two", "Three"):
+        clone.commit({f"pushed {name.lower()}.md": f"# {name}\n\nPushed as number {name}, quixotic.\n"})
+    clone.git("push", "--quiet", f"{otter.url}/.git", "HEAD")
+    for name in ("one", "two", "three"):
+        otter.until_found("quixotic", f"pushed {name}")
+    otter.until_equal()
+
+
+def test_what_a_webhook_pulls_in_a_thread_of_its_own_is_found(otter: Otter, tmp_path: Path) -> None:
+    remote = otter.place / "elsewhere.git"
+    subprocess.run(["git", "clone", "--quiet", "--bare", str(otter.repository), str(remote)], check=True)
+    clone = _clone(otter, tmp_path / "clone")
+    clone.commit({"pulled one.md": "# Pulled\n\nMarzipan.\n", "pulled two.md": "# Two\n\nMarzipan too.\n"})
+    clone.git("push", "--quiet", str(remote), "HEAD")
+    secret = hmac.new(b"a-secret-of-at-least-16-characters", str(remote).encode(), hashlib.sha256).hexdigest()
+    answer = otter.client.post(f"/-/api/v1/pull/{secret}")
+    assert answer.status_code == 200, answer.text
+    otter.until_found("marzipan", "pulled two")
+    otter.until_equal()
+
+
+def test_a_commit_that_otterwiki_was_not_told_of_is_noticed(otter: Otter) -> None:
+    Repository(otter.repository).commit({"behind its back.md": "# Behind\n\nSurreptitious.\n"})
+    otter.until_found("surreptitious", "behind its back")
+    otter.until_equal()
+
+
+def test_saves_in_quick_succession_by_different_sessions_are_all_found(otter: Otter) -> None:
+    # One after the other: Otterwiki itself hangs when several threads of a process save at the same instant.
+    for number in range(12):
+        with httpx.Client(base_url=otter.url, timeout=BOUND) as client:
+            otter.save(f"Crowd {number}", f"# Crowd {number}\n\nSimultaneous.\n", client=client)
+    files = otter.until_equal()
+    assert {f"crowd {number}.md" for number in range(12)} <= set(files)
+    assert len(otter.found("simultaneous")) == 12
+
+
+def test_a_worker_that_is_killed_right_after_a_save_loses_nothing(otter: Otter) -> None:
+    workers = otter.workers()
+    if not workers:
+        pytest.skip("the development server has no workers")
+    otter.save("Last Words", "# Last Words\n\nIndefatigable.\n")
+    for pid in workers:
+        os.kill(pid, signal.SIGKILL)
+    otter.until_found("indefatigable", "last words")
+    otter.until_equal()
+
+
+def test_every_page_view_went_well_and_nothing_was_logged_as_a_fault(otter: Otter) -> None:
+    assert otter.client.get("/Home").status_code == 200
+    assert "Traceback" not in otter.log()

@@ -1,0 +1,126 @@
+"""One process, many wikis: the wiki is the one of the request, with an index of its own, whatever the farm is like."""
+
+import hashlib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+from git_repository import Repository
+from otter_ground import BOUND, Otter, wait_until
+
+from wikiholt.wiring import open_service
+
+pytestmark = pytest.mark.real_model
+
+_HERE = str(Path(__file__).parent)
+
+
+class Farm:
+    """A farm of two wikis, each of which has a page named Home, reached by the host's first part."""
+
+    def __init__(self, place: Path, kind: str) -> None:
+        self.kind = kind
+        self.wikis = place / "wikis"
+        for name in ("garden", "kitchen"):
+            Repository(self.wikis / name / "repo").commit({"home.md": f"# Home\n\nWelcome to the {name}, wayfarer.\n"})
+        environ = {"FARM_WIKIS": str(self.wikis), "FARM_KIND": kind, "PYTHONPATH": _HERE}
+        if kind == "resolver":
+            environ["WIKIHOLT_OTTERWIKI_RESOLVER"] = "otter_farm:resolve"
+        threads = ("--threads", "1") if kind == "swap" else ()
+        self.otter = Otter.start(
+            place,
+            "gunicorn",
+            environ=environ,
+            workers=2,
+            options=threads,
+            app="otter_farm",
+            pages={"lobby.md": "# L\n"},
+        )
+
+    def slug(self, name: str) -> str:
+        return f"the-{name}" if self.kind == "resolver" else name
+
+    def client(self, name: str) -> httpx.Client:
+        return httpx.Client(base_url=self.otter.url, headers={"Host": f"{name}.example.org"}, timeout=BOUND)
+
+    def save(self, name: str, path: str, text: str) -> None:
+        with self.client(name) as client:
+            self.otter.save(path, text, client=client)
+
+    def found(self, name: str, query: str) -> list[str]:
+        return self.otter.found(query, slug=self.slug(name))
+
+    def until_found(self, name: str, query: str, path: str) -> None:
+        self.otter.until_found(query, path, slug=self.slug(name))
+
+    def digests(self, name: str) -> dict[str, str]:
+        """What the files of a wiki's index hold, but for what readers leave beside it."""
+        service = open_service(self.otter.data)
+        directory = service.workshop.store.directory(service.registry.get(self.slug(name)).id)
+        service.close()
+        files = (file for file in directory.rglob("*") if not file.name.endswith(("-wal", "-shm", "activity.json")))
+        return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+
+
+@pytest.fixture(scope="module", params=["swap", "proxy", "resolver"])
+def farm(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Farm]:
+    made = Farm(tmp_path_factory.mktemp("farm"), request.param)
+    with made.otter:
+        yield made
+
+
+def test_a_wiki_is_indexed_with_the_pages_it_has_when_one_of_them_is_first_viewed(farm: Farm) -> None:
+    for name in ("garden", "kitchen"):
+        with farm.client(name) as client:
+            assert f"Welcome to the {name}" in client.get("/Home").text
+        farm.until_found(name, "wayfarer", "home")
+
+
+def test_pages_of_the_same_name_stay_apart(farm: Farm) -> None:
+    for name in ("garden", "kitchen"):
+        farm.save(name, "Shared", f"# Shared\n\nOnly the {name} has this, and a canary named {name}bird.\n")
+    farm.until_found("garden", "gardenbird", "shared")
+    farm.until_found("kitchen", "kitchenbird", "shared")
+    assert farm.found("garden", "kitchenbird") == []
+    assert farm.found("kitchen", "gardenbird") == []
+    assert farm.found("garden", "wayfarer") == ["home"]
+
+
+def test_two_wikis_saved_in_at_once_each_get_their_own(farm: Farm) -> None:
+    def write(name: str) -> None:
+        for number in range(6):
+            farm.save(name, f"Page {number}", f"# Page {number}\n\nWritten in haste, {name}haste.\n")
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(write, ["garden", "kitchen"]))
+    for name in ("garden", "kitchen"):
+        wait_until(lambda name=name: len(farm.found(name, f"{name}haste")) == 6, farm.otter.log)
+    assert farm.found("garden", "kitchenhaste") == []
+    assert farm.found("kitchen", "gardenhaste") == []
+
+
+def test_reindexing_one_wiki_leaves_every_byte_of_the_other(farm: Farm) -> None:
+    before = farm.digests("kitchen")
+    service = open_service(farm.otter.data)
+    report = service.wiki(farm.slug("garden")).reindex()
+    service.close()
+    assert report.rebuilt
+    farm.save("garden", "After", "# After\n\nAftermath.\n")
+    farm.until_found("garden", "aftermath", "after")
+    assert farm.digests("kitchen") == before
+
+
+def test_wikis_are_called_what_their_directory_or_the_resolver_says(farm: Farm) -> None:
+    service = open_service(farm.otter.data)
+    sources = {wiki.slug: wiki.source for wiki in service.wikis()}
+    service.close()
+    for name in ("garden", "kitchen"):
+        assert sources[farm.slug(name)] == str((farm.wikis / name / "repo").resolve())
+    # A farm that names its wikis itself need not count what Otterwiki was started with among them.
+    assert len(sources) == (2 if farm.kind == "resolver" else 3)
+
+
+def test_nothing_was_logged_as_a_fault(farm: Farm) -> None:
+    assert "Traceback" not in farm.otter.log()

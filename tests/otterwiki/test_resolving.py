@@ -1,0 +1,64 @@
+"""Which wiki a request is about is told for certain, or not at all."""
+
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import flask
+import pytest
+
+from wikiholt.errors import InvalidSetting, WikiNotFound
+from wikiholt.surfaces.otterwiki.resolving import Place, Resolver
+
+
+def _module(monkeypatch: pytest.MonkeyPatch, name: str, **attributes: object) -> None:
+    module = ModuleType(name)
+    vars(module).update(attributes)
+    monkeypatch.setitem(sys.modules, name, module)
+
+
+def test_the_wiki_is_the_one_whose_storage_is_in_use(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    _module(monkeypatch, "otterwiki.server", storage=SimpleNamespace(path=str(tmp_path / "link")))
+    _module(monkeypatch, "otterwiki.wiki", storage=SimpleNamespace(path=str(tmp_path / "real")))
+    assert Resolver("").here() == Place(str((tmp_path / "real").resolve()))
+
+
+def test_where_parts_of_otterwiki_disagree_no_wiki_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    _module(monkeypatch, "otterwiki.server", storage=SimpleNamespace(path="/srv/one"))
+    _module(monkeypatch, "otterwiki.wiki", storage=SimpleNamespace(path="/srv/two"))
+    with pytest.raises(WikiNotFound) as refused:
+        Resolver("").here()
+    assert "/srv" not in refused.value.message + refused.value.hint
+
+
+def test_before_there_is_a_storage_no_wiki_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    _module(monkeypatch, "otterwiki.server")
+    _module(monkeypatch, "otterwiki.wiki")
+    with pytest.raises(WikiNotFound):
+        Resolver("").here()
+    assert Resolver("").elsewhere() == []
+
+
+@pytest.mark.parametrize(("answer", "place"), [("/srv/a", Place("/srv/a")), (("a", "/srv/a"), Place("/srv/a", "a"))])
+def test_a_resolver_is_asked_with_the_request(monkeypatch: pytest.MonkeyPatch, answer: object, place: Place) -> None:
+    _module(monkeypatch, "otterwiki_host", which=lambda request: answer if request.host == "a.example" else None)
+    resolver = Resolver("otterwiki_host:which")
+    with flask.Flask("wiki").test_request_context("/", base_url="http://a.example"):
+        assert resolver.here() == place
+    with flask.Flask("wiki").test_request_context("/", base_url="http://b.example"), pytest.raises(WikiNotFound):
+        resolver.here()
+
+
+@pytest.mark.parametrize("named", ["nowhere_at_all:which", "json:nothing", "json", ":", "json:__name__"])
+def test_a_resolver_that_cannot_be_asked_is_named_as_a_wrong_setting(named: str) -> None:
+    with flask.Flask("wiki").test_request_context("/"), pytest.raises(InvalidSetting, match="RESOLVER"):
+        Resolver(named).here()
+
+
+def test_a_resolver_that_answers_nonsense_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    for answer in (7, ("a", "b", "c"), ("", ""), ("a", None), object()):
+        _module(monkeypatch, "otterwiki_host", which=lambda _, answer=answer: answer)
+        with flask.Flask("wiki").test_request_context("/"), pytest.raises((WikiNotFound, InvalidSetting)):
+            Resolver("otterwiki_host:which").here()
