@@ -24,6 +24,7 @@ _PATTERNS = {
     "lock": rf"{_ID}/(?:write|mirror)\.lock",
     "job": rf"{_ID}/reindex\.json",
     "health": rf"{_ID}/health\.json",
+    "desk": rf"{_ID}/activity\.json",
     "set aside": rf"{_ID}/broken-[^/]+/g\d{{6}}\.sqlite[^/]*",
     "backup": r"backups/[a-z0-9]{12,64}/\d{8}T[^/]+\.sqlite",
     "registry backup": r"backups/registry/\d{8}T[^/]+\.sqlite",
