@@ -1,0 +1,41 @@
+"""An Otterwiki that readers visit with a browser: the demo wikis as Otterwiki names files, and a page that attacks."""
+
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+
+HOSTILE = "<img src=x onerror=window.fooled=1>"
+HOSTILE_PAGE = f"""---
+tags: ["{HOSTILE}", "<script>window.fooled=1</script>"]
+category: "<b onclick=window.fooled=1>category</b>"
+---
+# Zebra {HOSTILE}
+
+## <script>window.fooled=1</script> stripes
+
+The zebra </p><script>window.fooled=1</script> has {HOSTILE} stripes and `</mark><svg onload=window.fooled=1>` hooves.
+See [composting](/growing/composting) and [bonfires](/rules/bonfires).
+"""
+
+
+def demo_pages(*names: str) -> dict[str, str]:
+    """File → text of these demo wikis in one; a file that two of them have is the last one's."""
+    found: dict[str, str] = {}
+    for name in names:
+        _gather(files("wikiholt.surfaces.cli.demo_wikis").joinpath(name), "", found)
+    return found
+
+
+def _gather(folder: Traversable, above: str, found: dict[str, str]) -> None:
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            _gather(entry, f"{above}{entry.name.lower()}/", found)
+        elif entry.name.endswith(".md"):
+            found[above + entry.name.lower()] = entry.read_text(encoding="utf-8")
+
+
+READERS_WIKI = {
+    **demo_pages("runbook", "allotment"),
+    "zebra.md": HOSTILE_PAGE,
+    f"attacks/{HOSTILE.replace('/', '')}.md": "# Okapi\n\nThe okapi hides. See [zebra](/zebra).\n",
+    "scanned letter.md": f"version https://git-lfs.github.com/spec/v1\noid sha256:{'a' * 64}\nsize 12345\n",
+}
