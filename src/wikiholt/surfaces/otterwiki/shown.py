@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,6 +15,7 @@ from wikiholt.surfaces.documents import AnswerDocument, HitDocument, answer_docu
 from wikiholt.surfaces.http.parameters import Asked
 from wikiholt.surfaces.http.problems import told
 from wikiholt.surfaces.otterwiki.host import Host
+from wikiholt.surfaces.otterwiki.naming import names_here
 from wikiholt.surfaces.web.plain import marked
 
 _LOG = logging.getLogger(__name__)
@@ -50,9 +51,10 @@ def shown(host: Host, given: Mapping[str, Any]) -> Shown:
         return Shown()
     try:
         request = _asked(given).request()
-        opened = host.here().open(Scope.READ)
+        opened = replace(host.here().open(Scope.READ), names=names_here())
         with opened.answering() as handle:
-            return Shown(answer_document(handle.search(request), opened.names))
+            answer = handle.search(replace(request, where=opened.narrowed(request.where)))
+        return Shown(answer_document(answer, opened.names))
     except Exception as error:  # noqa: BLE001 - whatever it is, the page says so and the wiki's own search is a click away
         return _failed(error)
 
