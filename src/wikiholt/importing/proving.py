@@ -18,7 +18,7 @@ _AKIN = 0.98
 def agreement(model: str, sample: Sequence[tuple[str, Floats]], embedder: Embedder) -> Agreement:
     """Embed the sample anew; one vector that is another is enough to trust none."""
     if not sample:
-        return Agreement(model, 0, None, agrees=False, reason="no text of it is one that would be embedded")
+        return Agreement(model, 0, None, agrees=False, reason="none is of a text that Wikiholt would embed")
     ours = embedder.passages([text for text, _ in sample])
     theirs = np.stack([vector for _, vector in sample])
     least = float(np.min(np.sum(ours * theirs, axis=1)))

@@ -11,14 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
+from typing import cast
 
 import numpy as np
 
 from wikiholt.errors import Busy, StorageRefused
 from wikiholt.model import Floats
-
-_MOST = 500
-"""Hashes a question: SQLite has a limit of its own."""
 
 
 @contextmanager
@@ -60,8 +58,8 @@ class Spool:
     def __init__(self, file: Path) -> None:
         self._lock = Lock()
         self._connection = sqlite3.connect(file, check_same_thread=False, isolation_level=None)
-        for pragma in ("journal_mode = OFF", "synchronous = OFF", "locking_mode = EXCLUSIVE"):
-            self._connection.execute(f"PRAGMA {pragma}")
+        self._connection.execute("PRAGMA journal_mode = OFF")
+        self._connection.execute("PRAGMA synchronous = OFF")
         self._connection.execute("CREATE TABLE vectors (wiki TEXT, hash BLOB, model TEXT, vector BLOB)")
         self._connection.execute("CREATE UNIQUE INDEX by_text ON vectors (wiki, hash)")
 
@@ -79,14 +77,16 @@ class Spool:
         return WikiVectors(self, wiki)
 
     def select(self, wiki: str, hashes: Sequence[bytes]) -> list[tuple[bytes, str, bytes]]:
-        found: list[tuple[bytes, str, bytes]] = []
-        for start in range(0, len(hashes), _MOST):
-            some = hashes[start : start + _MOST]
-            marks = ", ".join("?" * len(some))
-            query = f"SELECT hash, model, vector FROM vectors WHERE wiki = ? AND hash IN ({marks})"  # noqa: S608
-            with self._lock:
-                found += self._connection.execute(query, (wiki, *some)).fetchall()
-        return found
+        """Hash, model and vector of those that are there."""
+        with self._lock:
+            found = (self._one(wiki, digest) for digest in hashes)
+            return [row for row in found if row is not None]
+
+    def _one(self, wiki: str, digest: bytes) -> tuple[bytes, str, bytes] | None:
+        asked = self._connection.execute(
+            "SELECT hash, model, vector FROM vectors WHERE wiki = ? AND hash = ?", (wiki, digest)
+        )
+        return cast(tuple[bytes, str, bytes] | None, asked.fetchone())
 
     def close(self) -> None:
         with self._lock:
