@@ -92,3 +92,7 @@ def alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+def figure(engine: Chroma, name: str) -> int:
+    return engine.figures()[name][1]

@@ -17,7 +17,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-_STATUS = {"NotFoundError": 404, "UniqueConstraintError": 409, "InvalidArgumentError": 400, "ValueError": 400}
+_STATUS = {
+    "NotFoundError": 404,
+    "UniqueConstraintError": 409,
+    "InvalidArgumentError": 400,
+    "ValueError": 400,
+    "TypeError": 501,  # another version's bindings: nothing is damaged
+    "AttributeError": 501,
+}
 Answer = tuple[int, object]
 DATABASE = "chroma.sqlite3"
 

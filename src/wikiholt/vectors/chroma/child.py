@@ -155,8 +155,11 @@ def peer(connection: socket.socket) -> tuple[int, int]:
 
 def main(directory: Path, *, renew: bool) -> int:
     """Serve until nobody is connected; the first line of output says how it went."""
-    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-    lock = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        lock = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        return _say("failed", error.strerror or str(error))
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

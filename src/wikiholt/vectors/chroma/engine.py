@@ -13,9 +13,10 @@ from wikiholt.vectors.chroma.api import Api
 from wikiholt.vectors.chroma.cache import ChromaCache
 from wikiholt.vectors.chroma.faults import ChromaAway, ChromaRefused
 from wikiholt.vectors.chroma.figures import COUNTED, Figures
-from wikiholt.vectors.chroma.host import Child, Host, Server
+from wikiholt.vectors.chroma.host import Host, Server
 from wikiholt.vectors.chroma.layout import LAYOUTS
 from wikiholt.vectors.chroma.mirror import Whose
+from wikiholt.vectors.chroma.spawning import Child
 from wikiholt.vectors.chroma.wire import Wire
 from wikiholt.vectors.chroma.worker import Caretaker
 

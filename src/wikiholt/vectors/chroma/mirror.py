@@ -135,7 +135,7 @@ class Mirror:
         delta = self._index.changes_since(version)
         if delta is None:
             raise OthersAtWork("Another process is bringing the collection up to date.")
-        rows = self._index.state().chunks
+        rows = max(0, self._index.state().chunks - len(delta.added.chunk_ids))
         self._proven, self._check_all = f"{found.id} {incarnation}", False
         return Standing(found.id, version, rows, incarnation, delta.added.chunk_ids)
 

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from typing import Protocol
+from weakref import WeakSet
 
 from wikiholt.cachefile.worker import Abandoned
 from wikiholt.errors import MissingExtra, WikiholtError
@@ -65,6 +66,7 @@ class Caretaker:
         self._renewed_at = -_RENEW_EVERY
         self._reached = ""
         self._due: dict[Charge, float] = {}
+        self._told: WeakSet[Charge] = WeakSet()
         self._begin_process()
 
     def _begin_process(self) -> None:
@@ -174,7 +176,9 @@ class Caretaker:
             charge.lost()
             if isinstance(error, NotOurs):
                 self.trouble = error.message
-                _LOG.error("%s (%s)", error.message, error.hint)
+                if charge not in self._told:
+                    self._told.add(charge)
+                    _LOG.error("%s (%s)", error.message, error.hint)
             return LONGEST
 
     def _reach(self) -> str:
@@ -214,7 +218,7 @@ class Caretaker:
         self.figures.add("failures")
         self._refusals += 1
         _LOG.warning("a collection of Chroma's cannot be used; exact search answers meanwhile: %s", refusal.message)
-        broken = self.host.own and refusal.answered >= 500 and self._refusals >= 2
+        broken = self.host.own and refusal.answered == 500 and self._refusals >= 2
         if not broken or time.monotonic() - self._renewed_at < _RENEW_EVERY:
             return min(LONGEST, _SOON * 2.0**self._refusals)
         self._renewed_at, self._refusals, self._reached = time.monotonic(), 0, ""

@@ -1,0 +1,214 @@
+"""A child process that hosts Chroma over one directory: found or started, heard, ended when it hangs.
+
+Only the one background worker of a process starts or ends a child. Searches connect, or fail at once.
+"""
+
+import contextlib
+import fcntl
+import json
+import logging
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+from wikiholt.errors import MissingExtra
+from wikiholt.vectors.chroma.child import LOCK, SOCKET, peer
+from wikiholt.vectors.chroma.faults import ChromaAway, NotOurs
+from wikiholt.vectors.chroma.figures import Figures
+
+_LOG = logging.getLogger(__name__)
+_STARTING = 60.0
+"""Seconds a child has to open its directory; Chroma may have a long log to read again."""
+_SHORT = 100
+"""The name of a socket may have 104 bytes, or 108."""
+
+
+class Child:
+    """A child process over one directory, shared by all processes of ours that use the directory."""
+
+    own = True
+
+    def __init__(self, directory: Path, figures: Figures) -> None:
+        self._directory = directory.absolute()
+        self._figures = figures
+        self._process: subprocess.Popen[bytes] | None = None
+        self._bad_starts = 0
+        self._starting = threading.Lock()
+
+    def connect(self, timeout: float) -> socket.socket:
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            connection.settimeout(timeout)
+            self._reach(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def start(self) -> None:
+        """Find the one that runs, or start one; two bad starts in a row have it begin with an empty directory."""
+        with self._starting:
+            self._start()
+
+    def _start(self) -> None:
+        self._reap()
+        if self._runs():
+            return
+        state, about = self._started(renew=self._bad_starts >= 2)
+        if state == "ready":
+            self._bad_starts = 0
+            return
+        if state == "uninstalled":
+            raise MissingExtra("ChromaDB is not installed.", hint='pip install "wikiholt[chroma]"')
+        if state == "foreign":
+            raise NotOurs(
+                "The directory chroma.path holds a database that Wikiholt did not make; it is left alone.",
+                hint="choose an empty directory, or run a server over that one and set chroma.url",
+            )
+        if state != "taken":
+            self._bad_starts += 1
+            raise ChromaAway(f"Chroma's child process did not start ({about or 'it ended'}).")
+        self._await_other()
+
+    def kill(self) -> None:
+        """End the child, whoever started it: it is the process at the other end of a connection that is open."""
+        with contextlib.suppress(OSError), self.connect(1.0) as connection:
+            _LOG.warning("Chroma's child process hangs and is ended")
+            self._figures.add("kills")
+            # While the connection stands the number is that process's and no other's.
+            if pid := peer(connection)[0]:
+                os.kill(pid, signal.SIGKILL)
+        if self._process is not None:
+            self._process.kill()
+        self._reap(wait=5.0)
+
+    def close(self) -> None:
+        """Let it go; it ends by itself when nobody is connected."""
+        self._reap(wait=5.0)
+        if self._process is not None:
+            self._process.returncode = 0  # others use it still: it is no longer ours to wait for
+            self._process = None
+
+    def _reach(self, connection: socket.socket) -> None:
+        name = str(self._directory / SOCKET)
+        if len(os.fsencode(name)) <= _SHORT:
+            connection.connect(name)
+            return
+        directory = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            connection.connect(f"/proc/self/fd/{directory}/{SOCKET}")
+        finally:
+            os.close(directory)
+
+    def _runs(self) -> bool:
+        try:
+            self.connect(2.0).close()
+        except BlockingIOError:
+            return True  # its queue is full, so it is there
+        except OSError:
+            return False
+        return True
+
+    def _await_other(self) -> None:
+        """Another process has just started one, or the one there is ending."""
+        until = time.monotonic() + _STARTING
+        while time.monotonic() < until:
+            if self._runs():
+                return
+            if not (self._directory / LOCK).exists():
+                break
+            time.sleep(0.05)
+            if _free(self._directory / LOCK):
+                break
+        raise ChromaAway("Another process has Chroma's directory and does not answer.")
+
+    def _started(self, *, renew: bool) -> tuple[str, str]:
+        """Start one and hear what it says first."""
+        # Under some servers the program of this process is not Python.
+        python = next((str(p) for p in (Path(sys.prefix, "bin", "python3"),) if p.exists()), sys.executable)
+        command = [python, "-m", "wikiholt.vectors.chroma.child", str(self._directory), *(["--renew"] * renew)]
+        surroundings = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        try:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=surroundings,
+                start_new_session=True,
+            )
+        except OSError as error:
+            return "failed", error.strerror or str(error)
+        said = _first_line(process, _STARTING)
+        state, about = str(said.get("state", "")), str(said.get("about", ""))
+        if process.stdout is not None:
+            process.stdout.close()
+        if state == "ready":
+            self._figures.add("starts")
+            self._process = process
+        else:
+            process.kill()
+            process.wait()
+        return state, about
+
+    def _reap(self, wait: float = 0.0) -> None:
+        """Notice that the child we started has ended, and how."""
+        if self._process is None:
+            return
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            code = self._process.wait(wait) if wait else self._process.poll()
+            if code is not None:
+                self._process = None
+                if code != 0:
+                    self._figures.add("crashes")
+                    _LOG.warning("Chroma's child process ended by %s", _by(code))
+
+
+def _by(code: int) -> str:
+    try:
+        return signal.Signals(-code).name if code < 0 else f"exit code {code}"
+    except ValueError:
+        return f"signal {-code}"
+
+
+def _free(lock: Path) -> bool:
+    """Whether nobody holds the lock."""
+    try:
+        descriptor = os.open(lock, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def _first_line(process: "subprocess.Popen[bytes]", timeout: float) -> dict[str, object]:
+    """What the process says first, as far as it says something sensible in time."""
+    said, until = b"", time.monotonic() + timeout
+    if process.stdout is None:
+        return {}
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        while b"\n" not in said:
+            left = until - time.monotonic()
+            if left <= 0 or not selector.select(left):
+                return {"about": "it took too long"}
+            part = os.read(process.stdout.fileno(), 4096)
+            if not part:
+                return {"about": _by(process.wait()) if process.wait() else "it ended"}
+            said += part
+    try:
+        document = json.loads(said.split(b"\n")[0])
+    except ValueError:
+        return {}
+    return document if isinstance(document, dict) else {}
