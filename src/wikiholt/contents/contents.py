@@ -116,14 +116,14 @@ class Contents:
         *,
         expected: str | None = None,
         update_links: bool = True,
-        written: str = "",
+        spelled: str | None = None,
     ) -> Renamed:
         """Give the page another path and let links follow, in one commit; raises PageExists where that path is taken.
 
-        Links keep the form they were written in. Without `update_links` only the file moves. `written` is how links
-        spell the new path where that differs in case.
+        Links keep the form they were written in. Without `update_links` only the file moves. `spelled` is the new
+        path as links write it, case aside the same, in a wiki whose links all name whole paths.
         """
-        return self._renaming.rename(path, new_path, author, message, expected, update_links, written)
+        return self._renaming.rename(path, new_path, author, message, expected, update_links, spelled)
 
     def attachments(self, path: str) -> Attachments:
         """The files attached to the page: those in the directory of its name that are no pages."""

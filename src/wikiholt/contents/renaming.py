@@ -35,14 +35,14 @@ class Renaming:
         message: str,
         expected: str | None,
         update_links: bool,
-        written: str = "",
+        spelled: str | None,
     ) -> Renamed:
         file = new_file(new_path)
 
         def once() -> Renamed:
             place = self._writing.standing(path, expected)
             self._require_free(place, file, new_path)
-            moved, others = self._edits(place, file, update_links, written or page_path(file))
+            moved, others = self._edits(place, file, update_links, spelled)
             edits = [FileEdit(place.file, None, place.blob), FileEdit(file, moved, None)]
             edits += [FileEdit(other.file, other.data, other.blob) for other in others]
             told = message or f"Rename {place.path} to {page_path(file)}"
@@ -60,7 +60,7 @@ class Renaming:
         if taken is not None and taken.file != place.file:
             raise PageExists(f"there is a page {taken.path!r} already", hint="choose another path")
 
-    def _edits(self, place: Located, file: str, update_links: bool, new: str) -> tuple[bytes, list[_Edited]]:
+    def _edits(self, place: Located, file: str, update_links: bool, spelled: str | None) -> tuple[bytes, list[_Edited]]:
         """What the moved page will hold, and the other pages whose links change with it."""
         head = self._source.head()
         limit = self._writing.pipeline.max_bytes
@@ -71,8 +71,8 @@ class Renaming:
             return own.data, []
         tree = self._source.tree(head)
         before = {page_path(each) for each, entry in tree.items() if entry.kind is EntryKind.FILE}
-        old = place.path
-        move = Move(old, new, Names(before), Names(before - {old} | {new}))
+        old, new, whole = place.path, spelled or page_path(file), spelled is not None
+        move = Move(old, new, Names(before, whole=whole), Names(before - {old} | {new}, whole=whole))
         candidates = [each for each in sorted(self._candidates(tree, head, old, new)) if each != place.file]
         blobs = self._source.read((tree[each].blob for each in candidates), limit)
         others = [

@@ -99,13 +99,15 @@ def _from_top(written: str, file: str) -> str:
 class Names:
     """The pages of a wiki, or those that some links may mean, by the ways links name them."""
 
-    def __init__(self, paths: Iterable[str]) -> None:
+    def __init__(self, paths: Iterable[str], *, whole: bool = False) -> None:
+        """`whole`: links name pages by their whole paths alone."""
         self._paths = frozenset(paths)
         self._whole: defaultdict[str, list[str]] = defaultdict(list)
         self._last: defaultdict[str, list[str]] = defaultdict(list)
         for path in self._paths:
             self._whole[folded(path)].append(path)
-            self._last[folded(last_part(path))].append(path)
+            if not whole:
+                self._last[folded(last_part(path))].append(path)
 
     def page(self, paths: Sequence[str], wiki: bool) -> str | None:
         """The page that a link means: the first of its paths that is one, by itself or by being the only one alike."""

@@ -15,6 +15,9 @@ class Names(Protocol):
     def meant(self, path: str) -> str:
         """The path in git that a visitor's path stands for."""
 
+    def spelled(self, path: str) -> str | None:
+        """A path as links write it, where they always name whole paths; None where the last part may do."""
+
     def prefix(self, prefix: str) -> str:
         """The beginning of paths in git that a visitor's stands for."""
 
@@ -30,6 +33,9 @@ class AsStored:
 
     def meant(self, path: str) -> str:
         return path
+
+    def spelled(self, path: str) -> str | None:  # noqa: ARG002
+        return None
 
     def prefix(self, prefix: str) -> str:
         return prefix

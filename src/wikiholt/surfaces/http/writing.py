@@ -146,7 +146,7 @@ def rename_page(
             message,
             expected=based,
             update_links=body.update_links,
-            written=wiki.names.shown(new_path),
+            spelled=wiki.names.spelled(new_path),
         )
     files = (renamed.file, *map(new_file, renamed.updated))
     wiki.wrote(Wrote(Deed.RENAMED, renamed.old_path, files, author, message, renamed.path))

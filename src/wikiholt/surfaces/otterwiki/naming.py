@@ -26,6 +26,9 @@ class OtterNames:
         clean = "/".join(part for part in path.split("/") if part)
         return clean if self.retain_case else clean.lower()
 
+    def spelled(self, path: str) -> str | None:
+        return self.shown(path)
+
     def prefix(self, prefix: str) -> str:
         clean = prefix.lstrip("/")
         return clean if self.retain_case else clean.lower()

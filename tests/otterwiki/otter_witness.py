@@ -1,0 +1,39 @@
+"""Otterwiki with another plugin, which writes down what it is told, and raises where a page is called so."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from otterwiki.plugins import hookimpl, plugin_manager
+
+
+class Witness:
+    @hookimpl
+    def repository_changed(self, changed_files: Any) -> None:
+        _write("repository_changed", files=sorted(changed_files))
+
+    @hookimpl
+    def page_saved(self, pagepath: Any, content: Any, author: Any, message: Any) -> None:
+        _write("page_saved", path=pagepath, content=content, author=list(author), message=message)
+        if "Raise" in pagepath:
+            raise RuntimeError("a plugin of somebody else's has a fault")
+
+    @hookimpl
+    def page_deleted(self, pagepath: Any, author: Any, message: Any) -> None:
+        _write("page_deleted", path=pagepath, author=list(author), message=message)
+
+    @hookimpl
+    def page_renamed(self, old_pagepath: Any, new_pagepath: Any, author: Any, message: Any) -> None:
+        _write("page_renamed", old=old_pagepath, new=new_pagepath, author=list(author), message=message)
+
+
+def _write(hook: str, **told: Any) -> None:
+    with Path("witness.jsonl").open("a", encoding="utf-8") as file:
+        file.write(json.dumps({"hook": hook, **told}) + "\n")
+
+
+plugin_manager.register(Witness())
+
+from otterwiki.server import app  # noqa: E402 - the witness must be there when the first page is written
+
+__all__ = ["app"]
