@@ -1,7 +1,7 @@
 """Wikis that shared an index: two repositories, a service with a model that counts, and rows as others wrote them."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -10,6 +10,7 @@ from git_repository import Repository
 
 from wikiholt import wiring
 from wikiholt.importing import Importer, ImportReport, Options, Rules, SharedRow
+from wikiholt.importing.shared import SharedRows
 from wikiholt.importing.surveying import drafts
 from wikiholt.model import Floats
 from wikiholt.ports import Embedder
@@ -35,7 +36,7 @@ class Rows:
     given: list[SharedRow] = field(default_factory=list)
     name: str = "rows"
 
-    def rows(self) -> Iterator[SharedRow]:
+    def rows(self) -> SharedRows:
         yield from self.given
 
 

@@ -5,7 +5,8 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Timer
@@ -13,7 +14,7 @@ from threading import Timer
 import numpy as np
 
 from wikiholt.errors import InvalidImport, MissingExtra, StorageRefused
-from wikiholt.importing.shared import SharedRow, page_of, parsed
+from wikiholt.importing.shared import SharedRow, SharedRows, page_of, parsed
 from wikiholt.model import Floats
 
 AGAIN = "`wikiholt sync` makes the same indexes from git alone, without the old vectors"
@@ -42,20 +43,21 @@ class ChromaDirectory:
     def name(self) -> str:
         return f"{self.which.collection} of Chroma in {self.directory}"
 
-    def rows(self) -> Iterator[SharedRow]:
+    def rows(self) -> SharedRows:
         copy = self._copied()
         seen = 0
         expected: int | None = None
         told: Mapping[str, object] = {}
-        for document in self._told(copy):
-            if "collections" in document:
-                require(self.which.collection, document["collections"])
-            elif "count" in document:
-                expected, told = _int(document["count"]), _mapping(document.get("metadata"))
-            elif "ids" in document:
-                for row in batch(document, _unpacked(document), told):
-                    seen += 1
-                    yield row
+        with closing(self._told(copy)) as documents:
+            for document in documents:
+                if "collections" in document:
+                    require(self.which.collection, document["collections"])
+                elif "count" in document:
+                    expected, told = _int(document["count"]), _mapping(document.get("metadata"))
+                elif "ids" in document:
+                    for row in batch(document, _unpacked(document), told):
+                        seen += 1
+                        yield row
         if expected != seen:
             raise InvalidImport(f"Chroma counts {expected} rows and gave {seen}: the directory is damaged", hint=AGAIN)
 
@@ -78,7 +80,7 @@ class ChromaDirectory:
             raise InvalidImport(f"{self.directory} cannot be copied ({error})", hint="check its permissions") from error
         return copy
 
-    def _told(self, copy: Path) -> Iterator[Mapping[str, object]]:
+    def _told(self, copy: Path) -> Generator[Mapping[str, object], None, None]:
         """What the child says, line by line; raises unless it says that it is done."""
         command = [sys.executable, "-m", f"{__package__}.chroma_child", str(copy)]
         command += [self.which.tenant, self.which.database, self.which.collection]
@@ -98,8 +100,10 @@ class ChromaDirectory:
             while True:
                 timer = Timer(self.patience, end)
                 timer.start()
-                line = child.stdout.readline()
-                timer.cancel()
+                try:
+                    line = child.stdout.readline()
+                finally:
+                    timer.cancel()
                 document = _understood(line)
                 if document is None:
                     raise _ended(child.wait(), late, self.patience)

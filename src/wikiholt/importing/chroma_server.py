@@ -1,7 +1,7 @@
 """A shared collection of a Chroma that runs somewhere, by its REST interface; chromadb itself is not needed."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from http.client import HTTPException
 from urllib.error import HTTPError
@@ -12,7 +12,7 @@ import numpy as np
 
 from wikiholt.errors import InvalidImport
 from wikiholt.importing.chroma import AGAIN, Named, batch, require
-from wikiholt.importing.shared import SharedRow, parsed
+from wikiholt.importing.shared import SharedRows, parsed
 from wikiholt.model import Floats
 
 _AT_ONCE = 500
@@ -41,7 +41,7 @@ class ChromaServer:
         address = urlsplit(self.url)
         return f"{self.which.collection} of Chroma at {address.hostname}:{address.port or 80}"
 
-    def rows(self) -> Iterator[SharedRow]:
+    def rows(self) -> SharedRows:
         collections = self._collections()
         require(self.which.collection, sorted(collections))
         found = collections[self.which.collection]

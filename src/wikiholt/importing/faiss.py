@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from wikiholt.errors import InvalidImport
-from wikiholt.importing.shared import SharedRow, page_of, parsed
+from wikiholt.importing.shared import SharedRow, SharedRows, page_of, parsed
 from wikiholt.model import Floats
 
 _INDEX, _TEXTS = "index.faiss", "embeddings.json"
@@ -33,7 +33,7 @@ class FaissDirectory:
     def name(self) -> str:
         return f"FAISS in {self.directory}"
 
-    def rows(self) -> Iterator[SharedRow]:
+    def rows(self) -> SharedRows:
         for tenant, place in self._places():
             yield from _rows(place, tenant)
 

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from wikiholt.errors import InvalidImport, MissingExtra
-from wikiholt.importing.shared import SharedRow
+from wikiholt.importing.shared import SharedRow, SharedRows
 from wikiholt.model import Floats
 
 _NAMES: Mapping[str, tuple[str, ...]] = {
@@ -24,6 +24,8 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
 """What a row has, and how its columns may be called."""
 _NEEDED = ("tenant", "page", "text", "vector")
 _AT_ONCE = 500
+_BOUNDS = {"connect_timeout": 10, "keepalives_idle": 20, "keepalives_interval": 10, "keepalives_count": 3}
+"""How long it may take until a server that went away is missed, in seconds."""
 _NUMBERS = re.compile(r"[\[{(\s]*([^\]})]*?)[\]})\s]*")
 
 
@@ -40,10 +42,10 @@ class PostgresTable:
     def name(self) -> str:
         return f"{self.table} of PostgreSQL at {urlsplit(self.address).hostname or 'its usual place'}"
 
-    def rows(self) -> Iterator[SharedRow]:
+    def rows(self) -> SharedRows:
         psycopg = _psycopg()
         try:
-            with psycopg.connect(self.address, connect_timeout=10, autocommit=False) as connection:
+            with psycopg.connect(self.address, **_BOUNDS) as connection:
                 connection.read_only = True
                 connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
                 limit = str(round(self.patience * 1000))

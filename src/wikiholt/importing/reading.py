@@ -1,6 +1,7 @@
 """From the rows of a shared index to vectors by wiki; what belongs to nobody is counted, with examples."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -54,9 +55,9 @@ class Reading:
 def read(shared: Shared, owners: Owners, dimensions: int, spool: Spool) -> Reading:
     """Put every row that has an owner into the spool, and say what became of the others."""
     reading = Reading()
-    rows = iter(shared.rows())
-    while some := list(islice(rows, _AT_ONCE)):
-        spool.add(_kept(some, owners, dimensions, reading))
+    with closing(shared.rows()) as rows:
+        while some := list(islice(rows, _AT_ONCE)):
+            spool.add(_kept(some, owners, dimensions, reading))
     return reading
 
 

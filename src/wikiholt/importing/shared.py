@@ -1,7 +1,7 @@
 """What an import asks of an index that several wikis share: its rows, whatever holds them."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -24,6 +24,9 @@ class SharedRow:
     """What made the vector, where the index tells."""
 
 
+SharedRows = Generator[SharedRow, None, None]
+
+
 class Shared(Protocol):
     """A shared index, opened for reading only."""
 
@@ -31,8 +34,8 @@ class Shared(Protocol):
     def name(self) -> str:
         """What the operator called it, without secrets."""
 
-    def rows(self) -> Iterator[SharedRow]:
-        """Every row, once; raises InvalidImport where it cannot be read to the end."""
+    def rows(self) -> SharedRows:
+        """Every row, once; raises InvalidImport where it cannot be read to the end. Closing ends what it began."""
 
 
 def page_of(row_id: str, metadata: object) -> tuple[str, int | None]:

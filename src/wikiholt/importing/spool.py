@@ -65,13 +65,16 @@ class Spool:
 
     def add(self, rows: Iterable[tuple[str, bytes, str, Floats]]) -> None:
         """Keep vectors by wiki, hash and model; of a text that comes twice in a wiki, the first stays."""
-        with self._lock:
-            self._connection.execute("BEGIN")
-            self._connection.executemany(
-                "INSERT OR IGNORE INTO vectors VALUES (?, ?, ?, ?)",
-                ((wiki, digest, model, vector.tobytes()) for wiki, digest, model, vector in rows),
-            )
-            self._connection.execute("COMMIT")
+        try:
+            with self._lock:
+                self._connection.execute("BEGIN")
+                self._connection.executemany(
+                    "INSERT OR IGNORE INTO vectors VALUES (?, ?, ?, ?)",
+                    ((wiki, digest, model, vector.tobytes()) for wiki, digest, model, vector in rows),
+                )
+                self._connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise StorageRefused(f"the vectors cannot be kept ({error})", hint="check free disk space") from error
 
     def of(self, wiki: str) -> "WikiVectors":
         return WikiVectors(self, wiki)

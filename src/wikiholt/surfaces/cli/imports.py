@@ -45,14 +45,14 @@ def import_(service: Service, arguments: Namespace, settings: Settings) -> int:
 
 
 def _opener(arguments: Namespace, settings: Settings) -> Callable[[Path], Shared]:
-    location, patience = str(arguments.location), max(1.0, arguments.timeout)
+    location, patience = str(arguments.location), min(max(1.0, arguments.timeout), 86_400.0)
     if arguments.kind == "faiss":
         return lambda _: FaissDirectory(Path(location))
     if arguments.kind == "postgres":
         return lambda _: PostgresTable(location, arguments.table, dict(_pairs(arguments.column, "--column")), patience)
     which = Named(arguments.collection, arguments.chroma_tenant, arguments.chroma_database)
     if location.startswith(("http://", "https://")):
-        return lambda _: ChromaServer(location, which, getattr(settings, "chroma_token", ""), patience)
+        return lambda _: ChromaServer(location, which, settings.chroma_token, patience)
     return lambda place: ChromaDirectory(Path(location), place, which, patience)
 
 
