@@ -2,6 +2,9 @@
 import { ROOT } from "./api.js";
 import { el } from "./dom.js";
 
+// Said where programs are told to send a key.
+export const HOW = "You may have been signed out meanwhile.";
+
 export function wayIn() {
   const login = new URL("-/login", ROOT);
   login.searchParams.set("next", location.pathname + location.search);

@@ -5,6 +5,7 @@ import { placeOf } from "./places.js";
 
 const LINKS = 8;
 const LIKE = 5;
+const SOON = 3000;
 const ALIKE = 0.12; // pages less alike than this have hardly more in common than any two pages of a wiki
 const near = byId("near");
 const beside = document.createComment("what lies near stands here where there is room");
@@ -26,7 +27,7 @@ function panel(title, pages, shown) {
 // What one cannot say is left out: the page itself is there.
 const part = (asked) => asked.catch(() => null);
 
-async function fill() {
+async function fill(again) {
   const page = near.dataset.page;
   const [links, similar] = await Promise.all([part(get(`links/${encodePath(page)}`)), part(get("similar", { path: page, n: 2 * LIKE }))]);
   const similars = similar?.results || [];
@@ -34,6 +35,8 @@ async function fill() {
   const linking = (links?.linked_from || []).map((path) => ({ path, name: names.get(path) || path.split("/").at(-1) }));
   const like = similars.filter((hit) => hit.score >= ALIKE && !links?.linked_from.includes(hit.path)).slice(0, LIKE);
   const panels = [panel("Pages that link here", linking, LINKS), panel("Related pages", like, LIKE)].filter(Boolean);
+  // A page that was saved a moment ago is known a moment later.
+  if (!similar && again) setTimeout(fill, SOON, false);
   if (!panels.length) return;
   near.replaceChildren(...panels);
   near.hidden = false;
@@ -48,5 +51,5 @@ if (near) {
   near.before(beside);
   settle();
   wide.addEventListener("change", settle);
-  fill();
+  fill(true);
 }

@@ -2,6 +2,9 @@
 import { key } from "./api.js";
 import { byId, el, sentence } from "./dom.js";
 
+// Said where programs are told to send a key.
+export const HOW = "Ask whoever looks after this wiki for one.";
+
 let dialog = null;
 
 export function askForKey(message, hint, done) {

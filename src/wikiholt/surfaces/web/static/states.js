@@ -1,6 +1,6 @@
 // What is said when there is nothing to show: an error with the server's hint, a wait, an empty answer.
 import { el, sentence } from "./dom.js";
-import { wayIn } from "./key.js";
+import { HOW, wayIn } from "./key.js";
 
 let countdown = null;
 
@@ -20,7 +20,7 @@ export function sayProblem(place, problem, again) {
   const known = place.textContent.startsWith(sentence(problem.message));
   clearState(place);
   // The hint about keys is for programs; a reader is shown the way in.
-  const hint = /Bearer/.test(problem.hint) ? "Ask whoever looks after this wiki for one." : problem.hint;
+  const hint = /Bearer/.test(problem.hint) ? HOW : problem.hint;
   const later = problem.retryAfter > 0 || problem.status === 429;
   const box = el("div", { class: later ? "said problem later" : "said problem", role: known ? null : "alert" }, el("p", { class: "title" }, sentence(problem.message)));
   if (hint) box.append(el("p", { class: "hint" }, sentence(hint)));
