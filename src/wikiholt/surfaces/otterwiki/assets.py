@@ -10,3 +10,9 @@ from wikiholt.surfaces.web.assets import Assets, gathered, shared
 def assets() -> Assets:
     """Everything a page inside Otterwiki may load."""
     return gathered(shared(), files(__package__).joinpath("static"))
+
+
+@cache
+def imported(*scripts: str) -> tuple[str, ...]:
+    """What these scripts import, directly or not, without themselves."""
+    return tuple(sorted({each for script in scripts for each in assets().modules(script)} - {*scripts}))

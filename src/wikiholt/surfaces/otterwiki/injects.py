@@ -7,7 +7,7 @@ from html import escape
 
 from flask import current_app, url_for
 
-from wikiholt.surfaces.otterwiki.assets import assets
+from wikiholt.surfaces.otterwiki.assets import assets, imported
 from wikiholt.surfaces.otterwiki.host import Host
 
 KEPT = "wikiholt"
@@ -20,7 +20,7 @@ def head(_: object) -> str | None:
         return None
     host: Host = current_app.extensions[KEPT]
     wanted = ["box.js", *(["suggestions.js"] if host.options.dropdown else []), *(["menu.js"] if _may("ADMIN") else [])]
-    return f'<link rel="stylesheet" href="{_file("wiki.css")}">{scripts(*wanted)}'
+    return f'<link rel="stylesheet" href="{_base()}wiki.css">{scripts(*wanted)}'
 
 
 def body(_: object) -> str | None:
@@ -37,13 +37,14 @@ def sidebar(page: object) -> str | None:
 
 def scripts(*names: str) -> str:
     """Scripts with all they import, so that the browser fetches everything at once."""
-    imported = {each for name in names for each in assets().modules(name)} - {*names}
-    preloads = "".join(f'<link rel="modulepreload" href="{_file(each)}">' for each in sorted(imported))
-    return preloads + "".join(f'<script type="module" src="{_file(name)}"></script>' for name in names)
+    base = _base()
+    preloads = "".join(f'<link rel="modulepreload" href="{base}{name}">' for name in imported(*names))
+    return preloads + "".join(f'<script type="module" src="{base}{name}"></script>' for name in names)
 
 
-def _file(name: str) -> str:
-    return escape(url_for("wikiholt.asset", version=assets().version, name=name))
+def _base() -> str:
+    """What comes before the name of a file in its address; a wiki may lie below a prefix."""
+    return escape(url_for("wikiholt.asset", version=assets().version, name="wiki.css").removesuffix("wiki.css"))
 
 
 def _may(permission: str) -> bool:
