@@ -1,0 +1,204 @@
+"""Who may do what over the API inside Otterwiki: what Otterwiki itself would let them, and nothing by a trick."""
+
+import contextlib
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from otter_api import CLOSED, NOT_KEPT, PAGES, SHARED, Asker, git
+from otter_ground import BOUND, Otter
+
+pytestmark = pytest.mark.real_model
+
+WRITE = {"content": "x"}
+READS = (
+    "pages",
+    "pages/Sea",
+    "pages/Sea/history",
+    "pages/Sea/attachments",
+    "pages/Sea/attachments/a.txt",
+    "search?q=boats",
+    "semantic-search?q=boats",
+    "similar?path=Sea",
+    "facets",
+    "links",
+    "links/Sea",
+    "orphans",
+    "changelog",
+    "status",
+    "reindex/status",
+    "backups",
+    "keys",
+)
+CHANGES = (
+    ("PUT", "pages/Forged", WRITE),
+    ("PATCH", "pages/Sea", {"revision": "0" * 40, "old_string": "a", "new_string": "b"}),
+    ("DELETE", "pages/Sea", None),
+    ("POST", "pages/Sea/rename", {"new_path": "Ocean"}),
+    ("POST", "pages/Sea/attachments", {"filename": "a.txt", "content": ""}),
+    ("DELETE", "pages/Sea/attachments/a.txt", None),
+    ("POST", "reindex", None),
+    ("POST", "wake", None),
+    ("POST", "backup", None),
+    ("POST", "restore", None),
+    ("POST", "keys", {"label": "forged"}),
+)
+
+
+@pytest.fixture(scope="module")
+def private(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Otter]:
+    """A wiki that only who has registered may read and write."""
+    place = tmp_path_factory.mktemp("private")
+    with Otter.start(place, "dev", CLOSED, None, {"OTTERWIKI_API_KEY": SHARED}, PAGES) as started:
+        started.until_found("boats", "sea")
+        with contextlib.closing(started.login()):  # the first who registers is the administrator
+            yield started
+
+
+@pytest.fixture(scope="module")
+def behind_proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Otter]:
+    """A wiki whose proxy says who asks; its page names retain their case."""
+    place = tmp_path_factory.mktemp("proxied")
+    settings = {"AUTH_METHOD": "PROXY_HEADER", "READ_ACCESS": "ANONYMOUS", "RETAIN_PAGE_NAME_CASE": True}
+    pages = {"Home.md": "# Home\n", "Reed Beds.md": "Boats among the reeds.\n"}
+    with Otter.start(place, "dev", settings, None, None, pages) as started:
+        started.until_found("boats", "Reed Beds")
+        yield started
+
+
+@pytest.fixture(scope="module")
+def public(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Otter]:
+    """A wiki that anybody may read and write."""
+    with Otter.start(tmp_path_factory.mktemp("public"), "dev", None, None, None, PAGES) as started:
+        started.until_found("boats", "sea")
+        yield started
+
+
+def signed_in(otter: Otter, email: str, *, register: bool = True) -> Asker:
+    session = otter.login(email, register=register)
+    cookies = session.cookies
+    session.close()
+    return Asker(otter, client=httpx.Client(base_url=otter.url, timeout=BOUND, limits=NOT_KEPT, cookies=cookies))
+
+
+def refused(asker: Asker, statuses: set[int], *, reads: bool = True, **headers: str) -> None:
+    """Everything is refused, nothing is changed and nothing of the wiki is told."""
+    head = asker.otter.head()
+    tries = [*((("GET", path, None) for path in READS) if reads else ()), *CHANGES]
+    for method, path, body in tries:
+        answer = asker(method, path, body, **headers)
+        assert answer.status_code in statuses, (method, path, answer.status_code, answer.text)
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert "canary" not in answer.text.lower()
+        assert "boats" not in answer.text.lower()
+    assert asker.otter.head() == head
+
+
+def test_who_may_not_read_the_wiki_gets_nothing_of_it(private: Otter) -> None:
+    refused(Asker(private), {401})
+    assert Asker(private).get("health")["status"] == "ok"
+
+
+def test_a_wrong_key_opens_nothing_even_in_a_session_that_may(private: Otter) -> None:
+    member = signed_in(private, "first@example.org")
+    for key in ("wh_aaaaaaaaaaaa_wrong", "nonsense", SHARED[:-1], SHARED + "x"):
+        for method, path, body in (("GET", "search?q=boats", None), ("PUT", "pages/Forged", WRITE)):
+            answer = member(method, path, body, Authorization=f"Bearer {key}")
+            assert (answer.status_code, "canary" in answer.text) == (401, False), (key, answer.text)
+    assert member.get("pages")["total"]
+
+
+def test_nothing_a_client_sends_is_taken_for_what_the_host_decides(private: Otter) -> None:
+    names = ("wikiholt.admission", "wikiholt-admission", "x-wikiholt-admission", "wsgi.wikiholt.admission")
+    forged = dict.fromkeys(names, "{'scopes': ['read', 'write', 'admin'], 'signed_in': true}")
+    forged |= {"x-otterwiki-name": "Otto", "x-otterwiki-email": "otto@example.org", "x-otterwiki-permissions": "ADMIN"}
+    forged |= {"x-author": "Otto <otto@example.org>", "x-forwarded-user": "otto", "x-script-name": "/w/other"}
+    refused(Asker(private, **forged), {401})
+
+
+def test_a_session_reads_what_it_may_and_changes_nothing_without_the_wikis_token(private: Otter) -> None:
+    member = signed_in(private, "second@example.org")
+    assert member.get("search", q="boats")["results"][0]["path"] == "Sea"
+    refused(member, {403}, reads=False)
+    refused(member, {403}, reads=False, **{"X-CSRFToken": "guessed"})
+    another = Asker(private).token()
+    refused(member, {403}, reads=False, **another)
+
+
+def test_a_session_with_the_token_writes_as_its_user_and_as_nobody_else(private: Otter) -> None:
+    member = signed_in(private, "third@example.org")
+    token = member.token()
+    made = member("PUT", "pages/By Third", WRITE, **token)
+    assert made.status_code == 201
+    assert git(private, "log", "-1", "--format=%an <%ae>") == "Third <third@example.org>"
+    head = private.head()
+    other = {"name": "Otto", "email": "otto@example.org"}
+    assert member("PUT", "pages/As Otto", WRITE | {"author": other}, **token).status_code == 403
+    header = {"X-Author": "Otto <otto@example.org>"}
+    assert member("PUT", "pages/As Otto", WRITE, **token, **header).status_code == 403
+    for method, path in (("POST", "reindex"), ("POST", "backup"), ("POST", "keys"), ("GET", "keys")):
+        assert member(method, path, **token).status_code == 403, path
+    assert private.head() == head
+
+
+def test_an_administrator_reindexes_and_keeps_keys_and_the_shared_key_keeps_none(private: Otter) -> None:
+    admin = signed_in(private, "otto@example.org", register=False)
+    assert admin("POST", "reindex").status_code == 403, "not without the token"
+    assert admin("POST", "reindex", **admin.token()).status_code in (202, 409)
+    as_a_form = {"csrf_token": admin.token()["X-CSRFToken"]}
+    assert admin.client.post("/api/v1/wake", data=as_a_form).status_code == 202
+    made = admin("POST", "keys", {"label": "Bot", "scope": "read"}, **admin.token())
+    assert made.status_code == 201
+    assert Asker(private, made.json()["token"]).get("pages")["total"]
+    shared = Asker(private, SHARED)
+    assert shared("POST", "keys", {"label": "stays"}).status_code == 403
+    assert shared("GET", "keys").status_code == 403
+    assert [each["label"] for each in admin.get("keys")["keys"]] == ["Bot"]
+
+
+def test_everybody_may_have_what_everybody_may_read_and_writes_with_the_token(public: Otter) -> None:
+    anybody = Asker(public)
+    assert anybody.get("semantic-search", q="vessels on the ocean")["results"][0]["path"] == "Sea"
+    refused(anybody, {401, 403}, reads=False)
+    assert anybody("PUT", "pages/By Anybody", WRITE, **anybody.token()).status_code == 201
+    assert git(public, "log", "-1", "--format=%an") == "Anonymous"
+    assert anybody("POST", "reindex", **anybody.token()).status_code == 401
+
+
+def proxied(otter: Otter, permissions: str) -> Asker:
+    said = {"name": "Rikki", "email": "r@example.org", "permissions": permissions}
+    headers = {f"x-otterwiki-{name}": text for name, text in said.items()}
+    return Asker(otter, client=httpx.Client(base_url=otter.url, timeout=BOUND, limits=NOT_KEPT, headers=headers))
+
+
+def test_a_proxys_word_is_taken_permission_by_permission(behind_proxy: Otter) -> None:
+    refused(Asker(behind_proxy), {401})
+    refused(proxied(behind_proxy, "WRITE UPLOAD ADMIN"), {403})
+    reader = proxied(behind_proxy, "READ")
+    assert reader.get("pages")["total"] == 2
+    refused(reader, {403}, reads=False)
+    writer = proxied(behind_proxy, "READ,WRITE")
+    token = writer.token()
+    assert writer("PUT", "pages/Otters", WRITE, **token).status_code == 201
+    assert git(behind_proxy, "log", "-1", "--format=%an <%ae>") == "Rikki <r@example.org>"
+    file = {"filename": "a.txt", "content": ""}
+    assert writer("POST", "pages/Otters/attachments", file, **token).status_code == 403
+    uploader = proxied(behind_proxy, "READ,UPLOAD")
+    assert uploader("POST", "pages/Otters/attachments", file, **uploader.token()).status_code == 201
+    assert uploader("DELETE", "pages/Otters", **uploader.token()).status_code == 403
+    admin = proxied(behind_proxy, "READ,ADMIN")
+    assert admin("POST", "reindex", **admin.token()).status_code in (202, 409)
+    assert admin("PUT", "pages/No Writer", WRITE, **admin.token()).status_code == 403
+
+
+def test_a_token_that_is_the_proxys_own_does_no_harm(behind_proxy: Otter) -> None:
+    assert proxied(behind_proxy, "READ").client.get("/api/v1/pages", headers={"Authorization": "Bearer eyJ"}).is_success
+    assert Asker(behind_proxy, "eyJhbGciOi")("GET", "pages").status_code == 401
+
+
+def test_names_keep_their_case_where_the_wiki_retains_it(behind_proxy: Otter) -> None:
+    writer = proxied(behind_proxy, "READ,WRITE")
+    assert "Reed Beds" in [each["path"] for each in writer.get("pages")["pages"]]
+    made = writer("PUT", "pages/Banks/mossy Stone", WRITE, **writer.token())
+    assert made.json()["path"] == "Banks/mossy Stone"
+    assert (behind_proxy.repository / "Banks" / "mossy Stone.md").exists()
