@@ -17,6 +17,7 @@ from wikiholt.contents import Contents
 from wikiholt.errors import Busy, IndexCorrupt, IndexFault, IndexHealing, IndexMissing, NothingIndexed, WikiholtError
 from wikiholt.forecast import foresee
 from wikiholt.healing import Healing
+from wikiholt.hits import page_link
 from wikiholt.model import Answer, Backup, Filter, Forecast, Health, SyncReport, Wiki
 from wikiholt.ports import WikiIndex
 from wikiholt.search import Request, Searcher
@@ -74,6 +75,10 @@ class WikiHandle:
     def similar(self, path: str, n: int = 5, where: Filter | None = None) -> Answer:
         """The pages whose passages are nearest to those of this page; needs no model."""
         return self._answered(lambda searcher: searcher.similar(path, n, where or Filter()))
+
+    def link(self, path: str) -> str:
+        """The link of a page, as hits have it."""
+        return page_link(self._parts.url, path)
 
     def _answered(self, ask: Callable[[Searcher], Answer]) -> Answer:
         try:

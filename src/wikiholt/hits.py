@@ -62,7 +62,7 @@ class HitMaker:
         return Hit(
             name=page.name,
             path=page.path,
-            url=self._link(page.path, anchor),
+            url=page_link(self._url, page.path, anchor),
             snippet=snippet(shown(chunk.text) if chunk else page.name, query, language=self._language),
             distance=None if candidate.distance is None else round(max(candidate.distance, 0.0), 6),
             score=value,
@@ -81,9 +81,11 @@ class HitMaker:
             page_words=page.words,
         )
 
-    def _link(self, path: str, anchor: str) -> str:
-        link = self._url.replace("{path}", quote(path))
-        return f"{link}#{quote(anchor)}" if anchor else link
+
+def page_link(template: str, path: str, anchor: str = "") -> str:
+    """The link of a page, or of a heading on it."""
+    link = template.replace("{path}", quote(path))
+    return f"{link}#{quote(anchor)}" if anchor else link
 
 
 def shown(text: str) -> str:

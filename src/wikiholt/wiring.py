@@ -100,18 +100,24 @@ class Farm:
     settings: Settings
 
 
-def open_farm(settings: Settings, roots: Sequence[Path] = (), *, service: Service | None = None) -> Farm:
-    """The farm these settings describe, over the repositories below `roots`; the keeper is not started yet."""
+def open_farm(
+    settings: Settings, roots: Sequence[Path] = (), *, service: Service | None = None, only: str | None = None
+) -> Farm:
+    """The farm these settings describe, over the repositories below `roots`; the keeper is not started yet.
+
+    `only` is the slug of the one wiki its keeper looks after, and then only keeps at its HEAD; raises WikiNotFound.
+    """
     service = service or build(settings, roots)
     pace = Pace(
         workers=settings.sync_workers,
         slice=settings.sync_slice,
         discover=settings.discover_interval,
-        backups=settings.backup_interval,
-        checks=settings.check_interval,
+        backups=settings.backup_interval if only is None else 0.0,
+        checks=settings.check_interval if only is None else 0.0,
         interval_of=lambda wiki: WikiSettings.parse(wiki.settings).interval or settings.sync_interval,
     )
-    keeper = Keeper(service, pace, lambda: (found for root in roots for found in repositories(root)))
+    only_id = service.registry.get(only).id if only is not None else None
+    keeper = Keeper(service, pace, lambda: (found for root in roots for found in repositories(root)), only_id)
     service.on_broken = keeper.mend
     return Farm(
         service=service,

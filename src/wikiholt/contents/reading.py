@@ -58,6 +58,7 @@ class Reading:
             missing=links.missing,
             warnings=page.warnings,
             notes=notes,
+            headings=page.headings,
         )
 
     def history(self, path: str, limit: int) -> Sequence[Commit]:

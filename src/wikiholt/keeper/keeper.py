@@ -34,13 +34,20 @@ def _nothing() -> Iterable[Finding]:
 class Keeper:
     """Looks after all wikis of a service, and after repositories that `find` finds."""
 
-    def __init__(self, service: Service, pace: Pace | None = None, find: Callable[[], Iterable[Finding]] = _nothing):
+    def __init__(
+        self,
+        service: Service,
+        pace: Pace | None = None,
+        find: Callable[[], Iterable[Finding]] = _nothing,
+        only: str | None = None,
+    ):
+        """`only` is the id of the one wiki to look after, where it is not all of them."""
         self._service = service
         self._pace = pace or Pace()
         self._me = secrets.token_hex(8)
         self._board = Board()
         self._turns = Turns(service, self._board, self._pace, self._me)
-        self._roots = Roots(service, self._board, self._pace, find)
+        self._roots = Roots(service, self._board, self._pace, find, only)
         self._backups = Rounds(service, self._board, self._pace.backups, self._rest)
         self._checks = Checks(service, self._board, self._pace.checks, self._rest)
         self._threads: list[Thread] = []

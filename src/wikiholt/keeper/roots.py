@@ -16,17 +16,25 @@ _LOG = logging.getLogger(__name__)
 class Roots:
     """Keeps a board's wikis equal to the registry, and the registry to what is found; used by one thread."""
 
-    def __init__(self, service: Service, board: Board, pace: Pace, find: Callable[[], Iterable[Finding]]) -> None:
+    def __init__(
+        self,
+        service: Service,
+        board: Board,
+        pace: Pace,
+        find: Callable[[], Iterable[Finding]],
+        only: str | None = None,
+    ) -> None:
         self._service = service
         self._board = board
         self._pace = pace
         self._find = find
+        self._only = only
         self.skipped: tuple[Finding, ...] = ()
 
     def look(self) -> None:
         """Take up wikis and repositories that are new, let go of wikis that were removed; a failure changes nothing."""
         try:
-            wikis = self._service.wikis()
+            wikis = [wiki for wiki in self._service.wikis() if self._only in (None, wiki.id)]
             self._follow(wikis)
             self._adopt(self._register(wikis))
         except (WikiholtError, OSError) as error:

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import TypeAlias
 
 from wikiholt.model.answers import StoredPage
-from wikiholt.model.content import Metadata
+from wikiholt.model.content import Heading, Metadata
 from wikiholt.model.source import Commit
 
 Plain: TypeAlias = "str | list[Plain] | dict[str, Plain] | None"
@@ -103,6 +103,7 @@ class PageContent:
     """What is odd about the page itself."""
     notes: tuple[str, ...] = ()
     """What could not be said of it, such as its links while there is no index."""
+    headings: tuple[Heading, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

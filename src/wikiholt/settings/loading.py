@@ -67,6 +67,11 @@ class Settings:
     limit_key_per_minute: int
     limit_address_per_minute: int
     limit_body_bytes: int
+    mcp_max_tokens: int
+    mcp_aliases: bool
+    oauth_issuers: tuple[str, ...]
+    oauth_resource: str
+    oauth_jwks: str
     search_stale_check: bool
     log_level: str
 
@@ -107,6 +112,11 @@ def _consistent(settings: Settings) -> Settings:
         raise InvalidSetting(
             "vectors = chroma needs either chroma.url or chroma.path" + (", not both." if settings.chroma_url else "."),
             hint="Set chroma.path = chroma for a Chroma of Wikiholt's own, or chroma.url for a server that runs.",
+        )
+    if settings.oauth_issuers and not (settings.oauth_resource and settings.oauth_jwks):
+        raise InvalidSetting(
+            "oauth.issuers needs oauth.resource and oauth.jwks.",
+            hint="Say where this service is reached, and where the issuers' public keys are.",
         )
     return settings
 

@@ -58,6 +58,16 @@ def server_fault(url: str) -> str:
     return "" if parts.path in ("", "/") and not parts.query and not parts.fragment else "it must end after the port"
 
 
+def resource_fault(url: str) -> str:
+    """What is wrong with the address that this service is reached by, or nothing."""
+    if not url:
+        return ""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        return "it must be http:// or https:// and a host"
+    return "it must end without / and have no ?, # or @" if re.search(r"[?#@]|/$", url) else ""
+
+
 def _named(name: str) -> str:
     """What is wrong with a name of Chroma's, or nothing."""
     good = re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{1,510}[A-Za-z0-9]", name)
@@ -235,6 +245,33 @@ SETTINGS = (
     Setting("limit.key_per_minute", int, 1200, "Requests a minute with one key; 0 means no limit.", minimum=0),
     Setting("limit.address_per_minute", int, 600, "Requests a minute from one address; 0 means no limit.", minimum=0),
     Setting("limit.body_bytes", int, 16 * 1024 * 1024, "The largest body of a request.", minimum=1024, maximum=1024**3),
+    Setting(
+        "mcp.max_tokens",
+        int,
+        4000,
+        "About how many tokens an answer to an agent has, unless it asks for more or fewer.",
+        minimum=200,
+        maximum=50_000,
+    ),
+    Setting(
+        "mcp.aliases", bool, False, "Whether the tools of otterwiki-mcp answer too, under the names they have there."
+    ),
+    Setting(
+        "oauth.issuers", tuple, (), "Issuers whose access tokens open wikis to agents; none means that keys alone do."
+    ),
+    Setting(
+        "oauth.resource",
+        str,
+        "",
+        "Where this service is reached, such as https://wiki.example.org; a token's audience is this and /w/SLUG/mcp.",
+        check=resource_fault,
+    ),
+    Setting(
+        "oauth.jwks",
+        str,
+        "",
+        "The issuers' public keys as a JSON Web Key Set: a file, or an https:// address that is asked for them.",
+    ),
     Setting("search.stale_check", bool, True, "Whether each answer says if the repository has moved on since."),
     Setting(
         "log.level",

@@ -66,6 +66,10 @@ def _run(parsed: Namespace, settings: Settings) -> int:
         from wikiholt.surfaces.cli.serve import serve  # noqa: PLC0415 - no other command needs a web server
 
         return serve(parsed, settings)
+    if parsed.command == "mcp":
+        from wikiholt.surfaces.cli.agents import serve_agent  # noqa: PLC0415 - no other command needs the protocol
+
+        return serve_agent(parsed, settings)
     service = build(settings)
     try:
         if parsed.command == "doctor":

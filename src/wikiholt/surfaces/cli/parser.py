@@ -47,6 +47,7 @@ def build() -> argparse.ArgumentParser:
     _restore(commands)
     _import(commands)
     _search(commands)
+    _mcp(commands)
     _slug(_command(commands, "status", "say how wikis stand: pages, problems, freshness"), optional=True)
     _command(commands, "list", "list the wikis")
     _slug(_command(commands, "remove", "remove a wiki's index, every byte of it; the repository is left alone"))
@@ -203,6 +204,14 @@ def _import(commands: _Commands) -> None:
             "--timeout", type=float, default=120, metavar="SECONDS", help="longest silence (default: 120)"
         )
         each.add_argument("--quiet", action="store_true", help="show no progress bar")
+
+
+def _mcp(commands: _Commands) -> None:
+    text = "serve one wiki to an agent: MCP on standard input and output"
+    parser = commands.add_parser("mcp", help=text, description=text[0].upper() + text[1:] + ".")
+    _slug(parser)
+    parser.add_argument("--write", action="store_true", help="let the agent write, rename and delete pages")
+    parser.add_argument("--author", default="", metavar="AUTHOR", help="who its commits are by: Name <address>")
 
 
 def _search(commands: _Commands) -> None:

@@ -1,0 +1,70 @@
+"""`wikiholt mcp SLUG`: one wiki for the agent that started this process, until it closes standard input."""
+
+import importlib.util
+import logging
+import re
+from argparse import Namespace
+from contextlib import suppress
+from threading import Thread
+
+from wikiholt.access import Grant
+from wikiholt.errors import InvalidSetting, MissingExtra, ModelError
+from wikiholt.model import Author, Scope
+from wikiholt.settings import Settings
+from wikiholt.surfaces.http.visits import OpenWiki
+from wikiholt.wiring import Farm, open_farm
+
+_LOG = logging.getLogger(__name__)
+
+_PATIENCE = 5.0
+"""Seconds that a sync under way has to finish the batch in hand."""
+
+
+def serve_agent(arguments: Namespace, settings: Settings) -> int:
+    """Serve the wiki on standard input and output, and keep its index at HEAD meanwhile."""
+    require_mcp()
+    from wikiholt.surfaces.mcp.server import Entry, Terms, make_server  # noqa: PLC0415 - it is an extra
+    from wikiholt.surfaces.mcp.stdio import serve_stdio  # noqa: PLC0415
+
+    author = _author(arguments.author)
+    farm = open_farm(settings, only=arguments.slug)
+    scope = Scope.WRITE if arguments.write else Scope.READ
+    entry = Entry(scope, lambda: _opened(farm, arguments.slug, scope, author))
+    farm.keeper.start()
+    # Not before the handshake: an agent waits for that, and a model takes its time.
+    Thread(target=_load_model, args=(farm,), name="load-model", daemon=True).start()
+    try:
+        serve_stdio(make_server(lambda _: entry, Terms(settings.mcp_max_tokens, settings.mcp_aliases)))
+    finally:
+        if not farm.keeper.stop(_PATIENCE):
+            _LOG.warning("a sync was left in the middle; what it committed is kept")
+        farm.service.close()
+    return 0
+
+
+def require_mcp() -> None:
+    """Raise MissingExtra where the protocol's SDK is not installed."""
+    if importlib.util.find_spec("mcp") is None:
+        raise MissingExtra("The Model Context Protocol's SDK is not installed.", hint='pip install "wikiholt[mcp]"')
+
+
+def _opened(farm: Farm, slug: str, scope: Scope, author: Author | None) -> OpenWiki:
+    handle = farm.service.wiki(slug)
+    farm.keeper.asked(handle.wiki.id)
+    grant = Grant(handle.wiki, scope, None)
+    return OpenWiki(grant, handle, farm.settings.search_fresh_timeout, farm.keeper, author=author)
+
+
+def _author(text: str) -> Author | None:
+    if not text:
+        return None
+    found = re.fullmatch(r"\s*([^<>\x00-\x1f]*[^<>\s\x00-\x1f])\s*<([^\s<>@\x00-\x1f]+@[^\s<>@\x00-\x1f]+)>\s*", text)
+    if found is None:
+        raise InvalidSetting(f"--author {text!r} names nobody.", hint="Write --author 'Name <address@example.org>'.")
+    return Author(found[1].strip(), found[2])
+
+
+def _load_model(farm: Farm) -> None:
+    """Load the model before the first search needs it; a search says what is wrong with it."""
+    with suppress(ModelError):
+        farm.service.workshop.embedder()
