@@ -6,6 +6,7 @@ is the same whether the wiki exists or not: nobody learns of a wiki that is not 
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from ipaddress import ip_address
 
 from wikiholt.errors import BadInput, Forbidden, Refused, Unauthorized, WikiNotFound
 from wikiholt.model import Key, Scope, Wiki
@@ -82,6 +83,27 @@ class Access:
         except (Refused, BadInput):
             return None
         return self._find(slug) if slug is not None else self._registry.only()
+
+    def vouched(self, visit: Visit, slug: str, scope: Scope) -> Grant:
+        """The grant for the wiki that an issuer's token is for, unless the visit is about another; raises Forbidden."""
+        named = self._agreed(visit, self._hosted(visit), None)
+        wiki = self._find(slug)
+        if wiki is None or named not in (None, wiki.slug):
+            raise _forbidden()
+        return Grant(wiki, scope, None)
+
+    def knows_host(self, visit: Visit) -> bool:
+        """Whether the host is a name of ours or of a wiki, or an address: a name that leads here by nobody's leave is
+        how web pages elsewhere reach a service that trusts its network (DNS rebinding)."""
+        host = host_named(visit.host) if visit.host else None
+        if host is None:
+            return False
+        if host in self._own or (self._suffix and host.endswith(self._suffix)) or self._registry.by_host(host):
+            return True
+        try:
+            return bool(ip_address(host.strip("[]")))
+        except ValueError:
+            return False
 
     def visible(self, visit: Visit) -> list[Wiki]:
         """The wikis this visitor may see listed: where path or host names one, that one at most."""

@@ -68,6 +68,15 @@ def resource_fault(url: str) -> str:
     return "it must end without / and have no ?, # or @" if re.search(r"[?#@]|/$", url) else ""
 
 
+def keys_fault(place: str) -> str:
+    """What is wrong with the place of public keys, or nothing."""
+    if "://" not in place:
+        return place_fault(place) if place else ""
+    parts = urlsplit(place)
+    local = parts.scheme == "http" and parts.hostname in ("127.0.0.1", "::1", "localhost")
+    return "" if local or (parts.scheme == "https" and parts.hostname) else "it must be a file or begin with https://"
+
+
 def _named(name: str) -> str:
     """What is wrong with a name of Chroma's, or nothing."""
     good = re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{1,510}[A-Za-z0-9]", name)
@@ -253,9 +262,7 @@ SETTINGS = (
         minimum=200,
         maximum=50_000,
     ),
-    Setting(
-        "mcp.aliases", bool, False, "Whether the tools of otterwiki-mcp answer too, under the names they have there."
-    ),
+    Setting("mcp.aliases", bool, False, "Whether agents may call tools by the names of otterwiki-mcp too."),
     Setting(
         "oauth.issuers", tuple, (), "Issuers whose access tokens open wikis to agents; none means that keys alone do."
     ),
@@ -271,6 +278,7 @@ SETTINGS = (
         str,
         "",
         "The issuers' public keys as a JSON Web Key Set: a file, or an https:// address that is asked for them.",
+        check=keys_fault,
     ),
     Setting("search.stale_check", bool, True, "Whether each answer says if the repository has moved on since."),
     Setting(

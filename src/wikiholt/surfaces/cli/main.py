@@ -62,14 +62,8 @@ def _run(parsed: Namespace, settings: Settings) -> int:
         return commands.show_settings(parsed, settings)
     if parsed.command == "demo":
         return commands.demo(parsed, lambda data: _service(settings, data))
-    if parsed.command == "serve":
-        from wikiholt.surfaces.cli.serve import serve  # noqa: PLC0415 - no other command needs a web server
-
-        return serve(parsed, settings)
-    if parsed.command == "mcp":
-        from wikiholt.surfaces.cli.agents import serve_agent  # noqa: PLC0415 - no other command needs the protocol
-
-        return serve_agent(parsed, settings)
+    if parsed.command in ("serve", "mcp"):
+        return _serve(parsed, settings)
     service = build(settings)
     try:
         if parsed.command == "doctor":
@@ -84,6 +78,16 @@ def _run(parsed: Namespace, settings: Settings) -> int:
         return code
     finally:
         service.close()
+
+
+def _serve(parsed: Namespace, settings: Settings) -> int:
+    if parsed.command == "mcp":
+        from wikiholt.surfaces.cli.agents import serve_agent  # noqa: PLC0415 - no other command needs the protocol
+
+        return serve_agent(parsed, settings)
+    from wikiholt.surfaces.cli.serve import serve  # noqa: PLC0415 - no other command needs a web server
+
+    return serve(parsed, settings)
 
 
 class _SafeFormatter(logging.Formatter):

@@ -1,5 +1,6 @@
 """The service as an ASGI application."""
 
+import importlib.util
 from collections.abc import Sequence
 from types import ModuleType
 
@@ -36,6 +37,7 @@ from wikiholt.wiring import Farm
 _ABOUT = "Search for wikis that live in git: by meaning and by word. Below /w/SLUG the same addresses are one wiki's."
 _SHARED = ("ETag", "Location", "RateLimit", "RateLimit-Policy", "Retry-After")
 
+_OF_AGENTS = ("Mcp-Protocol-Version", "Mcp-Method", "Mcp-Name", "Mcp-Session-Id")
 
 _OF_A_WIKI = (search, attachments, pages, writing, links, indexing, backups, keys)
 """Routes of one page's attachments, history and rename come before the page itself, whose path may hold anything."""
@@ -49,6 +51,10 @@ def create_app(farm: Farm) -> FastAPI:
     app.add_route("/openapi.json", reference.openapi, include_in_schema=False)
     app.add_route("/docs", reference.docs, include_in_schema=False)
     add_pages(app, farm)
+    if importlib.util.find_spec("mcp") is not None:
+        from wikiholt.surfaces.mcp.mounting import add_mcp  # noqa: PLC0415 - it is an extra
+
+        add_mcp(app, farm)
     origins = farm.settings.serve_cors_origins
     _surround(app, farm, shared=bool(origins))
     if origins:
@@ -56,7 +62,7 @@ def create_app(farm: Farm) -> FastAPI:
             CORSMiddleware,
             allow_origins=list(origins),
             allow_methods=["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"],
-            allow_headers=["Authorization", "Content-Type", "If-Match", "If-None-Match"],
+            allow_headers=["Authorization", "Content-Type", "If-Match", "If-None-Match", *_OF_AGENTS],
             expose_headers=list(_SHARED),
         )
     return app

@@ -4,7 +4,7 @@ A route is given a Visitor and asks it for what it needs. Nothing a visitor hand
 one that was granted.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
@@ -97,6 +97,16 @@ class OpenWiki:
 
 
 @dataclass(frozen=True, slots=True)
+class Vouched:
+    """Whom an issuer's token speaks for, and the one wiki it is for; `subject` is what requests are counted by."""
+
+    slug: str
+    scope: Scope
+    subject: str
+    author: Author
+
+
+@dataclass(frozen=True, slots=True)
 class Keyring:
     """Keys, those of one wiki, or with None all there are."""
 
@@ -124,6 +134,19 @@ class Visitor:
             grant = self._farm.access.wiki(self._visit, needed)
         self._count(grant.key)
         return self._open(grant)
+
+    def vouched(self, vouch: Callable[[str], Vouched]) -> OpenWiki:
+        """The wiki that a token of somebody else's is for, once that has been verified; raises what `vouch` does."""
+        with self._asking():
+            who = vouch(self._visit.token or "")
+            grant = self._farm.access.vouched(self._visit, who.slug, who.scope)
+        self._scope[ALLOWANCE] = self._farm.limits.check(who.subject, self._address)
+        return replace(self._open(grant), author=who.author)
+
+    def under_known_host(self) -> None:
+        """Pass who has a key, or names the service as it is known; no browser does that for a page elsewhere."""
+        if self._visit.token is None and not self._farm.access.knows_host(self._visit):
+            raise Forbidden("This is no name of this service.", hint="The setting serve.hosts names further hosts.")
 
     def attaching(self) -> OpenWiki:
         """The wiki this request is about, if files may be attached to its pages."""

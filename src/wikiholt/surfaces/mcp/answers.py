@@ -110,6 +110,7 @@ class ListedPages(TypedDict):
     total: int
     offset: int
     indexed_revision: str | None
+    stale: bool
     rest: Rest | None
 
 
@@ -121,6 +122,7 @@ class PageLinksBothWays(TypedDict):
     linked_from: list[str]
     missing: list[str]
     totals: dict[str, int]
+    stale: bool
     rest: Rest | None
 
 
@@ -145,4 +147,5 @@ class OrphanedPages(TypedDict):
     pages: list[ListedPageDocument]
     total: int
     offset: int
+    stale: bool
     rest: Rest | None

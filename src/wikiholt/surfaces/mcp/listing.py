@@ -3,6 +3,9 @@
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
+from wikiholt.errors import NothingIndexed
+from wikiholt.handle import WikiHandle
+from wikiholt.model import Filter
 from wikiholt.surfaces.documents.commits import changelog_document, commit_document
 from wikiholt.surfaces.documents.links import links_document, orphans_document
 from wikiholt.surfaces.documents.pages import list_document
@@ -24,6 +27,7 @@ T = TypeVar("T")
 def list_pages(wiki: OpenWiki, asked: Listed, budget: int) -> ListedPages:
     with wiki.answering() as handle:
         found = handle.contents.list(wiki.narrowed(asked.filter()), asked.limit, asked.offset)
+        stale = _stale(handle)
     document = list_document(found, wiki.names)
     pages = _fitting(document["pages"], budget)
     return {
@@ -31,6 +35,7 @@ def list_pages(wiki: OpenWiki, asked: Listed, budget: int) -> ListedPages:
         "total": document["total"],
         "offset": asked.offset,
         "indexed_revision": document["indexed_revision"],
+        "stale": stale,
         "rest": _more(
             "list_pages",
             asked.model_dump(exclude_defaults=True),
@@ -44,6 +49,7 @@ def list_pages(wiki: OpenWiki, asked: Listed, budget: int) -> ListedPages:
 def find_orphans(wiki: OpenWiki, asked: Orphans, budget: int) -> OrphanedPages:
     with wiki.answering() as handle:
         document = orphans_document(handle.contents.orphans(), wiki.names)
+        stale = _stale(handle)
     pages = _fitting(document["pages"][asked.offset : asked.offset + asked.limit], budget)
     done = asked.offset + len(pages)
     arguments = asked.model_dump(exclude_defaults=True)
@@ -51,6 +57,7 @@ def find_orphans(wiki: OpenWiki, asked: Orphans, budget: int) -> OrphanedPages:
         "pages": pages,
         "total": document["total"],
         "offset": asked.offset,
+        "stale": stale,
         "rest": _more("find_orphans", arguments, done, document["total"] - done, "pages"),
     }
 
@@ -58,6 +65,7 @@ def find_orphans(wiki: OpenWiki, asked: Orphans, budget: int) -> OrphanedPages:
 def get_links(wiki: OpenWiki, asked: Links, budget: int) -> PageLinksBothWays:
     with wiki.answering() as handle:
         document = links_document(handle.contents.links(wiki.names.meant(asked.path)), wiki.names)
+        stale = _stale(handle)
     every = (document["links_to"], document["linked_from"], document["missing"])
     shown = [_fitting(each[asked.offset : asked.offset + asked.limit], budget // 3) for each in every]
     # The same number of each, so that one offset goes on with all of them.
@@ -78,6 +86,7 @@ def get_links(wiki: OpenWiki, asked: Links, budget: int) -> PageLinksBothWays:
             "linked_from": len(every[1]),
             "missing": len(every[2]),
         },
+        "stale": stale,
         "rest": _more("get_links", arguments, asked.offset + step, left if step else 0, "links"),
     }
 
@@ -107,6 +116,15 @@ def page_history(wiki: OpenWiki, asked: History, budget: int) -> PageHistory:
             "arguments": {"path": asked.path, **wider},
         }
     return {"path": wiki.names.shown(path), "history": entries, "rest": rest}
+
+
+def _stale(handle: WikiHandle) -> bool:
+    """Whether the index has not reached HEAD; raises NothingIndexed where it holds no page yet: that is no answer."""
+    known = handle.contents.list(Filter(), 1)
+    if not known.total:
+        raise NothingIndexed("no page of this wiki is indexed yet", hint="wait for its first sync")
+    head = handle.stamp()[2]
+    return head is not None and head != known.indexed_revision
 
 
 def _fitting(items: Sequence[T], budget: int) -> list[T]:

@@ -80,10 +80,10 @@ def page_text(page: PagePart) -> str:
 
 def listed_text(listed: ListedPages | OrphanedPages) -> str:
     if not listed["pages"]:
-        return f"No pages here (of {listed['total']})." if listed["total"] else "No such pages."
+        return f"No pages here (of {listed['total']})." if listed["total"] else "There are no such pages."
     last = listed["offset"] + len(listed["pages"])
     head = f"Pages {listed['offset'] + 1}-{last} of {listed['total']}:"
-    return "\n".join([head, *map(_listed, listed["pages"]), *_rest(listed["rest"])])
+    return "\n".join([head, *map(_listed, listed["pages"]), *_stale(stale=listed["stale"]), *_rest(listed["rest"])])
 
 
 def _listed(page: ListedPageDocument) -> str:
@@ -99,7 +99,7 @@ def links_text(links: PageLinksBothWays) -> str:
         *_named(f"is linked from ({totals['linked_from']})", links["linked_from"]),
         *_named(f"links to what is no page ({totals['missing']})", links["missing"]),
     ]
-    return "\n".join([*lines, *_rest(links["rest"])])
+    return "\n".join([*lines, *_stale(stale=links["stale"]), *_rest(links["rest"])])
 
 
 def _named(what: str, paths: Iterable[str]) -> list[str]:
@@ -136,6 +136,10 @@ def deleted_text(deleted: DeletedDocument) -> str:
     return f"Deleted {deleted['path']}; commit {deleted['revision']}. Its history is kept."
 
 
+def _stale(*, stale: bool) -> list[str]:
+    return ["The index has not reached the newest commit yet."] if stale else []
+
+
 def _rest(rest: Rest | None) -> list[str]:
     return [f"{rest['told']} Next: {rest['tool']} {compact(rest['arguments'])}"] if rest else []
 
@@ -144,15 +148,15 @@ def error_text(error: WikiholtError, alike: Iterable[str] = ()) -> str:
     """What is wrong and what to do next; of what is not the visitor's to know, only that."""
     message, hint = told(error)
     following = next((_NEXT[kind] for kind in type(error).__mro__ if kind in _NEXT), "")
+    hint = "" if following else hint
     if isinstance(error, TooManyRequests):
-        following = f"Wait {error.retry_after:.0f} seconds."
+        following, hint = f"Wait {error.retry_after:.0f} seconds.", ""
     if isinstance(error, RevisionMismatch) and error.current:
-        following = f"The page is at revision {error.current} now. {hint}"
-        hint = ""
+        following, hint = f"The page is at revision {error.current} now. {_sentence(hint)}", ""
     if near := list(alike):
         following = f"Did you mean {' or '.join(map(repr, near))}? {following}"
     lines = [f"{error.code()}: {message}"]
-    steps = " ".join(filter(None, [_sentence(following), _sentence(hint) if hint not in following else ""]))
+    steps = " ".join(filter(None, [_sentence(following), _sentence(hint)]))
     return "\n".join([*lines, *([f"Next: {steps}"] if steps else [])])
 
 

@@ -1,0 +1,108 @@
+"""Access tokens that others issue (OAuth 2.1): this service is a resource, it issues none itself.
+
+A token opens the one wiki that its audience names, for what its scope says, if one of the issuers signed it.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+from typing import Any
+
+import jwt
+from typing_extensions import TypedDict
+
+from wikiholt.errors import Forbidden, Unauthorized
+from wikiholt.model import Author, Scope
+from wikiholt.surfaces.http.visits import Vouched
+from wikiholt.surfaces.mcp.keysets import KeySet
+
+SCOPES: Mapping[str, Scope] = {"read": Scope.READ, "write": Scope.WRITE}
+_ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
+"""Only those where who verifies cannot sign."""
+_LEEWAY = 30.0
+_ADDRESS = re.compile(r"[^\s<>@\x00-\x1f]+@[^\s<>@\x00-\x1f]+")
+
+
+class Metadata(TypedDict):
+    """A protected resource (RFC 9728)."""
+
+    resource: str
+    authorization_servers: list[str]
+    scopes_supported: list[str]
+    bearer_methods_supported: list[str]
+    resource_name: str
+
+
+class Issuers:
+    """Those whose tokens count here; safe to use from many threads."""
+
+    def __init__(self, issuers: Sequence[str], base: str, keys: str) -> None:
+        self.base = base
+        self._issuers = tuple(issuers)
+        self._keys = KeySet(keys)
+
+    def metadata(self, slug: str) -> Metadata:
+        return {
+            "resource": self._resource(slug),
+            "authorization_servers": list(self._issuers),
+            "scopes_supported": list(SCOPES),
+            "bearer_methods_supported": ["header"],
+            "resource_name": "Wikiholt",
+        }
+
+    def may_have_issued(self, token: str) -> bool:
+        """Whether it has the form of such a token; a key of ours has not."""
+        return token.count(".") == 2
+
+    def vouch(self, token: str) -> Vouched:
+        """Whom and what a token speaks for; raises Unauthorized where it does not count, Forbidden without scope."""
+        claims = self._claims(token)
+        slug = self._slug(claims)
+        given = claims.get("scope", claims.get("scp", ""))
+        named = given.split() if isinstance(given, str) else [each for each in given if isinstance(each, str)]
+        scopes = {SCOPES[each] for each in named if each in SCOPES}
+        if not scopes:
+            raise Forbidden("This token allows nothing here.", hint=f"Ask for one of the scopes {', '.join(SCOPES)}.")
+        scope = Scope.WRITE if Scope.WRITE in scopes else Scope.READ
+        digest = blake2b(f"{claims['iss']}\0{claims['sub']}".encode("utf-8", "replace"), digest_size=8).hexdigest()
+        return Vouched(slug, scope, f"oauth:{digest}", _author(claims, digest))
+
+    def _claims(self, token: str) -> Mapping[str, Any]:
+        try:
+            key = self._keys.key(jwt.get_unverified_header(token).get("kid"))
+            claims: dict[str, Any] = jwt.decode(
+                token,
+                key,
+                algorithms=list(_ALGORITHMS),
+                issuer=list(self._issuers),
+                leeway=_LEEWAY,
+                options={"require": ["exp", "iss", "aud", "sub"], "verify_aud": False},
+            )
+        except (jwt.PyJWTError, ValueError, TypeError):
+            raise _unknown() from None
+        return claims
+
+    def _slug(self, claims: Mapping[str, Any]) -> str:
+        """The wiki that the audience names, and no other; raises Unauthorized."""
+        audience = claims["aud"] if isinstance(claims["aud"], list) else [claims["aud"]]
+        pattern = re.compile(rf"{re.escape(self.base)}/w/([a-z0-9-]+)/mcp")
+        found = {match[1] for each in audience if isinstance(each, str) and (match := pattern.fullmatch(each))}
+        if len(found) != 1:
+            raise _unknown()
+        return found.pop()
+
+    def _resource(self, slug: str) -> str:
+        return f"{self.base}/w/{slug}/mcp"
+
+
+def _unknown() -> Unauthorized:
+    return Unauthorized("This token does not count here; it may have expired.", hint="Ask its issuer for another.")
+
+
+def _author(claims: Mapping[str, Any], digest: str) -> Author:
+    """Who commits are by, as the issuer knows them."""
+    name = next((each for each in (claims.get("name"), claims["sub"]) if isinstance(each, str)), "")
+    shown = re.sub(r"[<>\x00-\x1f\x7f]", "", name).strip()[:200]
+    email = claims.get("email")
+    address = email if isinstance(email, str) and len(email) < 255 and _ADDRESS.fullmatch(email) else ""
+    return Author(shown if any(map(str.isalnum, shown)) else "Agent", address or f"{digest}@wikiholt.invalid")
