@@ -29,7 +29,15 @@ PATIENCE = 120.0
 @contextmanager
 def listening(app: FastAPI) -> Iterator[str]:
     """The application behind a real server on a port of its own."""
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, timeout_graceful_shutdown=5))
+    config = uvicorn.Config(
+        app,
+        port=0,
+        log_config=None,
+        timeout_graceful_shutdown=5,
+        proxy_headers=True,  # visitors say for themselves where they come from
+        forwarded_allow_ips="127.0.0.1",
+    )
+    server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, name="server", daemon=True)
     thread.start()
     until(lambda: server.started)

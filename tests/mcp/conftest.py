@@ -6,8 +6,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from agent_ground import listening  # noqa: E402
-from served_farm import Served, served  # noqa: E402
+from agent_ground import listening
+from served_farm import Served, served
 
 
 @pytest.fixture(scope="module")

@@ -161,7 +161,9 @@ def test_a_long_page_comes_in_parts_that_make_up_the_whole(farm: Served, url: st
 
 def test_answers_keep_to_the_budget_and_say_how_to_get_the_rest(farm: Served, url: str) -> None:
     read = farm.tokens["read"]
-    farm.alpha.commit({f"Many/Page {number}.md": f"# Page {number}\n\n{'valve ' * 150}{number}\n" for number in range(40)})
+    farm.alpha.commit(
+        {f"Many/Page {number}.md": f"# Page {number}\n\n{'valve ' * 150}{number}\n" for number in range(40)}
+    )
     small = called(url, read, "search", query="valve", n=40, max_tokens=600, fresh=True)
     document = given(small)
     assert tokens(text_of(small)) < 1500
@@ -231,7 +233,7 @@ def test_a_write_is_a_commit_with_author_and_message_and_the_next_search_sees_it
     write = farm.tokens["write"]
     made = given(called(url, write, "write_page", path="Birds", content="# Birds\n\nA heron.\n", commit_message="Why"))
     assert made["created"] is True
-    told = farm.alpha.git("log", "-1", "--format=%an|%s", "--", "Birds.md").strip()
+    told = farm.alpha.git("log", "-1", "--format=%an|%s", "--", "Birds.md").decode().strip()
     assert told == "alpha write|Why"
     found = given(called(url, write, "search", query="heron"))
     assert found["results"][0]["path"] == "Birds"

@@ -45,7 +45,8 @@ def add_mcp(app: FastAPI, farm: Farm) -> None:
         app.router.routes.append(Route(f"{METADATA}/w/{{slug}}/mcp", _metadata_of(issuers), methods=["GET"]))
     server = make_server(_entry, Terms(settings.mcp_max_tokens, settings.mcp_aliases))
     endpoint = _Endpoint(server, issuers, settings.limit_body_bytes, settings.serve_cors_origins)
-    app.router.routes.append(Route(ADDRESS, endpoint, methods=["POST"]))
+    endpoint.route = Route(ADDRESS, endpoint, methods=["POST"])
+    app.router.routes.append(endpoint.route)
 
 
 def _entry(ctx: Context) -> Entry:
@@ -63,8 +64,10 @@ class _Endpoint:
         self._issuers = issuers
         self._body_bytes = body_bytes
         self._origins = frozenset(origins)
+        self.route: Route | None = None
 
     async def __call__(self, scope: Environment, receive: Receive, send: Send) -> None:
+        scope["route"] = self.route  # by which requests are counted; the framework notes only its own
         try:
             scope[_ENTRY] = entry = await run_in_threadpool(self._admit, Request(scope))
         except WikiholtError as error:

@@ -1,0 +1,205 @@
+"""Tokens of other issuers: what opens a wiki, what does not, and where agents are told to get one."""
+
+import hmac
+import json
+import time
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import jwt
+import pytest
+from agent_ground import called, given, listening, over_http, posted
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from mcp.client.client import Client
+from served_farm import Served, served
+
+from wikiholt.errors import InvalidSetting
+from wikiholt.settings import load
+
+ISSUER, BASE = "https://login.example", "https://wiki.example"
+Sign = Callable[..., str]
+
+
+def _public(key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey, kid: str) -> dict[str, Any]:
+    algorithm = jwt.algorithms.RSAAlgorithm if isinstance(key, rsa.RSAPrivateKey) else jwt.algorithms.ECAlgorithm
+    made: dict[str, Any] = algorithm.to_jwk(key.public_key(), as_dict=True)  # type: ignore[arg-type]
+    return {**made, "kid": kid, "use": "sig"}
+
+
+@pytest.fixture(scope="module")
+def signing() -> dict[str, Any]:
+    return {
+        "rsa": rsa.generate_private_key(65537, 2048),
+        "ec": ec.generate_private_key(ec.SECP256R1()),
+        "stranger": rsa.generate_private_key(65537, 2048),
+    }
+
+
+@pytest.fixture(scope="module")
+def keys_file(signing: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("issuer") / "keys.json"
+    place.write_text(json.dumps({"keys": [_public(signing["rsa"], "rsa"), _public(signing["ec"], "ec")]}))
+    return place
+
+
+@pytest.fixture(scope="module")
+def sign(signing: dict[str, Any]) -> Sign:
+    def signed(kid: str = "rsa", by: str | None = None, **claims: Any) -> str:
+        now = int(time.time())
+        usual = {"iss": ISSUER, "aud": f"{BASE}/w/alpha/mcp", "sub": "ada", "exp": now + 600, "scope": "read"}
+        said = {name: value for name, value in {**usual, **claims}.items() if value is not None}
+        return jwt.encode(said, signing[by or kid], "ES256" if kid == "ec" else "RS256", headers={"kid": kid})
+
+    return signed
+
+
+@pytest.fixture(scope="module")
+def issued(keys_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, str]]:
+    settings = {"oauth.issuers": [ISSUER], "oauth.resource": BASE, "oauth.jwks": str(keys_file)}
+    with served(tmp_path_factory.mktemp("oauth"), settings) as found, listening(found.app) as base:
+        yield found, base
+
+
+def status(url: str, token: str) -> int:
+    body, headers = posted("tools/list")
+    answer = httpx.post(url, content=body, headers={**headers, "Authorization": f"Bearer {token}"}, timeout=60)
+    return answer.status_code
+
+
+def test_a_token_opens_the_wiki_of_its_audience_for_what_its_scope_says(issued: tuple[Served, str], sign: Sign) -> None:
+    served_farm, base = issued
+    url = f"{base}/w/alpha/mcp"
+    assert "Welcome" in given(called(url, sign(), "read_page", path="Home"))["content"]
+    assert given(called(url, sign("ec"), "search", query="coffee"))["results"]
+    assert called(url, sign(), "write_page", path="Mine", content="x").is_error
+    token = sign(scope="read write", name="Ada <L>", email="ada@example.org")
+    given(called(url, token, "write_page", path="Mine", content="x"))
+    assert served_farm.alpha.git("log", "-1", "--format=%an <%ae>").decode().strip() == "Ada L <ada@example.org>"
+    assert given(called(f"{base}/mcp", sign(), "read_page", path="Home"))["title"] == "Home"
+    both = sign(aud=["https://elsewhere.example", f"{BASE}/w/alpha/mcp"], scope=None, scp=["write"])
+    assert status(url, both) == 200
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [
+        {"aud": f"{BASE}/w/beta/mcp"},
+        {"aud": BASE},
+        {"aud": f"{BASE}/mcp"},
+        {"aud": "https://elsewhere.example/w/alpha/mcp"},
+        {"aud": [f"{BASE}/w/alpha/mcp", f"{BASE}/w/beta/mcp"]},
+        {"aud": None},
+        {"iss": "https://other.example"},
+        {"iss": None},
+        {"sub": None},
+        {"exp": 1000},
+        {"exp": None},
+        {"nbf": int(time.time()) + 3600},
+        {"scope": "everything"},
+        {"scope": None},
+        {"by": "stranger"},
+        {"kid": "ec", "by": "ec", "iss": "https://other.example"},
+        {"aud": f"{BASE}/w/no-such/mcp"},
+    ],
+    ids=str,
+)
+def test_a_token_that_is_not_for_this_wiki_opens_nothing(
+    issued: tuple[Served, str], sign: Sign, claims: dict[str, Any]
+) -> None:
+    served_farm, base = issued
+    served_farm.farm.limits._failures._levels.clear()
+    assert status(f"{base}/w/alpha/mcp", sign(**claims)) in (401, 403)
+
+
+def _base64(document: dict[str, Any]) -> str:
+    return urlsafe_b64encode(json.dumps(document).encode()).decode().rstrip("=")
+
+
+def test_tokens_that_anybody_could_have_made_open_nothing(
+    issued: tuple[Served, str], sign: Sign, signing: dict[str, Any]
+) -> None:
+    served_farm, base = issued
+    served_farm.farm.limits._failures._levels.clear()
+    url = f"{base}/w/alpha/mcp"
+    claims = jwt.decode(sign(), options={"verify_signature": False})
+    shape = serialization.PublicFormat.SubjectPublicKeyInfo
+    public = signing["rsa"].public_key().public_bytes(serialization.Encoding.PEM, shape)
+    said = ".".join(map(_base64, ({"alg": "HS256", "typ": "JWT", "kid": "rsa"}, claims)))
+    digest = hmac.new(public, said.encode(), "sha256").digest()
+    forged = f"{said}.{urlsafe_b64encode(digest).decode().rstrip('=')}"
+    unsigned = jwt.encode(claims, None, "none", headers={"kid": "rsa"})
+    good = sign()
+    for token in (forged, unsigned, good[:-4] + "AAAA", "a.b.c", "..", good + "."):
+        assert status(url, token) == 401, token
+    assert status(url, good) == 200
+
+
+def test_a_token_opens_the_api_of_programs_not_at_all(issued: tuple[Served, str], sign: Sign) -> None:
+    served_farm, base = issued
+    served_farm.farm.limits._failures._levels.clear()
+    headers = {"Authorization": f"Bearer {sign()}"}
+    assert httpx.get(f"{base}/w/alpha/api/v1/search?q=coffee", headers=headers).status_code == 401
+
+
+def test_who_comes_without_a_token_is_told_where_to_get_one(issued: tuple[Served, str]) -> None:
+    served_farm, base = issued
+    body, headers = posted("tools/list")
+    refused = httpx.post(f"{base}/w/alpha/mcp", content=body, headers=headers)
+    assert refused.status_code == 401
+    where = f"{BASE}/.well-known/oauth-protected-resource/w/alpha/mcp"
+    assert f'resource_metadata="{where}"' in refused.headers["www-authenticate"]
+    told = httpx.get(f"{base}{where.removeprefix(BASE)}").json()
+    assert told["resource"] == f"{BASE}/w/alpha/mcp"
+    assert told["authorization_servers"] == [ISSUER]
+    assert told["scopes_supported"] == ["read", "write"]
+    # Nobody learns by it which wikis there are.
+    nowhere = httpx.get(f"{base}/.well-known/oauth-protected-resource/w/no-such/mcp")
+    assert nowhere.json() == json.loads(json.dumps(told).replace("alpha", "no-such"))
+    assert httpx.get(f"{base}/.well-known/oauth-protected-resource/w/..%22/mcp").status_code == 404
+    # Keys count as before.
+    given(called(f"{base}/w/alpha/mcp", served_farm.tokens["read"], "read_page", path="Home"))
+
+
+def test_without_issuers_there_is_no_such_address(farm: Served, base: str) -> None:
+    assert httpx.get(f"{base}/.well-known/oauth-protected-resource/w/alpha/mcp").status_code == 404
+    assert over_http(f"{base}/mcp", farm.tokens["read"], _tools) == 9
+
+
+async def _tools(client: Client) -> int:
+    return len((await client.list_tools()).tools)
+
+
+def test_new_keys_of_an_issuer_count_once_they_are_in_the_file(
+    signing: dict[str, Any], sign: Sign, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    place = tmp_path_factory.mktemp("rotating") / "keys.json"
+    place.write_text(json.dumps({"keys": [_public(signing["ec"], "ec")]}))
+    settings = {"oauth.issuers": [ISSUER], "oauth.resource": BASE, "oauth.jwks": str(place)}
+    with served(tmp_path_factory.mktemp("rotated"), settings) as found, listening(found.app) as base:
+        url = f"{base}/w/alpha/mcp"
+        assert status(url, sign()) == 401
+        place.write_text(json.dumps({"keys": [_public(signing["ec"], "ec"), _public(signing["rsa"], "rsa")]}))
+        assert status(url, sign()) == 200
+        place.write_text("{")  # those that were good go on being so
+        assert status(url, sign()) == 200
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"oauth.issuers": [ISSUER]},
+        {"oauth.issuers": [ISSUER], "oauth.resource": BASE},
+        {"oauth.resource": "wiki.example"},
+        {"oauth.resource": f"{BASE}/"},
+        {"oauth.jwks": "http://login.example/keys"},
+        {"oauth.jwks": "ftp://login.example/keys"},
+        {"mcp.max_tokens": 10},
+    ],
+)
+def test_settings_that_cannot_work_are_refused(tmp_path: Path, settings: dict[str, object]) -> None:
+    with pytest.raises(InvalidSetting):
+        load(tmp_path, overrides=settings)

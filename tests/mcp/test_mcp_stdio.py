@@ -1,0 +1,114 @@
+"""`wikiholt mcp` as an agent starts it: a process of its own, with the real model and real git."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from agent_ground import given, over_stdio, text_of
+from git_repository import Repository
+from mcp.client.client import Client
+from mcp_types import CallToolResult
+
+from wikiholt.wiring import open_service
+
+WORDS = "beans climb poles peas like early frost sage wants sun and dry soil while mint will take every bed it finds"
+
+
+@pytest.fixture
+def ground(tmp_path: Path) -> Repository:
+    """A wiki that was never indexed, and another one beside it."""
+    pages = {f"Beds/Bed {n}.md": f"# Bed {n}\n\nIn bed {n} {WORDS}, {n} of them.\n" for n in range(60)}
+    pages["Home.md"] = "# Home\n\nThe heron fishes in the pond at dawn.\n"
+    garden, other = Repository(tmp_path / "garden"), Repository(tmp_path / "other")
+    garden.commit(dict(pages))
+    other.commit({"Home.md": "# Other\n\nothercanary\n"})
+    service = open_service(tmp_path / "data")
+    service.add("garden", str(garden.path), {})
+    service.add("other", str(other.path), {})
+    service.close()
+    return garden
+
+
+async def _call(client: Client, name: str, **arguments: object) -> CallToolResult:
+    found = await client.call_tool(name, dict(arguments))
+    assert isinstance(found, CallToolResult)
+    return found
+
+
+@pytest.mark.real_model
+def test_an_agent_reads_at_once_writes_and_finds_what_it_wrote(ground: Repository, tmp_path: Path) -> None:
+    async def work(client: Client) -> None:
+        # The handshake is over, the index is not even begun: pages can be read all the same.
+        assert "heron" in given(await _call(client, "read_page", path="Home"))["content"]
+        assert len((await client.list_tools()).tools) == 14
+        page = "# Birds\n\nA kingfisher dives from the willow.\n"
+        given(await _call(client, "write_page", path="Birds", content=page, commit_message="Seen today"))
+        until = time.monotonic() + 120
+        while (found := await _call(client, "search", query="which bird fishes by plunging?", n=3)).is_error:
+            assert "Next: " in text_of(found)
+            assert time.monotonic() < until
+        document = given(found)
+        assert {page["path"] for page in document["results"]} >= {"Birds", "Home"}
+        assert document["stale"] is False
+        assert given(await _call(client, "list_pages", limit=1))["total"] == 62
+        outside = await _call(client, "read_page", path="../other/Home")
+        assert outside.is_error
+        assert str(tmp_path) not in text_of(outside)
+
+    over_stdio(tmp_path / "data", ["garden", "--write", "--author", "Ada Lovelace <ada@example.org>"], work)
+    assert (
+        ground.git("log", "-1", "--format=%an <%ae>|%s").decode().strip() == "Ada Lovelace <ada@example.org>|Seen today"
+    )
+    # Its keeper looked after that one wiki.
+    service = open_service(tmp_path / "data")
+    assert service.wiki("garden").status().state is not None
+    assert service.wiki("other").status().state is None
+    service.close()
+
+
+def test_without_write_it_reads_alone_and_older_agents_are_greeted_too(ground: Repository, tmp_path: Path) -> None:
+    before = ground.head()
+
+    async def work(client: Client) -> None:
+        assert client.protocol_version == "2025-11-25"
+        assert len((await client.list_tools()).tools) == 9
+        assert (await _call(client, "delete_page", path="Home")).is_error
+        assert given(await _call(client, "recent_changes"))["entries"]
+
+    over_stdio(tmp_path / "data", ["garden"], work, mode="legacy")
+    assert ground.head() == before
+
+
+def _run(data: Path, *arguments: str, given_in: str = "") -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "wikiholt.surfaces.cli.main", "--data", str(data), "mcp", *arguments]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("WIKIHOLT_")}
+    return subprocess.run(
+        command, input=given_in, capture_output=True, text=True, timeout=120, check=False, env=environment
+    )
+
+
+def test_it_ends_with_its_input_and_says_on_stderr_alone_what_is_wrong(ground: Repository, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    ended = _run(data, "garden", given_in="this is no message\n")
+    assert ended.returncode == 0
+    assert "heron" not in ended.stdout + ended.stderr
+    unknown = _run(data, "no-such")
+    assert (unknown.returncode, unknown.stdout) == (3, "")
+    assert "error: " in unknown.stderr
+    nobody = _run(data, "garden", "--author", "Ada")
+    assert (nobody.returncode, nobody.stdout) == (2, "")
+    assert "--author" in nobody.stderr
+
+
+def test_without_the_extra_it_says_what_to_install(
+    ground: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from wikiholt.surfaces.cli import agents
+    from wikiholt.surfaces.cli.main import main
+
+    monkeypatch.setattr(agents.importlib.util, "find_spec", lambda _: None)
+    assert main(["--data", str(tmp_path / "data"), "mcp", "garden"]) == 9
+    assert 'pip install "wikiholt[mcp]"' in capsys.readouterr().err
