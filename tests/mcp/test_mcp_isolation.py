@@ -82,13 +82,14 @@ def test_every_tool_is_driven_here() -> None:
 
 
 def test_the_words_are_there_to_be_told(ground: Ground) -> None:
-    heard = ""
-    for method, params in MESSAGES:
-        heard += _sent(ground, method, params if "write" not in str(params) else {}, "other", "/mcp", {}).text
-        if "delete_page" in str(params) or "append_to_page" in str(params):
-            break
-    assert CANARY in heard
-    assert SECRET in heard
+    heard = [
+        _sent(ground, method, params, "other", "/mcp", {}).text for method, params in MESSAGES if not _writes(params)
+    ]
+    assert sum(CANARY in text or SECRET in text for text in heard) >= 10
+
+
+def _writes(params: dict[str, Any]) -> bool:
+    return params.get("name") in ("write_page", "edit_page", "append_to_page", "rename_page", "delete_page")
 
 
 def _sent(
@@ -118,8 +119,7 @@ def test_no_wrong_key_host_or_slug_tells_a_word_of_another_wiki(ground: Ground, 
     before = ground.served.alpha.head()
     with httpx.Client(base_url=ground.base, timeout=60) as client:
         for number, ((method, params), key, (path, named)) in enumerate(product(MESSAGES, keys, places)):
-            writes = params.get("name") in ("write_page", "edit_page", "append_to_page", "rename_page", "delete_page")
-            if writes and key in ("write", "admin"):
+            if _writes(params) and key in ("write", "admin"):
                 continue  # what one's own key may do to one's own wiki is tested elsewhere
             body, headers = posted(method, params, version)
             if version == "2025-11-25":
