@@ -143,6 +143,17 @@ def test_saves_in_quick_succession_by_different_sessions_are_all_found(otter: Ot
     assert len(otter.found("simultaneous")) == 12
 
 
+def test_what_one_worker_was_told_every_worker_finds(otter: Otter) -> None:
+    otter.save("Lighthouse", "# Lighthouse\n\nIts lamp is phosphorescent.\n")
+    otter.until_found("phosphorescent", "lighthouse")
+    for _ in range(12):
+        # A connection of its own each time, so that whichever worker is free takes it.
+        found = httpx.get(
+            f"{otter.url}/api/v1/search", params={"q": "phosphorescent", "mode": "keyword"}, timeout=BOUND
+        )
+        assert [hit["path"].lower() for hit in found.json()["results"]] == ["lighthouse"]
+
+
 def test_a_worker_that_is_killed_right_after_a_save_loses_nothing(otter: Otter) -> None:
     workers = otter.workers()
     if not workers:

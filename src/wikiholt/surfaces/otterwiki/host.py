@@ -5,8 +5,11 @@ The lock of each index lets one of them write, and the others see what it commit
 """
 
 import atexit
+import concurrent.futures.thread  # noqa: F401 - its own end must be registered before ours, to come after it
 import logging
 import os
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from threading import RLock
 
@@ -68,7 +71,7 @@ class Host:
         self._stood_by = stands_by()
         self._anew()
         os.register_at_fork(after_in_child=self._forked)
-        atexit.register(self._end)
+        _at_exit(self._end)
 
     def _anew(self) -> None:
         self._lock = RLock()
@@ -145,3 +148,12 @@ class Host:
             self._bell.stop(_PATIENCE)
             running.farm.keeper.stop(_PATIENCE)
             running.farm.service.close()
+
+
+def _at_exit(end: Callable[[], None]) -> None:
+    """Have this called when the process ends, while threads can still finish what they are at.
+
+    What is registered with atexit comes too late for that: pools of threads take no more work by then.
+    """
+    register: Callable[[Callable[[], None]], object] = getattr(threading, "_register_atexit", atexit.register)
+    register(end)
