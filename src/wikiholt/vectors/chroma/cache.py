@@ -8,6 +8,7 @@ vain no other search does until Chroma has proved itself again.
 
 import itertools
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +30,9 @@ _SLACK = 20
 _WATCHED_EVERY, _WATCHED = 16, 4
 """With every so many searches, and with the first over a new connection, so many rows are looked for that are there."""
 
+_CHECKED_EVERY = 60.0
+"""Seconds between two comparisons for no better reason than a new connection."""
+
 
 class ChromaCache:
     """A VectorCache over one index and its collection."""
@@ -41,6 +45,7 @@ class ChromaCache:
         caretaker: Caretaker,
         *,
         timeout: float,
+        published: Callable[[], bool] = lambda: True,
         background: bool = True,
     ) -> None:
         self._exact = ExactCache(index, directory, background=background)
@@ -48,7 +53,8 @@ class ChromaCache:
         self._caretaker = caretaker
         self._timeout = timeout
         self._figures: Figures = caretaker.figures
-        self._mirror = Mirror(index, self._exact, directory, whose, caretaker.figures, caretaker.known)
+        self._mirror = Mirror(index, self._exact, directory, whose, caretaker.figures, caretaker.known, published)
+        self._checked_at = 0.0
         self._standing: Standing | None = None
         self._searches = itertools.count()
         self._first = True
@@ -125,9 +131,8 @@ class ChromaCache:
             return self._exact.search(vector, limit, None)
         watched = self._exact.sample(_WATCHED).vectors if next(self._searches) % _WATCHED_EVERY == 0 else vector[:0]
         found = self._asked(standing, vector, watched.reshape(-1, len(vector)), wanted)
-        if found.fresh and not len(watched):
-            # Behind a new connection there may be another server.
-            self._asked(standing, vector, self._exact.sample(_WATCHED).vectors, wanted)
+        if found.fresh:
+            self._look_closer(standing, vector)
         chunks = self._mirror.chunks(found.rows[0])
         if len(chunks) < 0.9 * wanted:
             raise ChromaRefused("Chroma finds fewer rows than there are.")
@@ -136,6 +141,15 @@ class ChromaCache:
         if len(near.chunk_ids) < min(limit, standing.rows):
             return self._exact.search(vector, limit, None)
         return near
+
+    def _look_closer(self, standing: Standing, vector: Floats) -> None:
+        """Behind a new connection there may be another server: have rows found, and soon all of them compared."""
+        self._asked(standing, vector, self._exact.sample(_WATCHED).vectors, 1)
+        now = time.monotonic()
+        if not standing.incarnation and now - self._checked_at > _CHECKED_EVERY:
+            self._checked_at = now
+            self._mirror.doubt()
+            self._caretaker.want(self)
 
     def _asked(self, standing: Standing, vector: Floats, watched: Floats, wanted: int) -> Found:
         """Ask for the neighbours of a vector and of rows that are there, each of which must find itself."""
@@ -166,6 +180,6 @@ class ChromaCache:
         with self._lock:
             if self._standing is standing:
                 self._standing = None
-        if wrong:
+        if wrong or not standing.incarnation:
             self._mirror.doubt()
         self._caretaker.want(self)

@@ -58,10 +58,13 @@ class Chroma:
             host, api, self._figures, known=known, begin=self._sweep, heartbeat=min(place.heartbeat, place.patience)
         )
 
-    def cache(self, index: WikiIndex, directory: Path, wiki_id: str, slug: str) -> ChromaCache:
-        """The cache of one wiki."""
+    def cache(
+        self, index: WikiIndex, directory: Path, wiki_id: str, slug: str, published: Callable[[], bool] = lambda: True
+    ) -> ChromaCache:
+        """The cache of one wiki; `published` says whether this index is still the one it is searched by."""
         whose = Whose(wiki_id, slug, self._owner(), self._layout)
-        return ChromaCache(index, directory, whose, self._caretaker, timeout=self._place.timeout)
+        timeout = self._place.timeout
+        return ChromaCache(index, directory, whose, self._caretaker, timeout=timeout, published=published)
 
     def forget(self, wiki_id: str, slug: str) -> None:
         """Remove a wiki's collection and what it left on the disk; what is away now goes when it is back."""

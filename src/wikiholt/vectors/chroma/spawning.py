@@ -18,9 +18,10 @@ import time
 from pathlib import Path
 
 from wikiholt.errors import MissingExtra
-from wikiholt.vectors.chroma.child import LOCK, SOCKET, peer
+from wikiholt.vectors.chroma.child import peer
 from wikiholt.vectors.chroma.faults import ChromaAway, NotOurs
 from wikiholt.vectors.chroma.figures import Figures
+from wikiholt.vectors.chroma.premises import LOCK, SOCKET
 
 _LOG = logging.getLogger(__name__)
 _STARTING = 60.0
