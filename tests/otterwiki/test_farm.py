@@ -78,6 +78,14 @@ def test_a_wiki_is_indexed_with_the_pages_it_has_when_one_of_them_is_first_viewe
         farm.until_found(name, "wayfarer", "home")
 
 
+def test_the_search_page_shows_the_wiki_of_its_host_alone(farm: Farm) -> None:
+    for name, other in (("garden", "kitchen"), ("kitchen", "garden")):
+        with farm.client(name) as client:
+            page = client.get("/-/wikiholt/search?q=wayfarer").text
+        assert f"Welcome to the {name}" in page
+        assert other not in page
+
+
 def test_pages_of_the_same_name_stay_apart(farm: Farm) -> None:
     for name in ("garden", "kitchen"):
         farm.save(name, "Shared", f"# Shared\n\nOnly the {name} has this, and a canary named {name}bird.\n")
