@@ -21,7 +21,7 @@ from wikiholt.search import Request
 from wikiholt.service import Service
 from wikiholt.wiring import open_service
 
-BOUND = 60.0
+BOUND = 120.0
 """Seconds to wait for what must come; a slow machine is no fault."""
 ADMIN = ("otto@example.org", "holt-and-river")
 
@@ -104,7 +104,7 @@ class Otter:
         (self.place / "settings.cfg").write_text("".join(f"{name} = {value!r}\n" for name, value in lines.items()))
         flask = [python, "-m", "flask", "run", "--port", str(port), "--no-reload"]
         gunicorn = [python, "-m", "gunicorn", "-w", str(workers), "-k", "gthread", "--threads", "4"]
-        gunicorn += ["--bind", f"127.0.0.1:{port}", "--graceful-timeout", "20", *options, f"{app}:app"]
+        gunicorn += ["--bind", f"127.0.0.1:{port}", "--graceful-timeout", "5", *options, f"{app}:app"]
         clean = {name: text for name, text in os.environ.items() if not name.startswith(("WIKIHOLT_", "OTTERWIKI_"))}
         surroundings = {"OTTERWIKI_SETTINGS": str(self.place / "settings.cfg"), "FLASK_APP": app} | dict(environ or {})
         with (self.place / "wiki.log").open("ab") as log:
