@@ -111,7 +111,7 @@ class ServedFarm:
         settings = load(self.data, overrides={"serve.domain": DOMAIN, "sync.interval": 1, "log.level": "debug"} | none)
         service = build(settings)
         embedder = FakeEmbedder()
-        service.workshop = dataclasses.replace(service.workshop, embedder=lambda: embedder)
+        service.workshop = dataclasses.replace(service.workshop, embedder=lambda: embedder, identity=None)
         return open_farm(settings, service=service)
 
     def _give_keys(self, wiki: ServedWiki) -> None:

@@ -16,7 +16,7 @@ from wikiholt.service import Service
 from wikiholt.settings import SETTINGS, Settings
 from wikiholt.sources.address import is_remote, shown
 from wikiholt.surfaces import documents
-from wikiholt.surfaces.cli import output
+from wikiholt.surfaces.cli import output, working
 from wikiholt.surfaces.cli.progress import watched
 from wikiholt.surfaces.documents.health import forecast_document
 from wikiholt.surfaces.documents.moments import since
@@ -108,8 +108,13 @@ def search(service: Service, arguments: Namespace) -> int:
 def status(service: Service, arguments: Namespace) -> int:
     found = [service.wiki(slug).status() for slug in _slugs(service, arguments)]
     style = output.Style.of(sys.stdout)
-    lines = [line for each in found for line in output.status_lines(each, style)]
-    shown = [documents.status_document(each) for each in found]
+    works = [working.work_at(service.workshop.store.directory(each.wiki.id)) for each in found]
+    lines = []
+    for each, work in zip(found, works, strict=True):
+        lines += [*output.status_lines(each, style), *working.lines(work, style)]
+    shown = [
+        {**documents.status_document(each), **working.document(work)} for each, work in zip(found, works, strict=True)
+    ]
     return show(arguments, shown[0] if arguments.slug else {"wikis": shown}, lines)
 
 
