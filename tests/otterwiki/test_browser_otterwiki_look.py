@@ -61,16 +61,18 @@ def test_text_has_contrast_everything_has_a_name_and_fits_a_phone(
     checked(page, within)
 
 
-def test_suggestions_have_contrast_and_fit_a_phone(readers: Otter, visit: Visiting) -> None:
+def test_suggestions_have_contrast_and_fit_any_window(readers: Otter, visit: Visiting) -> None:
     options = {"viewport": PHONE, "has_touch": True, "is_mobile": True, "color_scheme": "dark"}
     page = visit(f"{readers.url}/rules/bonfires", wait="body.dark-mode", **options).page
     page.fill("#search-query", "what may go on the compost heap")
     panel = page.locator(".suggestions")
     expect(panel).to_contain_text("Composting")
     page.keyboard.press("ArrowDown")
-    box = panel.bounding_box()
-    assert box is not None
-    assert 0 <= box["x"] < box["x"] + box["width"] <= 375
+    for width in (375, 640, 800):
+        page.set_viewport_size({"width": width, "height": 720})
+        box = panel.bounding_box()
+        assert box is not None
+        assert 0 <= box["x"] < box["x"] + box["width"] <= width
     checked(page, ".suggestions")
     page.evaluate("halfmoon.toggleDarkMode()")
     checked(page, ".suggestions")
