@@ -22,7 +22,7 @@ from wikiholt.surfaces.http.visits import OpenWiki
 from wikiholt.surfaces.otterwiki.bell import Bell
 from wikiholt.surfaces.otterwiki.config import Config
 from wikiholt.surfaces.otterwiki.enrolling import Enrolment
-from wikiholt.surfaces.otterwiki.forking import stands_by
+from wikiholt.surfaces.otterwiki.forking import call_in_children, stands_by
 from wikiholt.surfaces.otterwiki.resolving import Place, Resolver, in_request
 from wikiholt.wiring import Farm, open_farm
 
@@ -55,7 +55,6 @@ class _Running:
     def __init__(self, farm: Farm, hide: str | None) -> None:
         self.farm = farm
         self.wikis = Enrolment(farm.service, hide)
-        self.pid = os.getpid()
 
 
 class Host:
@@ -70,20 +69,26 @@ class Host:
         self._resolver = Resolver(self.options.resolver)
         self._stood_by = stands_by()
         self._anew()
-        os.register_at_fork(after_in_child=self._forked)
+        call_in_children(self._forked)
         _at_exit(self._end)
 
     def _anew(self) -> None:
+        self._pid = os.getpid()
         self._lock = RLock()
         self._running: _Running | None = None
         self._bell = Bell(self._follow)
 
     def _forked(self) -> None:
         """In a child process: what the parent had open is the parent's. A worker begins, whoever else is forked not."""
+        if self._pid == os.getpid():
+            return
         self._anew()
         if self._stood_by:
             self._stood_by = False
-            self.begin()
+            try:
+                self.begin()
+            except Exception:  # noqa: BLE001 - the worker is to serve the wiki all the same
+                _LOG.exception("Wikiholt could not begin")
 
     @property
     def farm(self) -> Farm:
@@ -144,7 +149,7 @@ class Host:
 
     def _end(self) -> None:
         running = self._running
-        if running is not None and running.pid == os.getpid():
+        if running is not None and self._pid == os.getpid():
             self._bell.stop(_PATIENCE)
             running.farm.keeper.stop(_PATIENCE)
             running.farm.service.close()
