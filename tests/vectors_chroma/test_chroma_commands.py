@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import httpx
@@ -19,7 +19,7 @@ from wikiholt.settings import load
 from wikiholt.surfaces.cli.main import main
 from wikiholt.wiring import build
 
-CHROMA = ["--set", "vectors=chroma", "--set", "chroma.path=chroma"]
+CHROMA = ["--set", "vectors=chroma", "--set", "chroma.path=chroma", "--set", "chroma.timeout=60"]
 
 
 def run(capsys: pytest.CaptureFixture[str], data: Path, *arguments: str) -> dict[str, object]:
@@ -30,11 +30,14 @@ def run(capsys: pytest.CaptureFixture[str], data: Path, *arguments: str) -> dict
     return document
 
 
-def child_of(pid: int) -> int | None:
-    """The process that hosts Chroma for a service."""
-    found = subprocess.run(["ps", "-o", "pid=,args=", "--ppid", str(pid)], capture_output=True, text=True, check=False)
-    lines = [line.split() for line in found.stdout.splitlines() if "vectors.chroma.child" in line]
-    return int(lines[0][0]) if lines else None
+def child_of(data: Path) -> int:
+    """The process that hosts Chroma for a data directory."""
+    for place in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            command = (place / "cmdline").read_bytes().split(b"\0")
+            if b"wikiholt.vectors.chroma.child" in command and os.fsencode(data / "chroma") in command:
+                return int(place.name)
+    raise AssertionError("there is no child")
 
 
 @contextmanager
@@ -77,9 +80,7 @@ def test_commands_and_a_service_share_one_chroma(tmp_path: Path, capsys: pytest.
         until(lambda: not search()["degraded"], "the service is helped")
         assert metric("up") == 1
         assert run(capsys, data, "search", "garden", "dry places", "--json")["degraded"] is False
-        child = child_of(process.pid)
-        assert child is not None
-        os.kill(child, signal.SIGKILL)
+        os.kill(child_of(data), signal.SIGKILL)
         until(lambda: not search()["degraded"] and metric("starts_total") == 2, "it comes back by itself")
         assert metric("crashes_total") == 1
         garden.commit({"Mint.md": "# Mint\n\nMint takes every bed.\n"})

@@ -25,7 +25,7 @@ class ChromaFollowsTruth(RuleBasedStateMachine):
     def begin(self, rows: int) -> None:
         self.folder = Path(tempfile.mkdtemp())
         self.truth = Truth(rows, per_page=3)
-        place = Place(path=self.folder / "chroma", timeout=30.0, heartbeat=20.0)
+        place = Place(path=self.folder / "chroma", timeout=60.0, heartbeat=30.0, patience=60.0)
         self.engine = Chroma(place, self.folder / "owner", lambda: [ONE])
         self.seed = 1
         self.cache = self.make()

@@ -30,8 +30,8 @@ _SLACK = 20
 _WATCHED_EVERY, _WATCHED = 16, 4
 """With every so many searches, and with the first over a new connection, so many rows are looked for that are there."""
 
-_CHECKED_EVERY = 60.0
-"""Seconds between two comparisons for no better reason than a new connection."""
+_CHECKED_EVERY, _CHECKED_AGAIN = 900.0, 60.0
+"""Seconds between two comparisons of a collection that is in use, and for no better reason than a new connection."""
 
 
 class ChromaCache:
@@ -54,7 +54,7 @@ class ChromaCache:
         self._timeout = timeout
         self._figures: Figures = caretaker.figures
         self._mirror = Mirror(index, self._exact, directory, whose, caretaker.figures, caretaker.known, published)
-        self._checked_at = 0.0
+        self._checked_at = time.monotonic()
         self._standing: Standing | None = None
         self._searches = itertools.count()
         self._first = True
@@ -72,6 +72,8 @@ class ChromaCache:
         standing = self._standing
         if standing is None or standing.version != self._index.version():
             self._caretaker.want(self)
+        elif time.monotonic() - self._checked_at > _CHECKED_EVERY:
+            self._check_soon()
         if self._first:
             # A command that searches once is to find Chroma ready; nobody waits for it a second time.
             self._first = False
@@ -94,8 +96,7 @@ class ChromaCache:
 
     def verify(self) -> None:
         """Compare every byte of the rows' file, and have the collection compared with the truth."""
-        self._mirror.doubt()
-        self._caretaker.want(self)
+        self._check_soon()
         self._exact.verify()
 
     def settle(self, timeout: float | None = None) -> bool:
@@ -145,11 +146,14 @@ class ChromaCache:
     def _look_closer(self, standing: Standing, vector: Floats) -> None:
         """Behind a new connection there may be another server: have rows found, and soon all of them compared."""
         self._asked(standing, vector, self._exact.sample(_WATCHED).vectors, 1)
-        now = time.monotonic()
-        if not standing.incarnation and now - self._checked_at > _CHECKED_EVERY:
-            self._checked_at = now
-            self._mirror.doubt()
-            self._caretaker.want(self)
+        if not standing.incarnation and time.monotonic() - self._checked_at > _CHECKED_AGAIN:
+            self._check_soon()
+
+    def _check_soon(self) -> None:
+        """Have the collection compared with the truth in the background; it is asked meanwhile."""
+        self._checked_at = time.monotonic()
+        self._mirror.doubt()
+        self._caretaker.want(self)
 
     def _asked(self, standing: Standing, vector: Floats, watched: Floats, wanted: int) -> Found:
         """Ask for the neighbours of a vector and of rows that are there, each of which must find itself."""

@@ -68,18 +68,24 @@ class Chroma:
 
     def forget(self, wiki_id: str, slug: str) -> None:
         """Remove a wiki's collection and what it left on the disk; what is away now goes when it is back."""
-        api, host = self._caretaker.api, self._caretaker.host
         name = self._layout.collection(wiki_id, slug)
         try:
-            host.start()
-            for each in (name, f"{name}.new"):
-                found = api.find(each)
-                if found is not None and found.marks.get("wikiholt_wiki") == wiki_id:
-                    api.drop(each)
-            if host.own:
-                api.tidy()
+            if self._caretaker.trouble:
+                raise ChromaAway(self._caretaker.trouble)
+            self._drop(wiki_id, (name, f"{name}.new"))
         except (WikiholtError, OSError) as error:
+            self._caretaker.begin_again()
             _LOG.warning("a removed wiki's collection is still in Chroma, until it can be reached: %s", error)
+
+    def _drop(self, wiki_id: str, names: Iterable[str]) -> None:
+        api, host = self._caretaker.api, self._caretaker.host
+        host.start()
+        for name in names:
+            found = api.find(name)
+            if found is not None and found.marks.get("wikiholt_wiki") == wiki_id:
+                api.drop(name)
+        if host.own:
+            api.tidy()
 
     def figures(self) -> Mapping[str, tuple[str, int]]:
         """Each counter with what it counts."""

@@ -174,16 +174,22 @@ class Caretaker:
             return self._refused(refusal)
         except (WikiholtError, OSError) as error:
             charge.lost()
-            if isinstance(error, NotOurs):
-                self.trouble = error.message
-                if charge not in self._told:
-                    self._told.add(charge)
-                    _LOG.error("%s (%s)", error.message, error.hint)
+            if isinstance(error, NotOurs) and charge not in self._told:
+                self._told.add(charge)
+                _LOG.error("%s (%s)", error.message, error.hint)
             return LONGEST
+
+    def begin_again(self) -> None:
+        """Have `begin` called once more when Chroma is next reached."""
+        self._reached = ""
 
     def _reach(self) -> str:
         """Have Chroma run and answer; returns which incarnation of it does."""
-        self.host.start()
+        try:
+            self.host.start()
+        except NotOurs as error:
+            self.trouble = error.message
+            raise
         try:
             incarnation = self.api.heartbeat(self._heartbeat)
         except ChromaRefused as refusal:
