@@ -36,8 +36,7 @@ def call_in_children(begin: Callable[[], None]) -> None:
         begin()
 
     uwsgi.post_fork_hook = forked
-    options = getattr(uwsgi, "opt", {})
-    if not {"enable-threads", "threads"} & set(options):
+    if not getattr(uwsgi, "has_threads", True):
         _LOG.warning(
             "Wikiholt: uWSGI runs without threads, so that the index follows only while pages are being served. "
             "Set enable-threads = true in its configuration."
