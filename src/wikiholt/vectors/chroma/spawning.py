@@ -61,6 +61,7 @@ class Child:
         self._reap()
         if self._runs():
             return
+        self._see_off()
         state, about = self._started(renew=self._bad_starts >= 2)
         if state == "ready":
             self._bad_starts = 0
@@ -157,6 +158,13 @@ class Child:
             process.kill()
             process.wait()
         return state, about
+
+    def _see_off(self) -> None:
+        """The child we started listens no more: let it end, and end it if it does not."""
+        self._reap(wait=5.0)
+        if self._process is not None:
+            self._process.kill()
+            self._reap(wait=5.0)
 
     def _reap(self, wait: float = 0.0) -> None:
         """Notice that the child we started has ended, and how."""
