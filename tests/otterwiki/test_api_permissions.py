@@ -61,7 +61,7 @@ def behind_proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Otter]:
     place = tmp_path_factory.mktemp("proxied")
     settings = {"AUTH_METHOD": "PROXY_HEADER", "READ_ACCESS": "ANONYMOUS", "RETAIN_PAGE_NAME_CASE": True}
     pages = {"Home.md": "# Home\n", "Reed Beds.md": "Boats among the reeds.\n"}
-    with Otter.start(place, "dev", settings, None, None, pages) as started:
+    with Otter.start(place, "dev", settings, None, {"OTTERWIKI_API_KEY": SHARED}, pages) as started:
         started.until_found("boats", "Reed Beds")
         yield started
 
@@ -194,6 +194,8 @@ def test_a_proxys_word_is_taken_permission_by_permission(behind_proxy: Otter) ->
 def test_a_token_that_is_the_proxys_own_does_no_harm(behind_proxy: Otter) -> None:
     assert proxied(behind_proxy, "READ").client.get("/api/v1/pages", headers={"Authorization": "Bearer eyJ"}).is_success
     assert Asker(behind_proxy, "eyJhbGciOi")("GET", "pages").status_code == 401
+    both = proxied(behind_proxy, "READ")
+    assert both("PUT", "pages/By Program", WRITE, Authorization=f"Bearer {SHARED}").status_code == 201, "a key is a key"
 
 
 def test_names_keep_their_case_where_the_wiki_retains_it(behind_proxy: Otter) -> None:
