@@ -18,7 +18,7 @@ import numpy as np
 from wikiholt.model import Floats, Ints, Neighbours
 from wikiholt.ports import WikiIndex
 from wikiholt.vectors.chroma.api import Api, Found
-from wikiholt.vectors.chroma.faults import ChromaAway, ChromaRefused
+from wikiholt.vectors.chroma.faults import ChromaAway, ChromaRefused, OthersAtWork
 from wikiholt.vectors.chroma.figures import Figures
 from wikiholt.vectors.chroma.mirror import Mirror, Standing, Whose
 from wikiholt.vectors.chroma.worker import Caretaker
@@ -112,6 +112,8 @@ class ChromaCache:
     def bring(self, api: Api, incarnation: str, stop: Callable[[], bool]) -> None:
         """Make the collection equal to the index; from then on searches ask it."""
         self._exact.refresh()
+        if self._exact.version is None:
+            raise OthersAtWork("The rows of a large wiki are being built.")
         self._standing = self._mirror.bring(api, incarnation, stop)
 
     def lost(self) -> None:

@@ -26,6 +26,7 @@ _SOON = 0.5
 _WELL_AFTER = 120.0
 """Seconds without a failure after which earlier ones are forgotten."""
 _RENEW_EVERY = 600.0
+_LEAVING = 5.0
 
 
 class Charge(Protocol):
@@ -75,6 +76,7 @@ class Caretaker:
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._current: Charge | None = None
+        self._busy: Charge | None = None
         self._stopping = False
 
     @property
@@ -101,11 +103,12 @@ class Caretaker:
             return self._changed.wait_for(lambda: not self._at_work(charge), timeout)
 
     def leave(self, charge: Charge) -> None:
-        """Look after it no more; what is being done for it is left at the next step."""
+        """Look after it no more; what is being done for it is left at the next step, which is awaited a while."""
         with self._changed:
             self._due.pop(charge, None)
             if self._current is charge:
                 self._current = None
+            self._changed.wait_for(lambda: self._busy is not charge, _LEAVING)
 
     def close(self) -> None:
         with self._changed:
@@ -115,7 +118,7 @@ class Caretaker:
             thread.join(10.0)
 
     def _at_work(self, charge: Charge) -> bool:
-        waiting = charge in self._due and self._due[charge] <= time.monotonic() and not self._pause()
+        waiting = charge in self._due and self._due[charge] <= time.monotonic() + 2 * _SOON and not self._pause()
         return not self._stopping and (self._current is charge or waiting)
 
     # ── the thread ───────────────────────────────────────────────────────────────────────────────
@@ -126,8 +129,10 @@ class Caretaker:
             try:
                 again = self._tended(charge)
             except Exception:  # noqa: BLE001 - a fault met with one collection must not end the thread that serves all
-                _LOG.exception("a fault of Wikiholt's own")
+                if self._current is charge:  # otherwise it was closed in the middle
+                    _LOG.exception("a fault of Wikiholt's own")
             with self._changed:
+                self._busy = None
                 if self._current is charge:
                     self._current = None
                     if again is not None:
@@ -143,6 +148,7 @@ class Caretaker:
                 if due and not pause:
                     _, self._current = min(due, key=lambda each: each[0])
                     del self._due[self._current]
+                    self._busy = self._current
                     return self._current
                 soonest = min((at - now for at in self._due.values()), default=None)
                 self._changed.wait(pause or soonest)
