@@ -3,6 +3,7 @@
 import io
 import json
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from wikiholt.errors import SourceBroken
 from wikiholt.handle import Status
 from wikiholt.keeper import Activity, Job, JobState
+from wikiholt.keeper.jobs import read_job, write_job
 from wikiholt.model import Answer, Confidence, Hit, Mode, Problem, Snippet, Span, SyncReport, Wiki
 from wikiholt.surfaces.cli import working
 from wikiholt.surfaces.cli.output import Style, answer_lines, bear_any_text, line, safe, status_lines, sync_lines
@@ -107,3 +109,13 @@ def test_what_is_at_work_or_was_left_is_told() -> None:
     failed = working.Work(None, Job(JobState.FAILED, error=NASTY))
     assert harmless(working.lines(failed, PLAIN))
     assert working.lines(working.Work(None, Job()), PLAIN) == []
+
+
+def test_a_reindexing_that_was_cut_off_is_done_once_another_came_to_its_end(tmp_path: Path) -> None:
+    report = SyncReport("r" * 40, 0, 0, 0, 0, 3, 3, 0, ())
+    working.finish(tmp_path, report)
+    assert read_job(tmp_path) == Job(), "there was none"
+    write_job(tmp_path, Job(JobState.RUNNING, "j", datetime(2026, 11, 16, tzinfo=UTC), pages_done=1, pages_total=3))
+    working.finish(tmp_path, report)
+    assert (read_job(tmp_path).state, read_job(tmp_path).revision) == (JobState.COMPLETE, "r" * 40)
+    assert working.lines(working.work_at(tmp_path), PLAIN) == []

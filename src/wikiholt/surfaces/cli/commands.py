@@ -79,6 +79,7 @@ def reindex(service: Service, arguments: Namespace) -> int:
         return show(arguments, forecast_document(found), lines)
     with watched(arguments.slug, shown=shows_progress(arguments)) as progress:
         report = handle.reindex(progress)
+    working.finish(service.workshop.store.directory(handle.wiki.id), report)
     handle.settle(_PATIENCE)
     lines = output.sync_lines(arguments.slug, report, output.Style.of(sys.stdout))
     return show(arguments, documents.sync_document(handle.wiki, report), lines)

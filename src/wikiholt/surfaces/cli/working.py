@@ -1,12 +1,14 @@
 """What other processes are doing for a wiki, or left undone: read from its directory, told by `wikiholt status`."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypedDict
 
 from wikiholt.keeper.desk import read_activity
 from wikiholt.keeper.entries import Activity
-from wikiholt.keeper.jobs import Job, JobState, read_job
+from wikiholt.keeper.jobs import Job, JobState, read_job, write_job
+from wikiholt.model import SyncReport
 from wikiholt.surfaces.cli.output import Style, line
 from wikiholt.surfaces.documents.moments import moment
 
@@ -35,6 +37,14 @@ def work_at(directory: Path) -> Work:
     return Work(read_activity(directory), read_job(directory))
 
 
+def finish(directory: Path, report: SyncReport) -> None:
+    """A reindexing has come to its end here: one that a service was cut off in need not be gone on with."""
+    job = read_job(directory)
+    if Work(read_activity(directory), job).left:
+        done = replace(job, state=JobState.COMPLETE, finished_at=datetime.now(UTC), pages_done=job.pages_total)
+        write_job(directory, replace(done, problems=len(report.problems), revision=report.revision))
+
+
 def lines(work: Work, style: Style) -> list[str]:
     """For people; nothing where nothing is to be told."""
     told, job = [], work.job
@@ -45,7 +55,9 @@ def lines(work: Work, style: Style) -> list[str]:
         begun = f"begun {job.started_at:%Y-%m-%d %H:%M} UTC, " if job.started_at else ""
         far = f"{job.pages_done} of {job.pages_total} pages" if job.pages_total else "nothing done yet"
         told.append(style.warn(f"  a reindexing is not finished ({begun}{far}); this index answers meanwhile"))
-        told.append("  hint: the service goes on with it, at the latest when it starts again")
+        told.append(
+            "  hint: the service goes on with it, at the latest when it starts again; so does `wikiholt reindex`"
+        )
     elif job.state is JobState.FAILED:
         told.append(style.warn(f"  the last reindexing failed: {line(job.error)}"))
     return told
