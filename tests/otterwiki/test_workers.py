@@ -38,6 +38,8 @@ def test_a_master_that_loads_the_wiki_to_fork_it_opens_nothing_and_its_workers_i
         assert not [file for file in _open_files(otter.pid) if file.startswith(str(otter.data))]
         otter.save("More", "# More\n\nWritten afterwards.\n")
         otter.until_found("afterwards", "more")
+        found = otter.client.get("/api/v1/search", params={"q": "afterwards"}).json()["results"]
+        assert [hit["path"] for hit in found][:1] == ["More"]
         assert otter.stop() == 0
         assert "Traceback" not in otter.log()
         service = open_service(otter.data)

@@ -31,6 +31,9 @@ _LOG = logging.getLogger(__name__)
 _PATIENCE = 4.0
 """Seconds that syncs under way have to finish the batch in hand; servers kill workers that take much longer."""
 
+_NOWHERE = Place("", certain=False)
+"""Rung for where no wiki can be told yet: those that are registered are looked after all the same."""
+
 
 @dataclass(frozen=True, slots=True)
 class Here:
@@ -65,7 +68,7 @@ class Host:
         self.config = Config.of(app.config, os.environ)
         self.options = self.config.options
         self.trouble: WikiholtError | None = None
-        """Why wikis cannot be searched at all, while that is so."""
+        """Why no wiki can be searched at all, while that is so; what is wrong with one is not told here."""
         self._resolver = Resolver(self.options.resolver)
         self._stood_by = stands_by()
         self._anew()
@@ -77,6 +80,7 @@ class Host:
         self._lock = RLock()
         self._running: _Running | None = None
         self._bell = Bell(self._follow)
+        self._told: set[str] = set()
 
     def _forked(self) -> None:
         """In a child process: what the parent had open is the parent's. A worker begins, whoever else is forked not."""
@@ -98,7 +102,7 @@ class Host:
     def begin(self) -> None:
         """Take up the wiki that Otterwiki was started with, in the background, unless that is for workers to do."""
         if not self._stood_by:
-            self._bell.ring(self._resolver.elsewhere())
+            self._bell.ring(self._resolver.elsewhere() or [_NOWHERE])
 
     def here(self) -> Here:
         """The wiki of the request being handled, registered when it is first seen; raises WikiholtError."""
@@ -134,18 +138,21 @@ class Host:
         return running
 
     def _opened(self) -> _Running:
-        farm = open_farm(self.config.settings())
-        farm.service.wikis()  # a registry that cannot be read is an error now rather than later
+        try:
+            farm = open_farm(self.config.settings())
+            farm.service.wikis()  # a registry that cannot be read is an error now rather than later
+        except WikiholtError as error:
+            self.trouble = error
+            raise
         farm.keeper.start()
-        self._running = _Running(farm, self.options.hide)
-        self.trouble = None
+        self._running, self.trouble = _Running(farm, self.options.hide), None
         return self._running
 
     def _tell(self, error: WikiholtError) -> None:
-        """Say why the index does not follow, once for each reason."""
-        if self.trouble is None or self.trouble.message != error.message:
+        """Say why an index does not follow, once for each reason."""
+        if error.message not in self._told:
+            self._told.add(error.message)
             _LOG.error("Wikiholt: the index does not follow the wiki: %s (%s)", error.message, error.hint)
-        self.trouble = error
 
     def _end(self) -> None:
         running = self._running
