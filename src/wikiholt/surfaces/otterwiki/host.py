@@ -67,8 +67,6 @@ class Host:
         # A farm may change the configuration with every request: what it was at the start counts.
         self.config = Config.of(app.config, os.environ)
         self.options = self.config.options
-        self.trouble: WikiholtError | None = None
-        """Why no wiki can be searched at all, while that is so; what is wrong with one is not told here."""
         self._resolver = Resolver(self.options.resolver)
         self._stood_by = stands_by()
         self._anew()
@@ -138,14 +136,10 @@ class Host:
         return running
 
     def _opened(self) -> _Running:
-        try:
-            farm = open_farm(self.config.settings())
-            farm.service.wikis()  # a registry that cannot be read is an error now rather than later
-        except WikiholtError as error:
-            self.trouble = error
-            raise
+        farm = open_farm(self.config.settings())
+        farm.service.wikis()  # a registry that cannot be read is an error now rather than later
         farm.keeper.start()
-        self._running, self.trouble = _Running(farm, self.options.hide), None
+        self._running = _Running(farm, self.options.hide)
         return self._running
 
     def _tell(self, error: WikiholtError) -> None:
