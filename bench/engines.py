@@ -20,7 +20,7 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
@@ -31,6 +31,7 @@ from bench.corpus import DATA
 from bench.report import machine, write
 from bench.search import QUESTIONS
 from bench.vectors import Truth, resident
+from wikiholt.cachefile.faults import CacheNotReady
 from wikiholt.embedding import load
 from wikiholt.model import Floats, Ints, VectorDelta, VectorRows
 from wikiholt.ports import VectorCache, WikiIndex
@@ -242,8 +243,9 @@ def helped(cache: VectorCache, query: Floats) -> bool:
     until = time.monotonic() + PATIENCE
     while time.monotonic() < until:
         cache.refresh()
-        if not cache.search(query, LIMIT, None).degraded:
-            return True
+        with suppress(CacheNotReady):
+            if not cache.search(query, LIMIT, None).degraded:
+                return True
         cache.settle(PATIENCE)
     return False
 
