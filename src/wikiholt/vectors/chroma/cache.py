@@ -18,6 +18,7 @@ import numpy as np
 from wikiholt.model import Floats, Ints, Neighbours
 from wikiholt.ports import WikiIndex
 from wikiholt.vectors.chroma.api import Api, Found
+from wikiholt.vectors.chroma.comparing import SLACK
 from wikiholt.vectors.chroma.faults import ChromaAway, ChromaRefused, OthersAtWork
 from wikiholt.vectors.chroma.figures import Figures
 from wikiholt.vectors.chroma.mirror import Mirror, Standing, Whose
@@ -26,7 +27,6 @@ from wikiholt.vectors.exact import ExactCache
 
 MOST = 1000
 """Whoever asks for more neighbours than this wants all of them, and is answered by exact scores."""
-_SLACK = 20
 _WATCHED_EVERY, _WATCHED = 16, 4
 """With every so many searches, and with the first over a new connection, so many rows are looked for that are there."""
 
@@ -129,7 +129,7 @@ class ChromaCache:
 
     def _guessed(self, standing: Standing, vector: Floats, limit: int) -> Neighbours:
         """Chroma's guess and what came since, scored; where too few were found, every row is."""
-        wanted = min(limit + _SLACK, standing.rows)
+        wanted = min(limit + SLACK, standing.rows)
         if wanted == 0:
             return self._exact.search(vector, limit, None)
         watched = self._exact.sample(_WATCHED).vectors if next(self._searches) % _WATCHED_EVERY == 0 else vector[:0]

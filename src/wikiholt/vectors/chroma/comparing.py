@@ -16,8 +16,11 @@ from wikiholt.vectors.exact import ExactCache
 
 _LOG = logging.getLogger(__name__)
 
-SAMPLE, DEPTH, RECALL = 48, 10, 0.95
-"""So many rows are looked for, so many neighbours of each compared, and so many of these must be found."""
+SAMPLE, DEPTH, RECALL, THEMSELVES = 100, 10, 0.95, 0.99
+"""So many rows are looked for, and so many neighbours of each; so many of these must be found, and of the rows."""
+
+SLACK = 20
+"""So many more are asked for than are needed: Chroma may miss some, and some are gone since."""
 
 
 class Comparing:
@@ -33,27 +36,41 @@ class Comparing:
     def prove(self, api: Api, collection_id: str, version: int, stop: Stop, *, writes: bool) -> None:
         """Compare count, ids and a sample of nearest neighbours with the truth; differing rows are mended."""
         self._figures.add("checks")
-        api.count(collection_id)
         if self.mend(api, collection_id, stop, version=version, writes=writes):
             self._figures.add("repairs")
         self._exact.refresh()
         sample = self._exact.sample(SAMPLE)
         if not len(sample.chunk_ids):
             return
-        shares = []
-        for part in parts(len(sample.chunk_ids), 16, stop):
-            vectors = sample.vectors[part]
-            near = api.nearest(collection_id, vectors, DEPTH, with_marks=self._layout.with_marks)
-            shares += [self._share(v, rows) for v, rows in zip(vectors, near.rows, strict=True)]
-        if np.mean(shares) < RECALL:
-            raise ChromaRefused(f"It finds {np.mean(shares):.0%} of the neighbours that are there.")
+        near: list[Ints] = []
+        for part in parts(len(sample.chunk_ids), 20, stop):
+            marked = self._layout.with_marks
+            found = api.nearest(collection_id, sample.vectors[part], DEPTH + SLACK, with_marks=marked)
+            near += [self.chunks(rows) for rows in found.rows]
+        self._exact.refresh()
+        since = self._index.changes_since(version)
+        if since is None:
+            raise OthersAtWork("The index has moved on far meanwhile.")
+        judged = [self._judged(*each, since.added.chunk_ids) for each in zip(sample.vectors, near, strict=True)]
+        share, themselves = np.mean(judged, axis=0)
+        if share >= RECALL and themselves >= THEMSELVES:
+            return
+        if self._index.version() != since.version:
+            raise OthersAtWork("The index has moved on meanwhile.")
+        raise ChromaRefused(f"It finds {share:.0%} of the neighbours and {themselves:.0%} of the rows that are there.")
 
-    def _share(self, vector: Floats, rows: Iterable[Row]) -> float:
-        """Which share of the nearest was found; rows at the same distance count alike."""
+    def _judged(self, vector: Floats, near: Ints, since: Ints) -> tuple[float, bool]:
+        """Which share of the nearest was found, and whether the row itself; rows at the same distance count alike.
+
+        What came since is not Chroma's to find.
+        """
         expected = self._exact.search(vector, DEPTH, None)
-        found = self._exact.scored(vector, self.chunks(rows), DEPTH)
-        reach = expected.distances[-1] + 1e-5
-        return float((found.distances <= reach).sum()) / len(expected.distances)
+        found = self._exact.scored(vector, np.union1d(near, since), DEPTH)
+        if not len(expected.distances):
+            return 1.0, True
+        share = float((found.distances <= expected.distances[-1] + 1e-5).sum()) / len(expected.distances)
+        there = expected.distances[0] <= 1e-3
+        return share, not there or (bool(len(found.distances)) and bool(found.distances[0] <= 1e-3))
 
     def chunks(self, rows: Iterable[Row]) -> Ints:
         """The chunks these rows are; raises ChromaRefused where one is none of ours."""
@@ -77,6 +94,9 @@ class Comparing:
         """
         layout = self._layout
         there = list(api.rows(collection_id, with_marks=layout.with_marks))
+        if api.count(collection_id) != len(there):
+            wrong = ChromaRefused("Its count and its ids differ.")
+            raise wrong if writes else OthersAtWork(wrong.message)
         chunks = np.array([-1 if (c := layout.chunk(row)) is None else c for row in there], np.int64)
         since = self._index.changes_since(version) if version is not None else None
         lacking: list[VectorRows] = []
@@ -89,16 +109,16 @@ class Comparing:
                 lacking.append(VectorRows(block.chunk_ids[keep], block.page_ids[keep], block.vectors[keep]))
                 true.append(block.chunk_ids)
         allowed = np.concatenate([np.empty(0, np.int64), *true, *([since.dropped] if since is not None else [])])
-        wrong = [row.id for row, strange in zip(there, ~np.isin(chunks, allowed), strict=True) if strange]
+        strangers = [row.id for row, strange in zip(there, ~np.isin(chunks, allowed), strict=True) if strange]
         missing = sum(len(rows.chunk_ids) for rows in lacking)
-        if not writes or not (missing or wrong):
-            if missing or wrong:
+        if not writes or not (missing or strangers):
+            if missing or strangers:
                 raise OthersAtWork("A collection differs from the index; the process that writes it is to mend it.")
             return False
-        _LOG.warning("a collection of Chroma's lacked %d rows and had %d too many: mended", missing, len(wrong))
+        _LOG.warning("a collection of Chroma's lacked %d rows and had %d too many: mended", missing, len(strangers))
         for rows in lacking:
             self._filling.put(api, collection_id, rows, stop)
-        for part in parts(len(wrong), REMOVED_AT_ONCE, stop):
-            api.take_out(collection_id, {"ids": wrong[part]})
-        self._figures.add("rows_removed", len(wrong))
+        for part in parts(len(strangers), REMOVED_AT_ONCE, stop):
+            api.take_out(collection_id, {"ids": strangers[part]})
+        self._figures.add("rows_removed", len(strangers))
         return True

@@ -130,6 +130,7 @@ class Chroma:
             return self._mine.read_text("utf-8").strip()
         except OSError as error:
             _LOG.warning("collections in Chroma cannot be marked as ours: %s", error.strerror or error)
+            return ""
         return owner
 
     def _sweep(self, api: Api) -> None:
@@ -138,7 +139,7 @@ class Chroma:
         gone = [
             found.name
             for found in api.all()
-            if found.marks.get("wikiholt_owner") == owner and found.marks.get("wikiholt_wiki") not in known
+            if owner and found.marks.get("wikiholt_owner") == owner and found.marks.get("wikiholt_wiki") not in known
         ]
         for name in gone:
             api.drop(name)

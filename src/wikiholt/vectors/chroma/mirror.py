@@ -149,7 +149,7 @@ class Mirror:
             found = api.find(name)
             if found is None or found.marks.get("wikiholt_wiki") == self._whose.wiki_id:
                 continue
-            left = found.marks.get("wikiholt_owner") == self._whose.owner
+            left = bool(self._whose.owner) and found.marks.get("wikiholt_owner") == self._whose.owner
             if not left or found.marks.get("wikiholt_wiki") in set(self._known()):
                 raise NotOurs(
                     "In Chroma there is a collection of the name ours would have, and Wikiholt did not make it.",

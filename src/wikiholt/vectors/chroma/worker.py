@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from typing import Protocol
-from weakref import WeakSet
+from weakref import WeakKeyDictionary, WeakSet
 
 from wikiholt.cachefile.worker import Abandoned
 from wikiholt.errors import MissingExtra, WikiholtError
@@ -27,6 +27,8 @@ _WELL_AFTER = 120.0
 """Seconds without a failure after which earlier ones are forgotten."""
 _RENEW_EVERY = 600.0
 _LEAVING = 5.0
+_LATER = 600.0
+"""Seconds after which a collection is tried again that was refused over and over."""
 
 
 class Charge(Protocol):
@@ -68,6 +70,7 @@ class Caretaker:
         self._reached = ""
         self._due: dict[Charge, float] = {}
         self._told: WeakSet[Charge] = WeakSet()
+        self._refused_to: WeakKeyDictionary[Charge, int] = WeakKeyDictionary()
         self._begin_process()
 
     def _begin_process(self) -> None:
@@ -166,6 +169,7 @@ class Caretaker:
             incarnation = self._reach()
             charge.bring(self.api, incarnation, lambda: self._stopping or self._current is not charge)
             self._went_well()
+            self._refused_to.pop(charge, None)
             return 0.0 if charge.behind() else None
         except Abandoned:
             return None
@@ -177,7 +181,8 @@ class Caretaker:
             return 0.0
         except ChromaRefused as refusal:
             charge.lost()
-            return self._refused(refusal)
+            self._refused_to[charge] = self._refused_to.get(charge, 0) + 1
+            return self._refused(refusal) or min(_LATER, _SOON * 2.0 ** self._refused_to[charge])
         except (WikiholtError, OSError) as error:
             charge.lost()
             if isinstance(error, NotOurs) and charge not in self._told:
@@ -225,14 +230,14 @@ class Caretaker:
         if isinstance(error, ChromaAway) and error.hung:
             self.host.kill()
 
-    def _refused(self, refusal: ChromaRefused) -> float:
+    def _refused(self, refusal: ChromaRefused) -> float | None:
         """A collection that could not even be filled anew; where everything fails, our own directory is renewed."""
         self.figures.add("failures")
         self._refusals += 1
         _LOG.warning("a collection of Chroma's cannot be used; exact search answers meanwhile: %s", refusal.message)
         broken = self.host.own and refusal.answered == 500 and self._refusals >= 2
         if not broken or time.monotonic() - self._renewed_at < _RENEW_EVERY:
-            return min(LONGEST, _SOON * 2.0**self._refusals)
+            return None
         self._renewed_at, self._refusals, self._reached = time.monotonic(), 0, ""
         _LOG.warning("Chroma's directory is damaged: it is set aside, and every collection is filled anew")
         self.figures.add("renewals")
