@@ -119,7 +119,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             if path[:1] == ["wikiholt"]:
                 own[path[1]]()
-                return 200, {}
+                return 200, {"ending": life.ending}
             return life.bound.answer(self.command, path, query, body)
         except Exception as error:  # noqa: BLE001 - told to who asked
             return 500, {"error": type(error).__name__}

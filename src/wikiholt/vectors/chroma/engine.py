@@ -111,11 +111,12 @@ class Chroma:
     def close(self) -> None:
         """Stop work in the background and let the child go, which ends unless others use it."""
         self._caretaker.close()
+        ending = False
         if self._caretaker.host.own:
             with suppress(ChromaAway, ChromaRefused):
-                self._caretaker.api.leave()
+                ending = self._caretaker.api.leave()
         self._wire.close()
-        self._caretaker.host.close()
+        self._caretaker.host.close(ending=ending)
 
     def _owner(self) -> str:
         """By which collections of this installation are known; made when it is first asked for."""

@@ -90,9 +90,9 @@ class Child:
             self._process.kill()
         self._reap(wait=5.0)
 
-    def close(self) -> None:
+    def close(self, *, ending: bool) -> None:
         """Let it go; it ends by itself when nobody is connected."""
-        self._reap(wait=5.0)
+        self._reap(wait=30.0 if ending else 0.0)
         if self._process is not None:
             self._process.returncode = 0  # others use it still: it is no longer ours to wait for
             self._process = None
