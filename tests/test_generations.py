@@ -250,7 +250,7 @@ from wikiholt.testing import FakeEmbedder
 service = wiring.build(load(Path(sys.argv[1])))
 embedder = FakeEmbedder(48, name="newer")
 old = FakeEmbedder()
-service.workshop = replace(service.workshop, embedder=lambda: embedder, former=lambda _: old)
+service.workshop = replace(service.workshop, embedder=lambda: embedder, identity=None, former=lambda _: old)
 print("ready", flush=True)
 service.wiki("notes").sync()
 """

@@ -3,6 +3,7 @@
 import io
 import json
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -10,7 +11,10 @@ from hypothesis import strategies as st
 
 from wikiholt.errors import SourceBroken
 from wikiholt.handle import Status
+from wikiholt.keeper import Activity, Job, JobState
+from wikiholt.keeper.jobs import read_job, write_job
 from wikiholt.model import Answer, Confidence, Hit, Mode, Problem, Snippet, Span, SyncReport, Wiki
+from wikiholt.surfaces.cli import working
 from wikiholt.surfaces.cli.output import Style, answer_lines, bear_any_text, line, safe, status_lines, sync_lines
 
 NASTY = "a\x1b]0;owned\x07\nb\u202ec\x9b31m\r\u2028d\u2066e"
@@ -88,3 +92,30 @@ def test_any_text_can_be_written_in_any_encoding_and_json_stays_json(encoding: s
     stream.write(json.dumps(document, ensure_ascii=False))
     stream.flush()
     assert json.loads(raw.getvalue().decode(encoding)) == document
+
+
+def test_what_is_at_work_or_was_left_is_told() -> None:
+    now = datetime(2026, 11, 16, 3, 24, tzinfo=UTC)
+    job = Job(JobState.RUNNING, "j", now, pages_done=96, pages_total=400)
+    at_work = working.Work(Activity("reindex", now, 96, 400, 665), job)
+    assert working.lines(at_work, PLAIN) == ["  reindex at work since 2026-11-16 03:24 UTC: 96 of 400 pages"]
+    assert working.document(at_work)["unfinished_reindex"] is None
+    left = working.Work(None, job)
+    assert "not finished (begun 2026-11-16 03:24 UTC, 96 of 400 pages)" in working.lines(left, PLAIN)[0]
+    assert working.document(left) == {
+        "activity": None,
+        "unfinished_reindex": {"started_at": now.isoformat(), "pages_done": 96, "pages_total": 400},
+    }
+    failed = working.Work(None, Job(JobState.FAILED, error=NASTY))
+    assert harmless(working.lines(failed, PLAIN))
+    assert working.lines(working.Work(None, Job()), PLAIN) == []
+
+
+def test_a_reindexing_that_was_cut_off_is_done_once_another_came_to_its_end(tmp_path: Path) -> None:
+    report = SyncReport("r" * 40, 0, 0, 0, 0, 3, 3, 0, ())
+    working.finish(tmp_path, report)
+    assert read_job(tmp_path) == Job(), "there was none"
+    write_job(tmp_path, Job(JobState.RUNNING, "j", datetime(2026, 11, 16, tzinfo=UTC), pages_done=1, pages_total=3))
+    working.finish(tmp_path, report)
+    assert (read_job(tmp_path).state, read_job(tmp_path).revision) == (JobState.COMPLETE, "r" * 40)
+    assert working.lines(working.work_at(tmp_path), PLAIN) == []

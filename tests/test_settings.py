@@ -192,6 +192,7 @@ def test_what_container_platforms_announce_is_no_setting() -> None:
         "WIKIHOLT_SERVICE_PORT_HTTP": "80",
         "WIKIHOLT_PORT": "tcp://10.0.0.1:80",
         "WIKIHOLT_PORT_80_TCP_ADDR": "10.0.0.1",
+        "WIKIHOLT_OTTERWIKI_HIDE": "Drafts/",
     }
     assert load(environ=announced) == load()
 

@@ -55,7 +55,7 @@ class Ward:
 
     def opened(self) -> Service:
         service = wiring.build(load(self.place / "data", overrides=self.settings))
-        service.workshop = replace(service.workshop, embedder=lambda: self.embedder, former=self.former)
+        service.workshop = replace(service.workshop, embedder=lambda: self.embedder, identity=None, former=self.former)
         return service
 
     def former(self, recipe: Recipe) -> Embedder:

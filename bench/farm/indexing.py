@@ -53,7 +53,7 @@ def opened(data: Path) -> Service:
     """The service of a data directory, embedding no text twice."""
     service = build(load(data, overrides={"search.stale_check": True}))
     embedder = Remembering(service.workshop.embedder())
-    service.workshop = dataclasses.replace(service.workshop, embedder=lambda: embedder)
+    service.workshop = dataclasses.replace(service.workshop, embedder=lambda: embedder, identity=None)
     return service
 
 

@@ -41,10 +41,11 @@ def main() -> int:
         arguments.minutes * 60, arguments.wikis, interval=arguments.interval, restarts=arguments.restarts,
         points=arguments.points, seed=arguments.seed,
     )  # fmt: skip
+    home = arguments.home.absolute()  # git is run in other directories
     program = shlex.split(arguments.program) or [str(Path(sys.executable).with_name("wikiholt"))]
-    if arguments.home.exists() and not (arguments.home / "serve.log").exists() and any(arguments.home.iterdir()):
-        parser.error(f"{arguments.home} is not of an earlier soak, and would be emptied")
-    outcome = Soak(plan, arguments.home, pages_of(arguments.collections), program).run()
+    if home.exists() and not (home / "serve.log").exists() and any(home.iterdir()):
+        parser.error(f"{home} is not of an earlier soak, and would be emptied")
+    outcome = Soak(plan, home, pages_of(arguments.collections), program).run()
     rows = told(outcome)
     print("\n".join(rows))
     if arguments.write:

@@ -40,7 +40,8 @@ class Healing:
         known = self.health
         if not known.well:
             return False
-        _LOG.warning("%s: its index seems to be broken: %s", self._slug, reason)
+        # Whoever mends it tells the story; this is only for who wants to know the moment.
+        _LOG.info("%s: its index seems to be broken: %s", self._slug, reason)
         self._keep(replace(known, condition=Condition.BROKEN, reason=reason, since=datetime.now(UTC), aside=""))
         return True
 
@@ -101,7 +102,7 @@ class Healing:
         chunks = "1 chunk" if embedded == 1 else f"{embedded} chunks"
         seconds = f"{(now - known.since).total_seconds():.1f} s" if known.since else "a while"
         if known.condition is Condition.BROKEN:
-            _LOG.warning("%s: its index was read to the end and is whole", self._slug)
+            _LOG.warning("%s: its index seemed broken (%s) and is whole by every byte", self._slug, known.reason)
         else:
             told = (self._slug, revision[:10], seconds, chunks)
             _LOG.warning("%s: its index is whole and stands for HEAD (%s) again, after %s; %s embedded", *told)

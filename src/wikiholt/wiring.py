@@ -209,7 +209,9 @@ def _chroma(settings: Settings, registry: Registry) -> Chroma:
 
 def _chroma_cache(chroma: Chroma, store: SqliteStore, registry: Registry) -> Callable[[WikiIndex, str], VectorCache]:
     def make(index: WikiIndex, wiki_id: str) -> VectorCache:
-        return chroma.cache(index, store.directory(wiki_id), wiki_id, registry.by_id(wiki_id).slug)
+        generation, slug = index.generation, registry.by_id(wiki_id).slug
+        place = store.directory(wiki_id)
+        return chroma.cache(index, place, wiki_id, slug, lambda: store.published(wiki_id) == generation)
 
     return make
 

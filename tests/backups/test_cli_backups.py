@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from git_repository import Repository
 
 from wikiholt import wiring
 from wikiholt.surfaces.cli.main import main
+from wikiholt.surfaces.documents.moments import until
 from wikiholt.testing import FakeEmbedder
 
 Run = Callable[..., tuple[int, str, str]]
@@ -160,3 +162,17 @@ def test_backups_lie_where_the_setting_says(run: Run, garden: Repository, tmp_pa
         assert len(list((tmp_path / "data" / place).iterdir())) == 2
     assert run("--set", "backup.place=", "backup")[0] == 2
     assert run("--set", "backup.keep=0", "backup")[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "end"),
+    [
+        ("2026-11-16", "2026-11-16T23:59:59.999999+00:00"),
+        ("2026-11-16 03:23", "2026-11-16T03:23:59.999999+00:00"),
+        ("2026-11-16T03:23+02:00", "2026-11-16T01:23:59.999999+00:00"),
+        ("2026-11-16 03:23:41 UTC", "2026-11-16T03:23:41.999999+00:00"),
+        ("2026-11-16T03:23:41.667691+00:00", "2026-11-16T03:23:41.667691+00:00"),
+    ],
+)
+def test_a_time_as_it_is_printed_means_all_of_it(text: str, end: str) -> None:
+    assert until(text) == datetime.fromisoformat(end)

@@ -223,7 +223,7 @@ def _searched() -> "object":
     from dataclasses import replace
 
     embedder = QuickEmbedder()
-    service.workshop = replace(service.workshop, embedder=lambda: embedder)
+    service.workshop = replace(service.workshop, embedder=lambda: embedder, identity=None)
     service.add("fuzz", str(repository.path), {})
     handle = service.wiki("fuzz")
     handle.sync()

@@ -66,6 +66,7 @@ def stand_in(model: str, seconds: float) -> None:
     """Let this process load a stand-in wherever it would load a model, and cache words however few the pages are."""
     if model != REAL:
         embedding.load = lambda name, **_: SlowEmbedder(name, seconds)
+        embedding.identify = lambda name, _: SlowEmbedder(name, 0.0)
     wiring._FEW_PAGES = 0
 
 

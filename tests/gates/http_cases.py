@@ -247,7 +247,8 @@ class Writer:
     def _filled(self, route: Route, words: "_Words", case: Case) -> str:
         """The address with its parameters; what would end a wiki is only said of one that is not there."""
         path = route.path
-        for name, value in (("{path}", words.page()), ("{slug}", words.slug()), ("{key_id}", words.key_id())):
+        said = {"path": words.page, "slug": words.slug, "key_id": words.key_id, "filename": words.filename}
+        for name, value in ((f"{{{name}}}", say()) for name, say in said.items()):
             path = path.replace(name, quote(value, safe="/" if name == "{path}" else ""))
         while "{" in path:
             head, _, rest = path.partition("{")
@@ -313,6 +314,10 @@ class _Words:
     def key_id(self) -> str:
         return "aaaaaaaaaaaa" if self._known else self._rng.choice([*self._about.key_ids, "aaaaaaaaaaaa"])
 
+    def filename(self) -> str:
+        mixed = [self._about.filename, "nowhere.txt", f"../{self._about.word('path')}/Pump.md", "../../.git/config"]
+        return self._rng.choice(mixed + ([] if self._known else [self._me.filename]))
+
     def cursor(self) -> str:
         return self._rng.choice([f"{self._about.id}:0", self._about.heads[0], self._about.word("path")])
 
@@ -339,6 +344,7 @@ class _Words:
             "limit": ["1", "50", "0"],
             "offset": ["0", "1", "99999"],
             "fresh": ["true", "false"],
+            "raw": ["true", "false"],
             "since": ["7d", "2020-01-01", "never"],
         }
         return rng.choice(pools.get(name, ["1", "true", self.word()]))

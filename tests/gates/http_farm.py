@@ -58,6 +58,11 @@ class ServedWiki(CanaryWiki):
     def paths(self) -> list[str]:
         return ["Home", f"{self.word('path')}/Pump", self.word("path"), "Rota", f"{self.word('path')}/Pump.md"]
 
+    @property
+    def filename(self) -> str:
+        """Of a file that is attached to Home."""
+        return f"{self.word('file')}.txt"
+
     def edit(self, number: int) -> None:
         text = f"# Home\n\n{ALIKE} {self.word('body')} {self.word('edit')} {self.word(HUSH)} {number} [[Rota]]"
         file = self.repository.path / "Home.md"
@@ -77,6 +82,7 @@ class ServedWiki(CanaryWiki):
             f"category: {word('category')}\n---\n## Restart {word('heading')}\n\n{ALIKE} {hush} [see]({word('link')})",
             f"{word('path')}.md": f"# {word('title')}\n\n{ALIKE} {hush} [home](Home.md) [pump]({word('path')}/Pump.md)",
             "Rota.md": f"---\ntags: people\n---\n# Rota\n\n{ALIKE} Ask {word('text')} {hush} first.",
+            f"Home/{self.filename}": f"{word('attached')} {hush}",
             f"{word('problem')}.md": b"\x00\xff" * 40 + hush.encode(),
         }
 
@@ -111,7 +117,7 @@ class ServedFarm:
         settings = load(self.data, overrides={"serve.domain": DOMAIN, "sync.interval": 1, "log.level": "debug"} | none)
         service = build(settings)
         embedder = FakeEmbedder()
-        service.workshop = dataclasses.replace(service.workshop, embedder=lambda: embedder)
+        service.workshop = dataclasses.replace(service.workshop, embedder=lambda: embedder, identity=None)
         return open_farm(settings, service=service)
 
     def _give_keys(self, wiki: ServedWiki) -> None:

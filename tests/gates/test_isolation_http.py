@@ -89,7 +89,8 @@ def test_every_wiki_reads_its_own_on_every_route(farm: ServedFarm, gate: Gate, w
     for route in (route for route in writer.routes if route.method == "GET" and not route.of_the_service):
         for wiki in farm.wikis[:3]:
             asks = {"/find": "?q=pump&n=100", "/read": "?page=Home"}.get(route.path) or _sane(route)
-            url = route.path.replace("{path}", "Home").replace("{slug}", wiki.slug) + asks
+            url = route.path.replace("{path}", "Home").replace("{slug}", wiki.slug)
+            url = url.replace("{filename}", wiki.filename) + asks
             for prefix in ("", f"/w/{wiki.slug}"):
                 answer = gate.send(asked(gate, wiki, f"{prefix}{url}"))
                 assert answer is not None

@@ -64,7 +64,7 @@ def served(
     chosen = load(place / "data", overrides={**UNLIMITED, "sync.interval": 3600.0, **(settings or {})})
     service = build(chosen)
     if embedder is not None:
-        service.workshop = replace(service.workshop, embedder=lambda: embedder, identity=lambda: embedder)
+        service.workshop = replace(service.workshop, embedder=lambda: embedder, identity=None)
     farm = open_farm(chosen, service=service)
     for repository in (alpha, beta):
         slug = repository.path.name

@@ -57,7 +57,7 @@ class Ground:
     @staticmethod
     def opened(data: Path, embedder: Embedder) -> Service:
         service = wiring.build(load(data))
-        service.workshop = replace(service.workshop, embedder=lambda: embedder)
+        service.workshop = replace(service.workshop, embedder=lambda: embedder, identity=None)
         return service
 
     def texts(self, slug: str) -> list[tuple[str, int, str]]:

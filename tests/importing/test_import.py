@@ -18,6 +18,7 @@ from wikiholt.importing.proving import proof
 from wikiholt.importing.surveying import chunk_counts
 from wikiholt.model import Change, Mode
 from wikiholt.search import Request
+from wikiholt.testing import FakeEmbedder
 
 OWNED = Rules((("Home", "harbour"),))
 
@@ -180,6 +181,13 @@ def test_a_wiki_whose_repository_is_gone_keeps_no_other_from_it(ground: Ground) 
     report = ground.run(rows)
     assert [each.slug for each in report.wikis] == ["harbour"]
     assert report.failed["garden"][0] == "source-missing"
+
+
+def test_without_a_wiki_there_is_nothing_to_import_into(tmp_path: Path) -> None:
+    service = Ground.opened(tmp_path, FakeEmbedder())
+    with pytest.raises(WikiNotFound, match="no wikis to import into"):
+        Importer(service, tmp_path, Options()).run(lambda _: Rows())
+    service.close()
 
 
 def test_one_import_at_a_time_works_in_a_data_directory(ground: Ground) -> None:

@@ -97,7 +97,7 @@ def nasty_wiki(place: Path, files: Mapping[bytes, bytes]) -> Iterator[NastyWiki]
     settings = load(place / "data", overrides=_UNLIMITED)
     service = build(settings)
     embedder = QuickEmbedder()
-    service.workshop = replace(service.workshop, embedder=lambda: embedder)
+    service.workshop = replace(service.workshop, embedder=lambda: embedder, identity=None)
     farm = open_farm(settings, service=service)
     service.add("nasty", str(repository.path), {})
     handle = service.wiki("nasty")

@@ -21,8 +21,12 @@ from wikiholt.search import Request
 from wikiholt.service import Service
 from wikiholt.wiring import open_service
 
-BOUND = 60.0
+BOUND = 120.0
 """Seconds to wait for what must come; a slow machine is no fault."""
+_FIRST = (
+    "from otterwiki.plugins import plugin_manager\nplugin_manager.unregister(name='wikiholt')\nimport otterwiki.server"
+)
+"""Workers that make database and first page at the same instant may keep each other from booting: once before."""
 ADMIN = ("otto@example.org", "holt-and-river")
 
 
@@ -37,12 +41,6 @@ def wait_until(ask: Callable[[], _T], why: Callable[[], str] = lambda: "it did n
             raise AssertionError(why())
         time.sleep(0.02)
     return answer
-
-
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
 
 
 class Otter:
@@ -94,7 +92,9 @@ class Otter:
         python: str = sys.executable,
     ) -> None:
         """Start the server where none runs: also again after `stop`."""
-        port = free_port()
+        # The socket is handed over: a port that is only looked up may be another's by the time it is wanted.
+        listener = socket.create_server(("127.0.0.1", 0), backlog=128)
+        port, number = listener.getsockname()[1], listener.fileno()
         lines = {
             "REPOSITORY": str(self.repository),
             "SQLALCHEMY_DATABASE_URI": f"sqlite:///{self.place / 'db.sqlite'}",
@@ -104,13 +104,22 @@ class Otter:
         (self.place / "settings.cfg").write_text("".join(f"{name} = {value!r}\n" for name, value in lines.items()))
         flask = [python, "-m", "flask", "run", "--port", str(port), "--no-reload"]
         gunicorn = [python, "-m", "gunicorn", "-w", str(workers), "-k", "gthread", "--threads", "4"]
-        gunicorn += ["--bind", f"127.0.0.1:{port}", "--graceful-timeout", "20", *options, f"{app}:app"]
+        gunicorn += ["--bind", f"fd://{number}", "--graceful-timeout", "5", *options, f"{app}:app"]
         clean = {name: text for name, text in os.environ.items() if not name.startswith(("WIKIHOLT_", "OTTERWIKI_"))}
         surroundings = {"OTTERWIKI_SETTINGS": str(self.place / "settings.cfg"), "FLASK_APP": app} | dict(environ or {})
+        handed = {"WERKZEUG_RUN_MAIN": "true", "WERKZEUG_SERVER_FD": str(number)} if kind == "dev" else {}
+        if kind != "dev" and not (self.place / "db.sqlite").exists():
+            subprocess.run([python, "-c", _FIRST], cwd=self.place, env=clean | surroundings, check=True)
         with (self.place / "wiki.log").open("ab") as log:
             self._process = subprocess.Popen(
-                flask if kind == "dev" else gunicorn, cwd=self.place, env=clean | surroundings, stdout=log, stderr=log
+                flask if kind == "dev" else gunicorn,
+                cwd=self.place,
+                env=clean | surroundings | handed,
+                stdout=log,
+                stderr=log,
+                pass_fds=(number,),
             )
+        listener.close()
         self.url = f"http://127.0.0.1:{port}"
         self.client = httpx.Client(base_url=self.url, timeout=BOUND)
         wait_until(self._answers, lambda: f"the wiki does not answer:\n{self.log()}")
@@ -119,7 +128,7 @@ class Otter:
         assert self._process is not None
         assert self._process.poll() is None, self.log()
         try:
-            return self.client.get("/-/healthz").status_code == 200
+            return self.client.get("/-/healthz", timeout=2).status_code == 200
         except httpx.TransportError:
             return False
 

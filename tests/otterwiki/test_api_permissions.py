@@ -61,7 +61,7 @@ def behind_proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Otter]:
     place = tmp_path_factory.mktemp("proxied")
     settings = {"AUTH_METHOD": "PROXY_HEADER", "READ_ACCESS": "ANONYMOUS", "RETAIN_PAGE_NAME_CASE": True}
     pages = {"Home.md": "# Home\n", "Reed Beds.md": "Boats among the reeds.\n"}
-    with Otter.start(place, "dev", settings, None, None, pages) as started:
+    with Otter.start(place, "dev", settings, None, {"OTTERWIKI_API_KEY": SHARED}, pages) as started:
         started.until_found("boats", "Reed Beds")
         yield started
 
@@ -100,7 +100,7 @@ def test_who_may_not_read_the_wiki_gets_nothing_of_it(private: Otter) -> None:
 
 
 def test_a_wrong_key_opens_nothing_even_in_a_session_that_may(private: Otter) -> None:
-    member = signed_in(private, "first@example.org")
+    member = signed_in(private, "beaver@example.org")
     for key in ("wh_aaaaaaaaaaaa_wrong", "nonsense", SHARED[:-1], SHARED + "x"):
         for method, path, body in (("GET", "search?q=boats", None), ("PUT", "pages/Forged", WRITE)):
             answer = member(method, path, body, Authorization=f"Bearer {key}")
@@ -117,7 +117,7 @@ def test_nothing_a_client_sends_is_taken_for_what_the_host_decides(private: Otte
 
 
 def test_a_session_reads_what_it_may_and_changes_nothing_without_the_wikis_token(private: Otter) -> None:
-    member = signed_in(private, "second@example.org")
+    member = signed_in(private, "heron@example.org")
     assert member.get("search", q="boats")["results"][0]["path"] == "Sea"
     refused(member, {403}, reads=False)
     refused(member, {403}, reads=False, **{"X-CSRFToken": "guessed"})
@@ -126,11 +126,11 @@ def test_a_session_reads_what_it_may_and_changes_nothing_without_the_wikis_token
 
 
 def test_a_session_with_the_token_writes_as_its_user_and_as_nobody_else(private: Otter) -> None:
-    member = signed_in(private, "third@example.org")
+    member = signed_in(private, "newt@example.org")
     token = member.token()
-    made = member("PUT", "pages/By Third", WRITE, **token)
+    made = member("PUT", "pages/By Newt", WRITE, **token)
     assert made.status_code == 201
-    assert git(private, "log", "-1", "--format=%an <%ae>") == "Third <third@example.org>"
+    assert git(private, "log", "-1", "--format=%an <%ae>") == "Newt <newt@example.org>"
     head = private.head()
     other = {"name": "Otto", "email": "otto@example.org"}
     assert member("PUT", "pages/As Otto", WRITE | {"author": other}, **token).status_code == 403
@@ -194,6 +194,8 @@ def test_a_proxys_word_is_taken_permission_by_permission(behind_proxy: Otter) ->
 def test_a_token_that_is_the_proxys_own_does_no_harm(behind_proxy: Otter) -> None:
     assert proxied(behind_proxy, "READ").client.get("/api/v1/pages", headers={"Authorization": "Bearer eyJ"}).is_success
     assert Asker(behind_proxy, "eyJhbGciOi")("GET", "pages").status_code == 401
+    both = proxied(behind_proxy, "READ")
+    assert both("PUT", "pages/By Program", WRITE, Authorization=f"Bearer {SHARED}").status_code == 201, "a key is a key"
 
 
 def test_names_keep_their_case_where_the_wiki_retains_it(behind_proxy: Otter) -> None:

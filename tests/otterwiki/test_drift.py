@@ -143,12 +143,21 @@ def test_saves_in_quick_succession_by_different_sessions_are_all_found(otter: Ot
     assert len(otter.found("simultaneous")) == 12
 
 
-def test_a_worker_that_is_killed_right_after_a_save_loses_nothing(otter: Otter) -> None:
-    workers = otter.workers()
-    if not workers:
-        pytest.skip("the development server has no workers")
+def test_what_one_worker_was_told_every_worker_finds(otter: Otter) -> None:
+    otter.save("Lighthouse", "# Lighthouse\n\nIts lamp is phosphorescent.\n")
+    otter.until_found("phosphorescent", "lighthouse")
+    for _ in range(12):
+        # A connection of its own each time, so that whichever worker is free takes it.
+        found = httpx.get(
+            f"{otter.url}/api/v1/search", params={"q": "phosphorescent", "mode": "keyword"}, timeout=BOUND
+        )
+        assert [hit["path"].lower() for hit in found.json()["results"]] == ["lighthouse"]
+
+
+def test_workers_that_are_killed_right_after_a_save_lose_nothing(otter: Otter) -> None:
+    *most, _ = otter.workers() or pytest.skip("the development server has no workers")
     otter.save("Last Words", "# Last Words\n\nIndefatigable.\n")
-    for pid in workers:
+    for pid in most:
         os.kill(pid, signal.SIGKILL)
     otter.until_found("indefatigable", "last words")
     otter.until_equal()

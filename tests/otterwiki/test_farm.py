@@ -26,6 +26,7 @@ class Farm:
         for name in ("garden", "kitchen"):
             Repository(self.wikis / name / "repo").commit({"home.md": f"# Home\n\nWelcome to the {name}, wayfarer.\n"})
         environ = {"FARM_WIKIS": str(self.wikis), "FARM_KIND": kind, "PYTHONPATH": _HERE}
+        environ |= {"WIKIHOLT_CHECK_INTERVAL": "0", "WIKIHOLT_BACKUP_INTERVAL": "0"}
         if kind == "resolver":
             environ["WIKIHOLT_OTTERWIKI_RESOLVER"] = "otter_farm:resolve"
         threads = ("--threads", "1") if kind == "swap" else ()
@@ -56,11 +57,14 @@ class Farm:
         self.otter.until_found(query, path, slug=self.slug(name))
 
     def digests(self, name: str) -> dict[str, str]:
-        """What the files of a wiki's index hold, but for what readers leave beside it."""
+        """What the files of a wiki's index hold once nobody is writing it, but for what readers leave beside it."""
         service = open_service(self.otter.data)
-        directory = service.workshop.store.directory(service.registry.get(self.slug(name)).id)
+        wiki, store = service.registry.get(self.slug(name)), service.workshop.store
+        directory = store.directory(wiki.id)
+        wait_until(lambda: store.sealed(wiki.id) and not service.wiki(wiki.slug).status().stale, self.otter.log)
+        wait_until(lambda: not (directory / "activity.json").exists(), self.otter.log)
         service.close()
-        files = (file for file in directory.rglob("*") if not file.name.endswith(("-wal", "-shm", "activity.json")))
+        files = (file for file in directory.rglob("*") if not file.name.endswith(("-wal", "-shm")))
         return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
 
 
@@ -76,6 +80,14 @@ def test_a_wiki_is_indexed_with_the_pages_it_has_when_one_of_them_is_first_viewe
         with farm.client(name) as client:
             assert f"Welcome to the {name}" in client.get("/Home").text
         farm.until_found(name, "wayfarer", "home")
+
+
+def test_the_search_page_shows_the_wiki_of_its_host_alone(farm: Farm) -> None:
+    for name, other in (("garden", "kitchen"), ("kitchen", "garden")):
+        with farm.client(name) as client:
+            page = client.get("/-/wikiholt/search?q=wayfarer").text
+        assert f"Welcome to the {name}" in page
+        assert other not in page
 
 
 def test_pages_of_the_same_name_stay_apart(farm: Farm) -> None:

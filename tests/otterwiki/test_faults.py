@@ -3,8 +3,10 @@
 import ast
 import inspect
 import logging
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -108,6 +110,12 @@ def test_variables_of_the_other_plugin_are_understood_or_named_with_what_to_do()
     same = {"VECTOR_BACKEND": "faiss", "EMBEDDING_MODEL": "local", "SENTENCE_TRANSFORMER_MODEL": "all-MiniLM-L6-v2"}
     assert moving.advise(same) == []
     assert moving.advise({"CHROMA_SYNC_INTERVAL": "soon"})
+
+
+def test_another_plugin_that_would_answer_in_our_place_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "otterwiki_semantic_search", ModuleType("otterwiki_semantic_search"))
+    (line,) = moving.advise({})
+    assert line.startswith("otterwiki-semantic-search is installed as well")
 
 
 @pytest.fixture(scope="module")

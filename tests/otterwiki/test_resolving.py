@@ -1,11 +1,13 @@
 """Which wiki a request is about is told for certain, or not at all."""
 
 import sys
+from contextvars import ContextVar
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import flask
 import pytest
+from werkzeug.local import LocalProxy
 
 from wikiholt.errors import InvalidSetting, WikiNotFound
 from wikiholt.surfaces.otterwiki.resolving import Place, Resolver
@@ -39,6 +41,17 @@ def test_before_there_is_a_storage_no_wiki_is_named(monkeypatch: pytest.MonkeyPa
     with pytest.raises(WikiNotFound):
         Resolver("").here()
     assert Resolver("").elsewhere() == []
+
+
+def test_a_proxy_that_leads_nowhere_names_no_wiki(monkeypatch: pytest.MonkeyPatch) -> None:
+    here: ContextVar[SimpleNamespace] = ContextVar("here")
+    for name in ("otterwiki.server", "otterwiki.wiki"):
+        _module(monkeypatch, name, storage=LocalProxy(here))
+    assert Resolver("").elsewhere() == []
+    with pytest.raises(WikiNotFound):
+        Resolver("").here()
+    here.set(SimpleNamespace(path="/data/garden"))
+    assert Resolver("").here() == Place("/data/garden")
 
 
 @pytest.mark.parametrize(("answer", "place"), [("/srv/a", Place("/srv/a")), (("a", "/srv/a"), Place("/srv/a", "a"))])

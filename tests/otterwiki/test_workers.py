@@ -10,7 +10,7 @@ import pytest
 from otter_ground import Otter, wait_until
 
 from wikiholt.surfaces.otterwiki.bell import Bell
-from wikiholt.surfaces.otterwiki.forking import stands_by
+from wikiholt.surfaces.otterwiki.forking import call_in_children, stands_by
 from wikiholt.surfaces.otterwiki.resolving import Place
 from wikiholt.wiring import open_service
 
@@ -38,6 +38,8 @@ def test_a_master_that_loads_the_wiki_to_fork_it_opens_nothing_and_its_workers_i
         assert not [file for file in _open_files(otter.pid) if file.startswith(str(otter.data))]
         otter.save("More", "# More\n\nWritten afterwards.\n")
         otter.until_found("afterwards", "more")
+        found = otter.client.get("/api/v1/search", params={"q": "afterwards"}).json()["results"]
+        assert [hit["path"] for hit in found][:1] == ["More"]
         assert otter.stop() == 0
         assert "Traceback" not in otter.log()
         service = open_service(otter.data)
@@ -81,6 +83,20 @@ def test_a_master_of_uwsgi_stands_by_and_its_workers_do_not(monkeypatch: pytest.
     assert stands_by()
     monkeypatch.setattr(uwsgi, "worker_id", lambda: 2)
     assert not stands_by()
+
+
+def test_uwsgi_which_forks_without_telling_python_is_asked_by_its_own_hook(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    called: list[str] = []
+    uwsgi = ModuleType("uwsgi")
+    vars(uwsgi).update(post_fork_hook=lambda: called.append("theirs"), has_threads=0)
+    monkeypatch.setitem(sys.modules, "uwsgi", uwsgi)
+    monkeypatch.setattr(os, "register_at_fork", lambda **_: None)
+    call_in_children(lambda: called.append("ours"))
+    vars(uwsgi)["post_fork_hook"]()
+    assert called == ["theirs", "ours"]
+    assert "enable-threads" in caplog.text
 
 
 def test_a_bell_answers_each_place_once_a_moment_and_no_more_once_stopped() -> None:

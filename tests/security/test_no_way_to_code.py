@@ -16,6 +16,7 @@ STARTS_PROGRAMS = {
     "sources/transfer.py": "git on the network, with limits of its own",
     "doctor.py": "git --version",
     "importing/chroma.py": "Python, for a child that reads a copy of a Chroma directory and may crash",
+    "vectors/chroma/spawning.py": "Python, for the child in which Chroma runs",
     "surfaces/cli/demo_wikis/writing.py": "git, for the example wikis, whose every byte is ours",
 }
 FORBIDDEN_NAMES = {"eval", "exec", "compile", "__import__"}

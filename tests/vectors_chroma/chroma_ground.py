@@ -15,7 +15,7 @@ from wikiholt.testing.embedder import FakeEmbedder
 from wikiholt.testing.entries import entry
 from wikiholt.vectors.chroma import Chroma, ChromaCache, Place
 
-BOUND = 60.0
+BOUND = 100.0
 ONE, OTHER = "aaaaaaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbbbbbb"
 EMBEDDER = FakeEmbedder()
 
@@ -47,7 +47,7 @@ class Ground:
 
     @contextmanager
     def chroma(self, **options: object) -> Iterator[Chroma]:
-        place = {"path": self.path, "timeout": 30.0, "heartbeat": 20.0, **options}
+        place = {"path": self.path, "timeout": 60.0, "heartbeat": 30.0, "patience": 60.0, **options}
         engine = Chroma(Place(**place), self.place / "chroma-owner", lambda: list(self.open))  # type: ignore[arg-type]
         try:
             yield engine

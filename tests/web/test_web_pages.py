@@ -30,7 +30,7 @@ def farm_of(place: Path, slugs: tuple[str, ...]) -> Farm:
     chosen = load(place / "data", overrides={"limit.address_per_minute": 0})
     service = build(chosen)
     embedder = FakeEmbedder()
-    service.workshop = replace(service.workshop, embedder=lambda: embedder)
+    service.workshop = replace(service.workshop, embedder=lambda: embedder, identity=None)
     for slug in slugs:
         repository = Repository(place / slug)
         repository.commit(dict(PAGES))

@@ -80,6 +80,7 @@ class Backups:
 
     def keep(self, occasion: Occasion, stop: Callable[[], bool] = _never) -> Backup:
         """The newest backup if it holds what the index holds and is whole, else one that is taken now."""
+        self._shelf.sweep()  # what a killed process left goes, though there may be nothing to take
         return self._same() or self._take(occasion, stop)
 
     def _same(self) -> Backup | None:

@@ -70,7 +70,7 @@ class Shelf:
         """A place to write a copy to; whatever was not kept when the block ends is removed."""
         with _storage():
             self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._sweep()
+            self.sweep()
             file, held = self._draft()
             try:
                 yield Draft(file)
@@ -144,7 +144,7 @@ class Shelf:
                 return file, held
             os.close(held)  # somebody swept in the instant in which it was there and not held
 
-    def _sweep(self) -> None:
+    def sweep(self) -> None:
         """Remove drafts whose maker is gone."""
         for file in self.directory.glob(f"{_DRAFT}*.sqlite"):
             with suppress(OSError), file.open("rb") as left:

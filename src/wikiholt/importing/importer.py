@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from wikiholt.errors import IndexFault, WikiholtError
+from wikiholt.errors import IndexFault, WikiholtError, WikiNotFound
 from wikiholt.forecast import WRITING, seconds_a_text
 from wikiholt.importing.knowing import Knowing
 from wikiholt.importing.owners import NOBODY, Owners, Rules
@@ -61,6 +61,8 @@ class Importer:
         `open_shared` gets a directory to work in, which is gone afterwards.
         """
         wikis = {wiki.slug: wiki for wiki in self._service.wikis()}
+        if not wikis:
+            raise WikiNotFound("there are no wikis to import into", hint="add each: wikiholt add SLUG PATH")
         for slug in (*self._options.wikis, *self._told_slugs()):
             self._service.registry.get(slug)
         chosen = [slug for slug in wikis if not self._options.wikis or slug in self._options.wikis]

@@ -69,6 +69,7 @@ class RegistryBackups:
     def follow(self, patience: float = 0.0) -> RegistryBackup | None:
         """Take a backup if the registry has changed since the newest; a large one not within `patience` seconds."""
         self.finish_striking()
+        self._shelf.sweep()  # what a killed process left goes, though there may be nothing to take
         with self._database.reading() as connection:
             if connection is None:
                 return None

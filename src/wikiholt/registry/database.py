@@ -18,6 +18,7 @@ from wikiholt.registry import schema
 
 _REFUSED = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN}
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+_NO_ROOM = {sqlite3.SQLITE_IOERR_SHMOPEN, sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_SHMMAP}
 
 Stamp = tuple[int, int, int]
 
@@ -233,8 +234,10 @@ def _open_file(path: Path, timeout: float) -> sqlite3.Connection:
     except sqlite3.OperationalError as error:
         connection.close()
         closed_to_writing = error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
-        # A write-ahead log needs a directory that can be written; a file without one can be read as it lies there.
-        if not closed_to_writing or path.with_name(f"{path.name}-wal").exists():
+        log = path.with_name(f"{path.name}-wal")
+        pending = log.exists() and bool(log.stat().st_size)
+        # A write-ahead log needs a directory that can be written, and room; a file without one can be read as it lies.
+        if not (closed_to_writing or error.sqlite_errorcode in _NO_ROOM) or pending:
             raise
         return _connect(path, "mode=ro&immutable=1", timeout)
     except BaseException:

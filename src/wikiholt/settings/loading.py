@@ -15,7 +15,8 @@ from wikiholt.settings.table import SETTINGS
 FILE_NAME = "wikiholt.toml"
 _CONFIG_VARIABLE = "WIKIHOLT_CONFIG"
 # Container platforms announce a service called wikiholt by variables like these; they are no settings.
-_ANNOUNCED = re.compile(r"WIKIHOLT_(?:SERVICE_(?:HOST|PORT)(?:_.*)?|PORT(?:_\d+_.*)?|NAME|ENV_.*)")
+# Those of the plugin for Otterwiki are read there; commands run beside it.
+_ANNOUNCED = re.compile(r"WIKIHOLT_(?:SERVICE_(?:HOST|PORT)(?:_.*)?|PORT(?:_\d+_.*)?|NAME|ENV_.*|OTTERWIKI_.*)")
 _BY_NAME = {setting.name: setting for setting in SETTINGS}
 _BY_VARIABLE = {setting.variable: setting for setting in SETTINGS}
 

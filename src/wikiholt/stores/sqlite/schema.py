@@ -64,6 +64,8 @@ CREATE TABLE model (
 _SETTINGS = ("journal_mode = WAL", "synchronous = FULL", "cache_size = -16000", "mmap_size = 268435456")
 _READER_SETTINGS = ("cache_size = -16000",)
 _READ_ONLY = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN}
+_NO_ROOM = {sqlite3.SQLITE_IOERR_SHMOPEN, sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_SHMMAP}
+"""The small file that readers and writers share cannot be made: the disk is full."""
 
 
 class Frozen(sqlite3.Connection):
@@ -76,7 +78,8 @@ class Frozen(sqlite3.Connection):
 def connect(file: Path, *, create: bool = False) -> sqlite3.Connection:
     """A connection to an existing index file (or a new one); transactions are begun by hand.
 
-    Where the directory cannot be written it can be read from all the same, as far as that is safe.
+    Where the directory cannot be written, or the disk is full, it can be read from all the same, as far as that is
+    safe.
     """
     with translated():
         try:
@@ -84,7 +87,7 @@ def connect(file: Path, *, create: bool = False) -> sqlite3.Connection:
         except sqlite3.OperationalError as error:
             if not file.exists():
                 raise IndexMissing("this wiki has no index yet", hint="run `wikiholt sync`") from error
-            if create or error.sqlite_errorcode & 0xFF not in _READ_ONLY:
+            if create or not _unwritable(error):
                 raise
             return _reader(file)
 
@@ -105,16 +108,21 @@ def _reader(file: Path) -> sqlite3.Connection:
     try:
         return _opened(file, "mode=ro", _READER_SETTINGS)
     except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode & 0xFF not in _READ_ONLY:
+        if not _unwritable(error):
             raise
         # Whoever writes has a log; without one the file alone is the whole truth.
         log = file.with_name(file.name + "-wal")
         if log.exists() and log.stat().st_size:
             raise StorageRefused(
                 "the index has changes in its log, and its directory cannot be written to take them up",
-                hint="run `wikiholt sync` as the owner of the data directory, or let this user write there",
+                hint="check free disk space, run `wikiholt sync` as the owner of the data directory, or let this user"
+                " write there",
             ) from error
         return _opened(file, "mode=ro&immutable=1", _READER_SETTINGS, Frozen)
+
+
+def _unwritable(error: sqlite3.OperationalError) -> bool:
+    return error.sqlite_errorcode & 0xFF in _READ_ONLY or error.sqlite_errorcode in _NO_ROOM
 
 
 def _opened(

@@ -16,7 +16,7 @@ from wikiholt.service import Service
 from wikiholt.settings import SETTINGS, Settings
 from wikiholt.sources.address import is_remote, shown
 from wikiholt.surfaces import documents
-from wikiholt.surfaces.cli import output
+from wikiholt.surfaces.cli import output, working
 from wikiholt.surfaces.cli.progress import watched
 from wikiholt.surfaces.documents.health import forecast_document
 from wikiholt.surfaces.documents.moments import since
@@ -79,6 +79,7 @@ def reindex(service: Service, arguments: Namespace) -> int:
         return show(arguments, forecast_document(found), lines)
     with watched(arguments.slug, shown=shows_progress(arguments)) as progress:
         report = handle.reindex(progress)
+    working.finish(service.workshop.store.directory(handle.wiki.id), report)
     handle.settle(_PATIENCE)
     lines = output.sync_lines(arguments.slug, report, output.Style.of(sys.stdout))
     return show(arguments, documents.sync_document(handle.wiki, report), lines)
@@ -108,8 +109,13 @@ def search(service: Service, arguments: Namespace) -> int:
 def status(service: Service, arguments: Namespace) -> int:
     found = [service.wiki(slug).status() for slug in _slugs(service, arguments)]
     style = output.Style.of(sys.stdout)
-    lines = [line for each in found for line in output.status_lines(each, style)]
-    shown = [documents.status_document(each) for each in found]
+    works = [working.work_at(service.workshop.store.directory(each.wiki.id)) for each in found]
+    lines = []
+    for each, work in zip(found, works, strict=True):
+        lines += [*output.status_lines(each, style), *working.lines(work, style)]
+    shown = [
+        {**documents.status_document(each), **working.document(work)} for each, work in zip(found, works, strict=True)
+    ]
     return show(arguments, shown[0] if arguments.slug else {"wikis": shown}, lines)
 
 

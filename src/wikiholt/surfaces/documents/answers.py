@@ -74,7 +74,7 @@ def hit_document(hit: Hit, names: Names = AS_STORED) -> HitDocument:
     return {
         "name": names.titled(hit.name, hit.path),
         "path": names.shown(hit.path),
-        "url": hit.url,
+        "url": names.linked(hit.url),
         "snippet": hit.snippet.text,
         "matches": [[span.start, span.end] for span in hit.snippet.matches],
         "distance": hit.distance,

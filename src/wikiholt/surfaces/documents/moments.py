@@ -17,10 +17,12 @@ def moment(when: datetime | None) -> str | None:
 
 
 def until(text: str) -> datetime:
-    """The same as `since`, but a date means the end of that day, and a second the end of that second."""
+    """The same as `since`, but a date means the end of that day, a minute and a second the end of that one."""
     when = since(text)
     if re.fullmatch(r"\d{4}-?\d\d-?\d\d", text):
         return when + timedelta(days=1, microseconds=-1)
+    if re.search(r"[T ]\d\d:\d\d(?![\d:])", text):
+        return when + timedelta(minutes=1, microseconds=-1)
     return when if when.microsecond else when.replace(microsecond=999_999)
 
 
@@ -30,7 +32,7 @@ def since(text: str) -> datetime:
         unit = {"h": "hours", "d": "days", "w": "weeks"}[ago[2]]
         return datetime.now(UTC) - timedelta(**{unit: int(ago[1])})
     try:
-        when = datetime.fromisoformat(text)
+        when = datetime.fromisoformat(text.removesuffix(" UTC"))  # as we print it
         return (when if when.tzinfo else when.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError):
         raise InvalidQuery(f"{text[:80]!r} is no date", hint="write 2024-05-31, or 7d, 12h, 3w") from None

@@ -18,6 +18,9 @@ class Names(Protocol):
     def spelled(self, path: str) -> str | None:
         """A path as links write it, where they always name whole paths; None where the last part may do."""
 
+    def linked(self, url: str) -> str:
+        """A page's link as visitors can follow it."""
+
     def prefix(self, prefix: str) -> str:
         """The beginning of paths in git that a visitor's stands for."""
 
@@ -36,6 +39,9 @@ class AsStored:
 
     def spelled(self, path: str) -> str | None:  # noqa: ARG002
         return None
+
+    def linked(self, url: str) -> str:
+        return url
 
     def prefix(self, prefix: str) -> str:
         return prefix

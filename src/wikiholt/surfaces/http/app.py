@@ -46,9 +46,8 @@ _OF_A_SERVICE = (webhook, wikis, metrics)
 
 def create_app(farm: Farm) -> FastAPI:
     """The application of a farm; who makes the farm starts and stops its keeper."""
-    app = _empty_app(farm, Visitor)
+    app = _empty_app(farm, Visitor, "/openapi.json")
     _add_routes(app, (*_OF_A_WIKI, *_OF_A_SERVICE, health))
-    app.add_route("/openapi.json", reference.openapi, include_in_schema=False)
     app.add_route("/docs", reference.docs, include_in_schema=False)
     add_pages(app, farm)
     if importlib.util.find_spec("mcp") is not None:
@@ -70,14 +69,14 @@ def create_app(farm: Farm) -> FastAPI:
 
 def create_guest_app(farm: Farm) -> FastAPI:
     """The API of single wikis for a host that calls it in process; a request must come with its Admission."""
-    app = _empty_app(farm, Guest)
+    app = _empty_app(farm, Guest, "/api/v1/openapi.json")
     _add_routes(app, _OF_A_WIKI)
     app.router.routes.extend(route for route in health.router.routes if getattr(route, "path", "") == "/api/v1/health")
     _surround(app, farm, shared=False)
     return app
 
 
-def _empty_app(farm: Farm, visitor: type[Visitor]) -> FastAPI:
+def _empty_app(farm: Farm, visitor: type[Visitor], document: str) -> FastAPI:
     app = FastAPI(
         title="Wikiholt",
         version=__version__,
@@ -89,6 +88,8 @@ def _empty_app(farm: Farm, visitor: type[Visitor]) -> FastAPI:
     )
     app.state.farm = farm
     app.state.visitor = visitor
+    app.state.reference = document
+    app.add_route(document, reference.openapi, include_in_schema=False)
     app.state.metrics = Metrics()
     app.state.metrics.registry.register(Keeping(farm.keeper.counters))
     if farm.service.workshop.engine is not None:

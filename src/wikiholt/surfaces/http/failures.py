@@ -24,7 +24,7 @@ async def on_invalid(request: Request, error: Exception) -> Response:
     """Parameters or a body that are not what the route takes: every field that is wrong is named, to who may ask."""
     assert isinstance(error, RequestValidationError)
     refusal = await run_in_threadpool(_refusal, request)
-    return problem(refusal) if refusal else invalid([_fault(each) for each in error.errors()])
+    return problem(refusal) if refusal else invalid([_fault(each) for each in error.errors()], _reference(request))
 
 
 def _refusal(request: Request) -> Refused | None:
@@ -52,11 +52,13 @@ async def on_refusal(request: Request, error: Exception) -> Response:
     if error.status_code == TooLarge.status:
         return problem(TooLarge(str(error.detail), hint="Send less; the setting limit.body_bytes is the limit."))
     if error.status_code == 404:
-        return refused(404, "not-found", "There is nothing at this address.", "/openapi.json lists what there is.")
+        return refused(
+            404, "not-found", "There is nothing at this address.", f"{_reference(request)} lists what there is."
+        )
     if error.status_code == 405:
         allowed = ", ".join(sorted(methods_at(request)))
         return refused(405, "method-not-allowed", f"This address takes {allowed}.", "", {"Allow": allowed})
-    return invalid([{"field": "", "where": "body", "message": "it is not JSON in UTF-8"}])
+    return invalid([{"field": "", "where": "body", "message": "it is not JSON in UTF-8"}], _reference(request))
 
 
 def methods_at(request: Request) -> set[str]:
@@ -67,3 +69,8 @@ def methods_at(request: Request) -> set[str]:
         if match.value and getattr(route, "methods", None):
             methods |= route.methods
     return methods | ({"HEAD"} if "GET" in methods else set())
+
+
+def _reference(request: Request) -> str:
+    where: str = request.app.state.reference
+    return where

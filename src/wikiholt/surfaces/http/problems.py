@@ -133,6 +133,7 @@ def _response(document: ProblemDetails, headers: Mapping[str, str]) -> Response:
     return Response(encoded(document), document["status"], fixed, media_type=MEDIA_TYPE)
 
 
-def invalid(faults: Sequence[FieldFault]) -> Response:
+def invalid(faults: Sequence[FieldFault], reference: str) -> Response:
+    """The answer to fields that are wrong; `reference` is where the OpenAPI document is."""
     message = "; ".join(f"{fault['field'] or fault['where']}: {fault['message']}" for fault in faults[:5])
-    return problem(BadInput(message, hint="/openapi.json lists what each address takes."), errors=faults)
+    return problem(BadInput(message, hint=f"{reference} lists what each address takes."), errors=faults)

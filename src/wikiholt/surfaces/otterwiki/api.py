@@ -8,7 +8,7 @@ from starlette.responses import Response as Built
 
 from wikiholt.errors import WikiholtError
 from wikiholt.surfaces.http.app import create_guest_app
-from wikiholt.surfaces.http.problems import problem, unexpected
+from wikiholt.surfaces.http.problems import problem, refused, unexpected
 from wikiholt.surfaces.otterwiki.bridge import Answered, Bridge
 from wikiholt.surfaces.otterwiki.host import Host
 from wikiholt.surfaces.otterwiki.permissions import SharedKey, admission, require_token_of_form, shared_key
@@ -19,7 +19,8 @@ _LOG = logging.getLogger(__name__)
 
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
-_HEALTH = "/api/v1/health"
+_OPEN = ("/api/v1/health", "/api/v1/openapi.json")
+"""What says nothing of any wiki."""
 
 
 def register(app: Flask, host: Host) -> None:
@@ -43,6 +44,7 @@ class Api:
         self._shared = shared
         self._lock = Lock()
         self._bridged: tuple[Farm, Bridge] | None = None
+        self._trouble = ""
 
     def view(self, rest: str = "") -> Response:  # noqa: ARG002 - the whole address is passed on
         try:
@@ -54,9 +56,13 @@ class Api:
             return _response(unexpected())
 
     def _answer(self) -> Response:
-        if request.path == _HEALTH:
-            return _sent(self._bridge(self._host.farm).call(request.environ, None))
-        here = self._host.here()
+        try:
+            farm = self._host.farm
+            if request.path in _OPEN:
+                return _sent(self._bridge(farm).call(request.environ, None))
+            here = self._host.here()
+        except WikiholtError as error:
+            return self._not_set_up(error)
         given = admission(here, self._shared)
         if given.key is None and given.changes:
             require_token_of_form()
@@ -66,6 +72,14 @@ class Api:
         answered = self._bridge(here.farm).call(environ, given)
         tell(here, given)
         return _sent(answered)
+
+    def _not_set_up(self, error: WikiholtError) -> Response:
+        """What is wrong is the owner's to mend, and may name what is no visitor's business: the log has it, once."""
+        if self._trouble != error.message:
+            self._trouble = error.message
+            _LOG.error("the API cannot answer: %s (%s)", error.message, error.hint)
+        hint = "Whoever runs the wiki finds the reason in its log."
+        return _response(refused(503, "not-set-up", "Search is not set up rightly in this wiki.", hint))
 
     def _bridge(self, farm: Farm) -> Bridge:
         """That of this process: after a fork there is another farm, and its first caller makes the bridge to it."""

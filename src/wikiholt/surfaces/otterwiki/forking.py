@@ -1,10 +1,16 @@
 """Whether this process serves the wiki itself, or has loaded it only for others to come."""
 
 import importlib
+import logging
+import os
 import sys
+from collections.abc import Callable
 from types import FrameType
+from typing import Any
 
 import click
+
+_LOG = logging.getLogger(__name__)
 
 
 def stands_by() -> bool:
@@ -15,10 +21,40 @@ def stands_by() -> bool:
     return _uwsgi_master() or _gunicorn_master() or _command()
 
 
+def call_in_children(begin: Callable[[], None]) -> None:
+    """Have `begin` called in every process that is forked from this one, perhaps twice."""
+    os.register_at_fork(after_in_child=begin)
+    uwsgi = _uwsgi()
+    if uwsgi is None:
+        return
+    # uWSGI forks without telling Python; it has one hook of its own.
+    before: Callable[[], None] | None = getattr(uwsgi, "post_fork_hook", None)
+
+    def forked() -> None:
+        if before is not None:
+            before()
+        begin()
+
+    uwsgi.post_fork_hook = forked
+    if not getattr(uwsgi, "has_threads", True):
+        _LOG.warning(
+            "Wikiholt: uWSGI runs without threads, so that the index follows only while pages are being served. "
+            "Set enable-threads = true in its configuration."
+        )
+
+
+def _uwsgi() -> Any:
+    """What uWSGI tells the programs it runs; None elsewhere."""
+    try:
+        return importlib.import_module("uwsgi")
+    except ImportError:
+        return None
+
+
 def _uwsgi_master() -> bool:
     try:
-        return int(importlib.import_module("uwsgi").worker_id()) == 0
-    except (ImportError, AttributeError):
+        return int(_uwsgi().worker_id()) == 0
+    except AttributeError:
         return False
 
 

@@ -5,8 +5,11 @@ The lock of each index lets one of them write, and the others see what it commit
 """
 
 import atexit
+import concurrent.futures.thread  # noqa: F401 - its own end must be registered before ours, to come after it
 import logging
 import os
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from threading import RLock
 
@@ -19,7 +22,7 @@ from wikiholt.surfaces.http.visits import OpenWiki
 from wikiholt.surfaces.otterwiki.bell import Bell
 from wikiholt.surfaces.otterwiki.config import Config
 from wikiholt.surfaces.otterwiki.enrolling import Enrolment
-from wikiholt.surfaces.otterwiki.forking import stands_by
+from wikiholt.surfaces.otterwiki.forking import call_in_children, stands_by
 from wikiholt.surfaces.otterwiki.resolving import Place, Resolver, in_request
 from wikiholt.wiring import Farm, open_farm
 
@@ -27,6 +30,9 @@ _LOG = logging.getLogger(__name__)
 
 _PATIENCE = 4.0
 """Seconds that syncs under way have to finish the batch in hand; servers kill workers that take much longer."""
+
+_NOWHERE = Place("", certain=False)
+"""Rung for where no wiki can be told yet: those that are registered are looked after all the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +58,6 @@ class _Running:
     def __init__(self, farm: Farm, hide: str | None) -> None:
         self.farm = farm
         self.wikis = Enrolment(farm.service, hide)
-        self.pid = os.getpid()
 
 
 class Host:
@@ -62,25 +67,30 @@ class Host:
         # A farm may change the configuration with every request: what it was at the start counts.
         self.config = Config.of(app.config, os.environ)
         self.options = self.config.options
-        self.trouble: WikiholtError | None = None
-        """Why wikis cannot be searched at all, while that is so."""
         self._resolver = Resolver(self.options.resolver)
         self._stood_by = stands_by()
         self._anew()
-        os.register_at_fork(after_in_child=self._forked)
-        atexit.register(self._end)
+        call_in_children(self._forked)
+        _at_exit(self._end)
 
     def _anew(self) -> None:
+        self._pid = os.getpid()
         self._lock = RLock()
         self._running: _Running | None = None
         self._bell = Bell(self._follow)
+        self._told: set[str] = set()
 
     def _forked(self) -> None:
         """In a child process: what the parent had open is the parent's. A worker begins, whoever else is forked not."""
+        if self._pid == os.getpid():
+            return
         self._anew()
         if self._stood_by:
             self._stood_by = False
-            self.begin()
+            try:
+                self.begin()
+            except Exception:  # noqa: BLE001 - the worker is to serve the wiki all the same
+                _LOG.exception("Wikiholt could not begin")
 
     @property
     def farm(self) -> Farm:
@@ -90,7 +100,7 @@ class Host:
     def begin(self) -> None:
         """Take up the wiki that Otterwiki was started with, in the background, unless that is for workers to do."""
         if not self._stood_by:
-            self._bell.ring(self._resolver.elsewhere())
+            self._bell.ring(self._resolver.elsewhere() or [_NOWHERE])
 
     def here(self) -> Here:
         """The wiki of the request being handled, registered when it is first seen; raises WikiholtError."""
@@ -130,18 +140,26 @@ class Host:
         farm.service.wikis()  # a registry that cannot be read is an error now rather than later
         farm.keeper.start()
         self._running = _Running(farm, self.options.hide)
-        self.trouble = None
         return self._running
 
     def _tell(self, error: WikiholtError) -> None:
-        """Say why the index does not follow, once for each reason."""
-        if self.trouble is None or self.trouble.message != error.message:
+        """Say why an index does not follow, once for each reason."""
+        if error.message not in self._told:
+            self._told.add(error.message)
             _LOG.error("Wikiholt: the index does not follow the wiki: %s (%s)", error.message, error.hint)
-        self.trouble = error
 
     def _end(self) -> None:
         running = self._running
-        if running is not None and running.pid == os.getpid():
+        if running is not None and self._pid == os.getpid():
             self._bell.stop(_PATIENCE)
             running.farm.keeper.stop(_PATIENCE)
             running.farm.service.close()
+
+
+def _at_exit(end: Callable[[], None]) -> None:
+    """Have this called when the process ends, while threads can still finish what they are at.
+
+    What is registered with atexit comes too late for that: pools of threads take no more work by then.
+    """
+    register: Callable[[Callable[[], None]], object] = getattr(threading, "_register_atexit", atexit.register)
+    register(end)

@@ -1,6 +1,7 @@
 """Moving from otterwiki-semantic-search: its environment variables are understood, or named with what to do."""
 
 import logging
+import sys
 from collections.abc import Mapping
 
 _LOG = logging.getLogger(__name__)
@@ -19,6 +20,8 @@ _ADVICE = {
 }
 _SAME_MODEL = ("all-minilm-l6-v2", "sentence-transformers/all-minilm-l6-v2")
 
+_OTHERS = {"otterwiki_semantic_search": "otterwiki-semantic-search", "otterwiki_api": "otterwiki-api"}
+
 
 def understood(environ: Mapping[str, str]) -> dict[str, str]:
     """Our settings that its variables stand for; never raises."""
@@ -28,7 +31,7 @@ def understood(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def advise(environ: Mapping[str, str]) -> list[str]:
-    """Log, for every variable of it that is set and means nothing here, what to do; returns the lines."""
+    """Log what to do about variables of it that mean nothing here, and about itself; returns the lines."""
     lines = [f"{name} is not used: {text}." for name, text in _ADVICE.items() if environ.get(name, "").strip()]
     if environ.get("VECTOR_BACKEND", "").strip().lower() not in ("", "faiss"):
         lines.append(f"VECTOR_BACKEND is not used: {_CHROMA}.")
@@ -38,6 +41,11 @@ def advise(environ: Mapping[str, str]) -> list[str]:
         lines.append(f"SENTENCE_TRANSFORMER_MODEL is not used: {_MODEL}.")
     if environ.get("CHROMA_SYNC_INTERVAL", "").strip() and not understood(environ):
         lines.append("CHROMA_SYNC_INTERVAL is not used: it is no number of seconds; set WIKIHOLT_SYNC_INTERVAL.")
+    for module, package in _OTHERS.items():
+        if module in sys.modules:
+            lines.append(
+                f"{package} is installed as well and may answer in Wikiholt's place under /api/v1: uninstall it."
+            )
     for line in lines:
         _LOG.warning("Wikiholt: %s", line)
     return lines

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from flask import current_app
+from flask import current_app, request
 from otterwiki.util import titleSs
 
 from wikiholt.text.page import file_name
@@ -13,6 +13,8 @@ class OtterNames:
     """Translates paths as one request's wiki has them."""
 
     retain_case: bool
+    root: str = ""
+    """The path below which the wiki is mounted, without a slash at its end."""
 
     def shown(self, path: str) -> str:
         return path if self.retain_case else "/".join(_capitals(part) for part in path.split("/"))
@@ -29,6 +31,9 @@ class OtterNames:
     def spelled(self, path: str) -> str | None:
         return self.shown(path)
 
+    def linked(self, url: str) -> str:
+        return self.root + url if url.startswith("/") else url
+
     def prefix(self, prefix: str) -> str:
         clean = prefix.lstrip("/")
         return clean if self.retain_case else clean.lower()
@@ -36,7 +41,7 @@ class OtterNames:
 
 def names_here() -> OtterNames:
     """Those of the request being handled."""
-    return OtterNames(bool(current_app.config.get("RETAIN_PAGE_NAME_CASE", False)))
+    return OtterNames(bool(current_app.config.get("RETAIN_PAGE_NAME_CASE", False)), request.script_root)
 
 
 def _capitals(part: str) -> str:

@@ -58,12 +58,14 @@ def shared_key(config: Mapping[str, Any]) -> SharedKey:
 def admission(here: Here, shared: SharedKey) -> Admission:
     """What the request being handled may have of its wiki; raises Refused for a key that is not known or another's."""
     token = bearer(request.headers.get("Authorization"))
-    if token is None or _is_a_proxys(token):
+    if token is None:
         return _by_otterwiki(here)
     address = request.remote_addr or ""
     here.farm.limits.guard(address)
     if shared.is_this(token):
         return _by_shared_key(here, shared)
+    if _is_a_proxys(token):
+        return _by_otterwiki(here)
     try:
         grant = here.farm.access.wiki(Visit(token, here.wiki.slug), Scope.READ)
     except Unauthorized:

@@ -43,11 +43,9 @@ class Resolver:
     def elsewhere(self) -> list[Place]:
         """The wikis that something outside of a request may have changed: a start, a pull in a thread of its own."""
         manager = getattr(sys.modules.get("otterwiki.repomgmt"), "repo_manager", None)
-        holders = [sys.modules.get(name) for name in _READERS] + [manager]
-        storages = [getattr(holder, "storage", None) for holder in holders]
-        paths = {os.path.realpath(storage.path) for storage in storages if storage is not None}
+        paths = {_path_of(holder) for holder in (*map(sys.modules.get, _READERS), manager)}
         # Who names wikis by a function of their own may have none where Otterwiki was told to look.
-        return [Place(path, certain=not self._named) for path in sorted(paths)]
+        return [Place(path, certain=not self._named) for path in sorted(filter(None, paths))]
 
     def _asked(self) -> Place:
         if self._function is None:
@@ -64,14 +62,18 @@ def in_request() -> bool:
 
 
 def _storage_path() -> str:
-    paths: set[str] = set()
-    for name in _READERS:
-        storage = getattr(sys.modules.get(name), "storage", None)
-        if storage is not None:
-            paths.add(os.path.realpath(storage.path))
+    paths = {path for name in _READERS if (path := _path_of(sys.modules.get(name))) is not None}
     if len(paths) != 1:
-        raise _unknown("Otterwiki's parts use different storages" if paths else "Otterwiki has no storage yet")
+        raise _unknown("Otterwiki's parts use different storages" if paths else "Otterwiki has no storage here")
     return paths.pop()
+
+
+def _path_of(holder: Any) -> str | None:
+    """Where the storage of a module of Otterwiki lies; None where it has none, or a proxy that leads nowhere now."""
+    try:
+        return os.path.realpath(str(holder.storage.path))
+    except (AttributeError, LookupError, RuntimeError, TypeError, ValueError):
+        return None
 
 
 def _function(named: str) -> Callable[..., Any]:

@@ -167,9 +167,9 @@ class Api:
         """Have our own child begin anew, with its directory's files set aside."""
         self._ask("POST", "/api/v2/wikiholt/renew")
 
-    def leave(self) -> None:
-        """Tell our own child that this process needs it no more."""
-        self._ask("POST", "/api/v2/wikiholt/leave", timeout=2.0)
+    def leave(self) -> bool:
+        """Tell our own child that this process needs it no more; whether it ends now, since nobody else does."""
+        return _field(self._ask("POST", "/api/v2/wikiholt/leave", timeout=2.0).body, "ending") is True
 
     def _ask(self, method: str, path: str, body: Json = None, timeout: float | None = None) -> Reply:
         return self._wire.ask(method, path, body, timeout=timeout or self._patience)

@@ -8,6 +8,7 @@ vain no other search does until Chroma has proved itself again.
 
 import itertools
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,8 @@ import numpy as np
 from wikiholt.model import Floats, Ints, Neighbours
 from wikiholt.ports import WikiIndex
 from wikiholt.vectors.chroma.api import Api, Found
-from wikiholt.vectors.chroma.faults import ChromaAway, ChromaRefused
+from wikiholt.vectors.chroma.comparing import SLACK
+from wikiholt.vectors.chroma.faults import ChromaAway, ChromaRefused, OthersAtWork
 from wikiholt.vectors.chroma.figures import Figures
 from wikiholt.vectors.chroma.mirror import Mirror, Standing, Whose
 from wikiholt.vectors.chroma.worker import Caretaker
@@ -25,9 +27,11 @@ from wikiholt.vectors.exact import ExactCache
 
 MOST = 1000
 """Whoever asks for more neighbours than this wants all of them, and is answered by exact scores."""
-_SLACK = 20
 _WATCHED_EVERY, _WATCHED = 16, 4
 """With every so many searches, and with the first over a new connection, so many rows are looked for that are there."""
+
+_CHECKED_EVERY, _CHECKED_AGAIN = 900.0, 60.0
+"""Seconds between two comparisons of a collection that is in use, and for no better reason than a new connection."""
 
 
 class ChromaCache:
@@ -41,6 +45,7 @@ class ChromaCache:
         caretaker: Caretaker,
         *,
         timeout: float,
+        published: Callable[[], bool] = lambda: True,
         background: bool = True,
     ) -> None:
         self._exact = ExactCache(index, directory, background=background)
@@ -48,7 +53,8 @@ class ChromaCache:
         self._caretaker = caretaker
         self._timeout = timeout
         self._figures: Figures = caretaker.figures
-        self._mirror = Mirror(index, self._exact, directory, whose, caretaker.figures, caretaker.known)
+        self._mirror = Mirror(index, self._exact, directory, whose, caretaker.figures, caretaker.known, published)
+        self._checked_at = time.monotonic()
         self._standing: Standing | None = None
         self._searches = itertools.count()
         self._first = True
@@ -66,6 +72,8 @@ class ChromaCache:
         standing = self._standing
         if standing is None or standing.version != self._index.version():
             self._caretaker.want(self)
+        elif time.monotonic() - self._checked_at > _CHECKED_EVERY:
+            self._check_soon()
         if self._first:
             # A command that searches once is to find Chroma ready; nobody waits for it a second time.
             self._first = False
@@ -88,8 +96,7 @@ class ChromaCache:
 
     def verify(self) -> None:
         """Compare every byte of the rows' file, and have the collection compared with the truth."""
-        self._mirror.doubt()
-        self._caretaker.want(self)
+        self._check_soon()
         self._exact.verify()
 
     def settle(self, timeout: float | None = None) -> bool:
@@ -105,6 +112,8 @@ class ChromaCache:
     def bring(self, api: Api, incarnation: str, stop: Callable[[], bool]) -> None:
         """Make the collection equal to the index; from then on searches ask it."""
         self._exact.refresh()
+        if self._exact.version is None:
+            raise OthersAtWork("The rows of a large wiki are being built.")
         self._standing = self._mirror.bring(api, incarnation, stop)
 
     def lost(self) -> None:
@@ -120,14 +129,13 @@ class ChromaCache:
 
     def _guessed(self, standing: Standing, vector: Floats, limit: int) -> Neighbours:
         """Chroma's guess and what came since, scored; where too few were found, every row is."""
-        wanted = min(limit + _SLACK, standing.rows)
+        wanted = min(limit + SLACK, standing.rows)
         if wanted == 0:
             return self._exact.search(vector, limit, None)
         watched = self._exact.sample(_WATCHED).vectors if next(self._searches) % _WATCHED_EVERY == 0 else vector[:0]
         found = self._asked(standing, vector, watched.reshape(-1, len(vector)), wanted)
-        if found.fresh and not len(watched):
-            # Behind a new connection there may be another server.
-            self._asked(standing, vector, self._exact.sample(_WATCHED).vectors, wanted)
+        if found.fresh:
+            self._look_closer(standing, vector)
         chunks = self._mirror.chunks(found.rows[0])
         if len(chunks) < 0.9 * wanted:
             raise ChromaRefused("Chroma finds fewer rows than there are.")
@@ -136,6 +144,18 @@ class ChromaCache:
         if len(near.chunk_ids) < min(limit, standing.rows):
             return self._exact.search(vector, limit, None)
         return near
+
+    def _look_closer(self, standing: Standing, vector: Floats) -> None:
+        """Behind a new connection there may be another server: have rows found, and soon all of them compared."""
+        self._asked(standing, vector, self._exact.sample(_WATCHED).vectors, 1)
+        if not standing.incarnation and time.monotonic() - self._checked_at > _CHECKED_AGAIN:
+            self._check_soon()
+
+    def _check_soon(self) -> None:
+        """Have the collection compared with the truth in the background; it is asked meanwhile."""
+        self._checked_at = time.monotonic()
+        self._mirror.doubt()
+        self._caretaker.want(self)
 
     def _asked(self, standing: Standing, vector: Floats, watched: Floats, wanted: int) -> Found:
         """Ask for the neighbours of a vector and of rows that are there, each of which must find itself."""
@@ -166,6 +186,6 @@ class ChromaCache:
         with self._lock:
             if self._standing is standing:
                 self._standing = None
-        if wrong:
+        if wrong or not standing.incarnation:
             self._mirror.doubt()
         self._caretaker.want(self)

@@ -4,7 +4,6 @@ One for each directory, by a lock, whichever process of ours started it; the oth
 somebody is connected. Whatever Chroma does to it (a panic, a segmentation fault, a loop without end) happens here.
 """
 
-import fcntl
 import json
 import os
 import secrets
@@ -20,14 +19,13 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
-from importlib import metadata
 from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from wikiholt.vectors.chroma.bound import DATABASE, Bound, is_segment
+from wikiholt.vectors.chroma.bound import Bound
+from wikiholt.vectors.chroma.premises import ASIDE, RENEW, SOCKET, Unfit, taken_up
 from wikiholt.vectors.chroma.wire import INCARNATION
 
-SOCKET, LOCK, MARKER, ASIDE = "wikiholt.sock", "wikiholt.lock", "wikiholt.json", "wikiholt-aside"
 LINGER = 5.0
 """Seconds it stays when nobody is connected any more."""
 
@@ -61,7 +59,7 @@ class Life:
 
     def renew(self) -> None:
         """End; the next one begins with an empty directory."""
-        (self.directory / f"{MARKER}.renew").touch()
+        (self.directory / RENEW).touch()
         self.ending = True
 
     def tidy(self) -> None:
@@ -121,7 +119,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             if path[:1] == ["wikiholt"]:
                 own[path[1]]()
-                return 200, {}
+                return 200, {"ending": life.ending}
             return life.bound.answer(self.command, path, query, body)
         except Exception as error:  # noqa: BLE001 - told to who asked
             return 500, {"error": type(error).__name__}
@@ -156,28 +154,12 @@ def peer(connection: socket.socket) -> tuple[int, int]:
 def main(directory: Path, *, renew: bool) -> int:
     """Serve until nobody is connected; the first line of output says how it went."""
     try:
-        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        lock = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        return _say("failed", error.strerror or str(error))
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return _say("taken")
-    try:
-        version = metadata.version("chromadb")
-        if not _is_ours(directory):
-            return _say("foreign")
-        _make_way(directory, version, renew=renew)
-        bound = _opened(directory, version)
-    except ImportError as error:
-        return _say("uninstalled", str(error))
-    except OSError as error:
-        return _say("failed", error.strerror or str(error))
+        bound = taken_up(directory, renew=renew)
+    except Unfit as error:
+        return _say(error.state, error.about)
     except BaseException as error:  # noqa: BLE001 - panics are no Exceptions
-        return _say("failed", type(error).__name__)
-    life = Life(bound, directory, secrets.token_hex(8), alone_since=time.monotonic())
-    _serve(life)
+        return _say("failed", getattr(error, "strerror", None) or type(error).__name__)
+    _serve(Life(bound, directory, secrets.token_hex(8), alone_since=time.monotonic()))
     return 0
 
 
@@ -196,47 +178,6 @@ def _serve(life: Life) -> None:
         Path(SOCKET).unlink(missing_ok=True)
         life.work.acquire()  # never in the middle of a write
         os._exit(0)
-
-
-def _is_ours(directory: Path) -> bool:
-    return (directory / MARKER).exists() or not (directory / DATABASE).exists()
-
-
-def _make_way(directory: Path, version: str, *, renew: bool) -> None:
-    """Set aside what another version of Chroma wrote, or what proved damaged."""
-    marker, asked = directory / MARKER, directory / f"{MARKER}.renew"
-    try:
-        written_by = json.loads(marker.read_text("utf-8"))["chromadb"]
-    except (OSError, ValueError, KeyError, TypeError):
-        written_by = None
-    if (directory / DATABASE).exists() and (renew or asked.exists() or written_by != version):
-        set_aside(directory, "damaged" if written_by == version else f"written-by-{written_by or 'unknown'}")
-    asked.unlink(missing_ok=True)
-    if written_by != version:
-        draft = marker.with_suffix(".draft")
-        draft.write_text(json.dumps({"chromadb": version}), "utf-8")
-        draft.replace(marker)
-
-
-def _opened(directory: Path, version: str) -> Bound:
-    try:
-        return Bound(directory)
-    except (ImportError, KeyboardInterrupt, SystemExit):
-        raise
-    except BaseException:  # noqa: BLE001 - a directory Chroma cannot open is set aside; it is a cache
-        set_aside(directory, "unreadable")
-        _make_way(directory, version, renew=False)
-        return Bound(directory)
-
-
-def set_aside(directory: Path, why: str) -> None:
-    """Move Chroma's files out of the way; of those that were set aside only the last are kept."""
-    shutil.rmtree(directory / ASIDE, ignore_errors=True)
-    place = directory / ASIDE / f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{why}"
-    place.mkdir(parents=True, mode=0o700)
-    for entry in list(directory.iterdir()):
-        if entry.name.startswith(DATABASE) or is_segment(entry):
-            entry.rename(place / entry.name)
 
 
 def _say(state: str, about: str = "") -> int:

@@ -58,25 +58,34 @@ class Chroma:
             host, api, self._figures, known=known, begin=self._sweep, heartbeat=min(place.heartbeat, place.patience)
         )
 
-    def cache(self, index: WikiIndex, directory: Path, wiki_id: str, slug: str) -> ChromaCache:
-        """The cache of one wiki."""
+    def cache(
+        self, index: WikiIndex, directory: Path, wiki_id: str, slug: str, published: Callable[[], bool] = lambda: True
+    ) -> ChromaCache:
+        """The cache of one wiki; `published` says whether this index is still the one it is searched by."""
         whose = Whose(wiki_id, slug, self._owner(), self._layout)
-        return ChromaCache(index, directory, whose, self._caretaker, timeout=self._place.timeout)
+        timeout = self._place.timeout
+        return ChromaCache(index, directory, whose, self._caretaker, timeout=timeout, published=published)
 
     def forget(self, wiki_id: str, slug: str) -> None:
         """Remove a wiki's collection and what it left on the disk; what is away now goes when it is back."""
-        api, host = self._caretaker.api, self._caretaker.host
         name = self._layout.collection(wiki_id, slug)
         try:
-            host.start()
-            for each in (name, f"{name}.new"):
-                found = api.find(each)
-                if found is not None and found.marks.get("wikiholt_wiki") == wiki_id:
-                    api.drop(each)
-            if host.own:
-                api.tidy()
+            if self._caretaker.trouble:
+                raise ChromaAway(self._caretaker.trouble)
+            self._drop(wiki_id, (name, f"{name}.new"))
         except (WikiholtError, OSError) as error:
+            self._caretaker.begin_again()
             _LOG.warning("a removed wiki's collection is still in Chroma, until it can be reached: %s", error)
+
+    def _drop(self, wiki_id: str, names: Iterable[str]) -> None:
+        api, host = self._caretaker.api, self._caretaker.host
+        host.start()
+        for name in names:
+            found = api.find(name)
+            if found is not None and found.marks.get("wikiholt_wiki") == wiki_id:
+                api.drop(name)
+        if host.own:
+            api.tidy()
 
     def figures(self) -> Mapping[str, tuple[str, int]]:
         """Each counter with what it counts."""
@@ -102,11 +111,12 @@ class Chroma:
     def close(self) -> None:
         """Stop work in the background and let the child go, which ends unless others use it."""
         self._caretaker.close()
+        ending = False
         if self._caretaker.host.own:
             with suppress(ChromaAway, ChromaRefused):
-                self._caretaker.api.leave()
+                ending = self._caretaker.api.leave()
         self._wire.close()
-        self._caretaker.host.close()
+        self._caretaker.host.close(ending=ending)
 
     def _owner(self) -> str:
         """By which collections of this installation are known; made when it is first asked for."""
@@ -121,6 +131,7 @@ class Chroma:
             return self._mine.read_text("utf-8").strip()
         except OSError as error:
             _LOG.warning("collections in Chroma cannot be marked as ours: %s", error.strerror or error)
+            return ""
         return owner
 
     def _sweep(self, api: Api) -> None:
@@ -129,7 +140,7 @@ class Chroma:
         gone = [
             found.name
             for found in api.all()
-            if found.marks.get("wikiholt_owner") == owner and found.marks.get("wikiholt_wiki") not in known
+            if owner and found.marks.get("wikiholt_owner") == owner and found.marks.get("wikiholt_wiki") not in known
         ]
         for name in gone:
             api.drop(name)

@@ -22,7 +22,8 @@ class Host(Protocol):
     def kill(self) -> None:
         """End it at once if it is ours: it hangs."""
 
-    def close(self) -> None: ...
+    def close(self, *, ending: bool) -> None:
+        """Let it go; `ending` if it is just about to end."""
 
 
 class Server:
@@ -49,5 +50,5 @@ class Server:
     def kill(self) -> None:
         """It is somebody else's."""
 
-    def close(self) -> None:
+    def close(self, *, ending: bool) -> None:
         """Nothing to do."""

@@ -16,22 +16,19 @@ from pathlib import Path
 import numpy as np
 
 from wikiholt.cachefile.worker import Abandoned
-from wikiholt.model import Floats, Ints, VectorRows
+from wikiholt.model import Ints
 from wikiholt.ports import WikiIndex
-from wikiholt.vectors.chroma.api import Api, Collection, Mark, Row
+from wikiholt.vectors.chroma.api import Api, Collection, Mark
+from wikiholt.vectors.chroma.comparing import Comparing
 from wikiholt.vectors.chroma.faults import ChromaAway, ChromaRefused, NotOurs, OthersAtWork
 from wikiholt.vectors.chroma.figures import Figures
+from wikiholt.vectors.chroma.filling import Filling, Stop
 from wikiholt.vectors.chroma.layout import Layout
 from wikiholt.vectors.exact import ExactCache
 
 _LOG = logging.getLogger(__name__)
 
 FORMAT = 1
-BATCH = 100
-"""Rows in one request: while Chroma writes them, searches wait."""
-SAMPLE, DEPTH, RECALL = 48, 10, 0.95
-"""So many rows are looked for, so many neighbours of each compared, and so many of these must be found."""
-_REMOVED_AT_ONCE = 1000
 _LOCK = "chroma.lock"
 
 
@@ -76,13 +73,18 @@ class Mirror:
         whose: Whose,
         figures: Figures,
         known: Callable[[], Iterable[str]],
+        published: Callable[[], bool],
     ) -> None:
+        """`published` says whether this index is still the one its wiki is searched by."""
         self._index = index
-        self._exact = exact
         self._directory = directory
         self._whose = whose
         self._figures = figures
+        self._filling = Filling(index, whose.layout, figures)
+        self._comparing = Comparing(index, exact, whose.layout, figures, self._filling)
+        self.chunks = self._comparing.chunks
         self._known = known
+        self._published = published
         self._proven = ""
         self._strikes = 0
         self._condemned = False
@@ -97,7 +99,7 @@ class Mirror:
         """Have it compared with the truth before it is asked again."""
         self._proven, self._check_all = "", True
 
-    def bring(self, api: Api, incarnation: str, stop: Callable[[], bool]) -> Standing:
+    def bring(self, api: Api, incarnation: str, stop: Stop) -> Standing:
         """Make the collection equal to the index and say so; raises ChromaAway, ChromaRefused, NotOurs."""
         try:
             with self._writing() as writes:
@@ -110,9 +112,11 @@ class Mirror:
         self._strikes, self._condemned = 0, False
         return standing
 
-    def _brought(self, api: Api, incarnation: str, stop: Callable[[], bool], *, writes: bool) -> Standing:
+    def _brought(self, api: Api, incarnation: str, stop: Stop, *, writes: bool) -> Standing:
         found = self._found(api)
         if writes and (found is None or self._condemned or not self._fits(found)):
+            if not self._published():
+                raise Abandoned  # the collection belongs to the generation that is
             found = self._built(api, stop)
         if found is None or not self._fits(found):
             raise OthersAtWork("Another process is filling the collection.")
@@ -124,14 +128,12 @@ class Mirror:
             _LOG.warning("a collection of Chroma's is damaged and filled anew: %s", refusal.message)
         return self._current(api, self._built(api, stop), incarnation, stop, writes=True)
 
-    def _current(
-        self, api: Api, found: Collection, incarnation: str, stop: Callable[[], bool], *, writes: bool
-    ) -> Standing:
+    def _current(self, api: Api, found: Collection, incarnation: str, stop: Stop, *, writes: bool) -> Standing:
         version = _version(found)
         if writes and version != self._index.version():
             version = self._follow(api, found, version, stop)
         if self._check_all or self._proven != f"{found.id} {incarnation}":
-            self._prove(api, found, version, stop, writes=writes)
+            self._comparing.prove(api, found.id, version, stop, writes=writes)
         delta = self._index.changes_since(version)
         if delta is None:
             raise OthersAtWork("Another process is bringing the collection up to date.")
@@ -147,7 +149,7 @@ class Mirror:
             found = api.find(name)
             if found is None or found.marks.get("wikiholt_wiki") == self._whose.wiki_id:
                 continue
-            left = found.marks.get("wikiholt_owner") == self._whose.owner
+            left = bool(self._whose.owner) and found.marks.get("wikiholt_owner") == self._whose.owner
             if not left or found.marks.get("wikiholt_wiki") in set(self._known()):
                 raise NotOurs(
                     "In Chroma there is a collection of the name ours would have, and Wikiholt did not make it.",
@@ -178,7 +180,7 @@ class Mirror:
 
     # ── filling ──────────────────────────────────────────────────────────────────────────────────
 
-    def _built(self, api: Api, stop: Callable[[], bool]) -> Collection:
+    def _built(self, api: Api, stop: Stop) -> Collection:
         """A collection filled from the truth beside the one there is, which it then replaces."""
         self._figures.add("rebuilds")
         api.drop(self._whose.draft)
@@ -186,7 +188,7 @@ class Mirror:
         with self._index.snapshot() as snapshot:
             version = snapshot.version
             for block in snapshot.blocks():
-                self._put(api, made.id, block, stop)
+                self._filling.put(api, made.id, block, stop)
         marks = self._marks(version)
         if not self._directory.exists():
             raise Abandoned  # the wiki was removed meanwhile
@@ -194,106 +196,18 @@ class Mirror:
         api.change(made.id, marks, self._whose.name)
         return Collection(made.id, self._whose.name, made.dimension, marks)
 
-    def _follow(self, api: Api, found: Collection, version: int, stop: Callable[[], bool]) -> int:
+    def _follow(self, api: Api, found: Collection, version: int, stop: Stop) -> int:
         """Write what changed since; where that is unknown, every id is compared."""
         delta = self._index.changes_since(version)
         if delta is None:
             now = self._index.version()
-            self._mend(api, found.id, stop)
+            self._comparing.mend(api, found.id, stop)
         else:
             now = delta.version
-            self._put(api, found.id, delta.added, stop)
-            self._take_out(api, found.id, np.setdiff1d(delta.dropped, delta.added.chunk_ids), stop)
+            self._filling.put(api, found.id, delta.added, stop)
+            self._filling.take_out(api, found.id, np.setdiff1d(delta.dropped, delta.added.chunk_ids), stop)
         api.change(found.id, self._marks(now))
         return now
-
-    def _put(self, api: Api, collection_id: str, rows: VectorRows, stop: Callable[[], bool]) -> None:
-        for part in _parts(len(rows.chunk_ids), BATCH, stop):
-            some = VectorRows(rows.chunk_ids[part], rows.page_ids[part], rows.vectors[part])
-            records = self._whose.layout.records(self._index, some)
-            if records.ids:
-                api.put(collection_id, records.ids, records.vectors, records.marks, records.texts)
-                self._figures.add("rows_written", len(records.ids))
-
-    def _take_out(self, api: Api, collection_id: str, chunk_ids: Ints, stop: Callable[[], bool]) -> None:
-        for part in _parts(len(chunk_ids), _REMOVED_AT_ONCE, stop):
-            api.take_out(collection_id, self._whose.layout.these(chunk_ids[part]))
-        self._figures.add("rows_removed", len(chunk_ids))
-
-    # ── comparing ────────────────────────────────────────────────────────────────────────────────
-
-    def _prove(self, api: Api, found: Collection, version: int, stop: Callable[[], bool], *, writes: bool) -> None:
-        """Compare count, ids and a sample of nearest neighbours with the truth; differing rows are mended."""
-        self._figures.add("checks")
-        api.count(found.id)
-        if self._mend(api, found.id, stop, version=version, writes=writes):
-            self._figures.add("repairs")
-        self._exact.refresh()
-        sample = self._exact.sample(SAMPLE)
-        if not len(sample.chunk_ids):
-            return
-        shares = []
-        for part in _parts(len(sample.chunk_ids), 16, stop):
-            vectors = sample.vectors[part]
-            near = api.nearest(found.id, vectors, DEPTH, with_marks=self._whose.layout.with_marks)
-            shares += [self._share(v, rows) for v, rows in zip(vectors, near.rows, strict=True)]
-        if np.mean(shares) < RECALL:
-            raise ChromaRefused(f"It finds {np.mean(shares):.0%} of the neighbours that are there.")
-
-    def _share(self, vector: Floats, rows: Iterable[Row]) -> float:
-        """Which share of the nearest was found; rows at the same distance count alike."""
-        expected = self._exact.search(vector, DEPTH, None)
-        found = self._exact.scored(vector, self.chunks(rows), DEPTH)
-        reach = expected.distances[-1] + 1e-5
-        return float((found.distances <= reach).sum()) / len(expected.distances)
-
-    def chunks(self, rows: Iterable[Row]) -> Ints:
-        """The chunks these rows are; raises ChromaRefused where one is none of ours."""
-        chunks = [self._whose.layout.chunk(row) for row in rows]
-        if None in chunks:
-            raise ChromaRefused("A collection holds rows that Wikiholt did not write.")
-        return np.array(chunks, np.int64)
-
-    def _mend(
-        self,
-        api: Api,
-        collection_id: str,
-        stop: Callable[[], bool],
-        *,
-        version: int | None = None,
-        writes: bool = True,
-    ) -> bool:
-        """Write rows that are missing and remove those that are not the truth's; whether there were any.
-
-        With a version, chunks that changed since it are left to whoever follows.
-        """
-        layout = self._whose.layout
-        there = list(api.rows(collection_id, with_marks=layout.with_marks))
-        chunks = np.array([-1 if (c := layout.chunk(row)) is None else c for row in there], np.int64)
-        since = self._index.changes_since(version) if version is not None else None
-        lacking: list[VectorRows] = []
-        true: list[Ints] = []
-        with self._index.snapshot() as snapshot:
-            for block in snapshot.blocks():
-                keep = ~np.isin(block.chunk_ids, chunks)
-                if since is not None:
-                    keep &= ~np.isin(block.chunk_ids, since.added.chunk_ids)
-                lacking.append(VectorRows(block.chunk_ids[keep], block.page_ids[keep], block.vectors[keep]))
-                true.append(block.chunk_ids)
-        allowed = np.concatenate([np.empty(0, np.int64), *true, *([since.dropped] if since is not None else [])])
-        wrong = [row.id for row, strange in zip(there, ~np.isin(chunks, allowed), strict=True) if strange]
-        missing = sum(len(rows.chunk_ids) for rows in lacking)
-        if not writes or not (missing or wrong):
-            if missing or wrong:
-                raise OthersAtWork("A collection differs from the index; the process that writes it is to mend it.")
-            return False
-        _LOG.warning("a collection of Chroma's lacked %d rows and had %d too many: mended", missing, len(wrong))
-        for rows in lacking:
-            self._put(api, collection_id, rows, stop)
-        for part in _parts(len(wrong), _REMOVED_AT_ONCE, stop):
-            api.take_out(collection_id, {"ids": wrong[part]})
-        self._figures.add("rows_removed", len(wrong))
-        return True
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[bool]:
@@ -314,11 +228,3 @@ class Mirror:
 def _version(found: Collection) -> int:
     version = found.marks.get("wikiholt_version")
     return version if isinstance(version, int) else -1
-
-
-def _parts(count: int, size: int, stop: Callable[[], bool]) -> Iterator[slice]:
-    """Ranges of so many, until told to stop."""
-    for start in range(0, count, size):
-        if stop():
-            raise Abandoned
-        yield slice(start, start + size)

@@ -18,9 +18,10 @@ import time
 from pathlib import Path
 
 from wikiholt.errors import MissingExtra
-from wikiholt.vectors.chroma.child import LOCK, SOCKET, peer
+from wikiholt.vectors.chroma.child import peer
 from wikiholt.vectors.chroma.faults import ChromaAway, NotOurs
 from wikiholt.vectors.chroma.figures import Figures
+from wikiholt.vectors.chroma.premises import LOCK, SOCKET
 
 _LOG = logging.getLogger(__name__)
 _STARTING = 60.0
@@ -60,6 +61,7 @@ class Child:
         self._reap()
         if self._runs():
             return
+        self._see_off()
         state, about = self._started(renew=self._bad_starts >= 2)
         if state == "ready":
             self._bad_starts = 0
@@ -88,9 +90,9 @@ class Child:
             self._process.kill()
         self._reap(wait=5.0)
 
-    def close(self) -> None:
+    def close(self, *, ending: bool) -> None:
         """Let it go; it ends by itself when nobody is connected."""
-        self._reap(wait=5.0)
+        self._reap(wait=30.0 if ending else 0.0)
         if self._process is not None:
             self._process.returncode = 0  # others use it still: it is no longer ours to wait for
             self._process = None
@@ -156,6 +158,13 @@ class Child:
             process.kill()
             process.wait()
         return state, about
+
+    def _see_off(self) -> None:
+        """The child we started listens no more: let it end, and end it if it does not."""
+        self._reap(wait=5.0)
+        if self._process is not None:
+            self._process.kill()
+            self._reap(wait=5.0)
 
     def _reap(self, wait: float = 0.0) -> None:
         """Notice that the child we started has ended, and how."""

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from typing import Protocol
-from weakref import WeakSet
+from weakref import WeakKeyDictionary, WeakSet
 
 from wikiholt.cachefile.worker import Abandoned
 from wikiholt.errors import MissingExtra, WikiholtError
@@ -26,6 +26,9 @@ _SOON = 0.5
 _WELL_AFTER = 120.0
 """Seconds without a failure after which earlier ones are forgotten."""
 _RENEW_EVERY = 600.0
+_LEAVING = 5.0
+_LATER = 600.0
+"""Seconds after which a collection is tried again that was refused over and over."""
 
 
 class Charge(Protocol):
@@ -67,6 +70,7 @@ class Caretaker:
         self._reached = ""
         self._due: dict[Charge, float] = {}
         self._told: WeakSet[Charge] = WeakSet()
+        self._refused_to: WeakKeyDictionary[Charge, int] = WeakKeyDictionary()
         self._begin_process()
 
     def _begin_process(self) -> None:
@@ -75,6 +79,7 @@ class Caretaker:
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._current: Charge | None = None
+        self._busy: Charge | None = None
         self._stopping = False
 
     @property
@@ -101,11 +106,12 @@ class Caretaker:
             return self._changed.wait_for(lambda: not self._at_work(charge), timeout)
 
     def leave(self, charge: Charge) -> None:
-        """Look after it no more; what is being done for it is left at the next step."""
+        """Look after it no more; what is being done for it is left at the next step, which is awaited a while."""
         with self._changed:
             self._due.pop(charge, None)
             if self._current is charge:
                 self._current = None
+            self._changed.wait_for(lambda: self._busy is not charge, _LEAVING)
 
     def close(self) -> None:
         with self._changed:
@@ -115,7 +121,7 @@ class Caretaker:
             thread.join(10.0)
 
     def _at_work(self, charge: Charge) -> bool:
-        waiting = charge in self._due and self._due[charge] <= time.monotonic() and not self._pause()
+        waiting = charge in self._due and self._due[charge] <= time.monotonic() + 2 * _SOON and not self._pause()
         return not self._stopping and (self._current is charge or waiting)
 
     # ── the thread ───────────────────────────────────────────────────────────────────────────────
@@ -126,8 +132,10 @@ class Caretaker:
             try:
                 again = self._tended(charge)
             except Exception:  # noqa: BLE001 - a fault met with one collection must not end the thread that serves all
-                _LOG.exception("a fault of Wikiholt's own")
+                if self._current is charge:  # otherwise it was closed in the middle
+                    _LOG.exception("a fault of Wikiholt's own")
             with self._changed:
+                self._busy = None
                 if self._current is charge:
                     self._current = None
                     if again is not None:
@@ -143,6 +151,7 @@ class Caretaker:
                 if due and not pause:
                     _, self._current = min(due, key=lambda each: each[0])
                     del self._due[self._current]
+                    self._busy = self._current
                     return self._current
                 soonest = min((at - now for at in self._due.values()), default=None)
                 self._changed.wait(pause or soonest)
@@ -160,6 +169,7 @@ class Caretaker:
             incarnation = self._reach()
             charge.bring(self.api, incarnation, lambda: self._stopping or self._current is not charge)
             self._went_well()
+            self._refused_to.pop(charge, None)
             return 0.0 if charge.behind() else None
         except Abandoned:
             return None
@@ -171,19 +181,26 @@ class Caretaker:
             return 0.0
         except ChromaRefused as refusal:
             charge.lost()
-            return self._refused(refusal)
+            self._refused_to[charge] = self._refused_to.get(charge, 0) + 1
+            return self._refused(refusal) or min(_LATER, _SOON * 2.0 ** self._refused_to[charge])
         except (WikiholtError, OSError) as error:
             charge.lost()
-            if isinstance(error, NotOurs):
-                self.trouble = error.message
-                if charge not in self._told:
-                    self._told.add(charge)
-                    _LOG.error("%s (%s)", error.message, error.hint)
+            if isinstance(error, NotOurs) and charge not in self._told:
+                self._told.add(charge)
+                _LOG.error("%s (%s)", error.message, error.hint)
             return LONGEST
+
+    def begin_again(self) -> None:
+        """Have `begin` called once more when Chroma is next reached."""
+        self._reached = ""
 
     def _reach(self) -> str:
         """Have Chroma run and answer; returns which incarnation of it does."""
-        self.host.start()
+        try:
+            self.host.start()
+        except NotOurs as error:
+            self.trouble = error.message
+            raise
         try:
             incarnation = self.api.heartbeat(self._heartbeat)
         except ChromaRefused as refusal:
@@ -213,14 +230,14 @@ class Caretaker:
         if isinstance(error, ChromaAway) and error.hung:
             self.host.kill()
 
-    def _refused(self, refusal: ChromaRefused) -> float:
+    def _refused(self, refusal: ChromaRefused) -> float | None:
         """A collection that could not even be filled anew; where everything fails, our own directory is renewed."""
         self.figures.add("failures")
         self._refusals += 1
         _LOG.warning("a collection of Chroma's cannot be used; exact search answers meanwhile: %s", refusal.message)
         broken = self.host.own and refusal.answered == 500 and self._refusals >= 2
         if not broken or time.monotonic() - self._renewed_at < _RENEW_EVERY:
-            return min(LONGEST, _SOON * 2.0**self._refusals)
+            return None
         self._renewed_at, self._refusals, self._reached = time.monotonic(), 0, ""
         _LOG.warning("Chroma's directory is damaged: it is set aside, and every collection is filled anew")
         self.figures.add("renewals")

@@ -14,7 +14,9 @@ const wide = matchMedia("(min-width: 1201px)");
 
 function panel(title, pages, shown) {
   if (!pages.length) return null;
-  const item = ({ path, name }) => el("li", {}, el("a", { class: "sidebar-link", href: placeOf(path), title: crumbs(path) }, name));
+  // Who is writing does not want to leave.
+  const target = document.getElementById("content_editor") && "_blank";
+  const item = ({ path, name }) => el("li", {}, el("a", { class: "sidebar-link", href: placeOf(path), title: crumbs(path), target }, name));
   const list = el("ul", { class: "collapse-content" }, pages.slice(0, shown).map(item));
   const rest = pages.length - shown;
   if (rest > 0) {

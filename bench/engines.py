@@ -1,0 +1,360 @@
+"""Vector engines side by side: exact, FAISS, Chroma in a child of ours, Chroma as a server.
+
+    OPENBLAS_NUM_THREADS=1 python -m bench.engines [--sizes 1000 10000 100000] [--write]
+
+The vectors are real: those of the index that bench.sync made, in an order drawn by lot. Every engine is the cache that
+Wikiholt uses, built from the same rows; every query is asked of every engine in turn, so that what disturbs one
+disturbs all. Compare ratios, not milliseconds. Chroma's memory is that of the process it runs in and of the rows that
+are kept beside it.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+
+from bench.corpus import DATA
+from bench.report import machine, write
+from bench.search import QUESTIONS
+from bench.vectors import Truth, resident
+from wikiholt.cachefile.faults import CacheNotReady
+from wikiholt.embedding import load
+from wikiholt.model import Floats, Ints, VectorDelta, VectorRows
+from wikiholt.ports import VectorCache, WikiIndex
+from wikiholt.stores.sqlite.store import SqliteStore
+from wikiholt.vectors import ExactCache, FaissCache
+from wikiholt.vectors.chroma import Chroma, Place
+
+SIZES = (1_000, 10_000, 100_000)
+LIMIT = 30
+"""Neighbours asked for, as for the first page of an answer."""
+EDITS = 5
+PATIENCE = 900.0
+_ID = "benchbenchbenchbench"
+
+
+@dataclass
+class Trial:
+    """One engine at one size: what it cost, and what it answered."""
+
+    name: str
+    make: Callable[[Truth], VectorCache]
+    folder: Path
+    before_opening: Callable[[], None] = lambda: None
+    build: float = 0.0
+    opened: float = 0.0
+    seen: float = 0.0
+    """Until an edited page is found."""
+    followed: float = 0.0
+    """Until the engine itself has it."""
+    memory: float = 0.0
+    disk: float = 0.0
+    times: list[float] = field(default_factory=list)
+    recalls: list[float] = field(default_factory=list)
+    degraded: int = 0
+
+
+# ── what is measured with ────────────────────────────────────────────────────────────────────────
+
+
+class Rows(Truth):
+    """An index of rows whose history is known from any version on; ten chunks a page."""
+
+    def __init__(self, vectors: Floats) -> None:
+        super().__init__(vectors)
+        self._lives: dict[int, list[tuple[int, Ints]]] = {}
+        """Page → the version from which it had these chunk ids."""
+
+    def edit(self, page: int) -> None:
+        super().edit(page)
+        first = [(1, page * 10 + np.arange(10))]
+        self._lives.setdefault(page, first).append((self.version(), self.edits[-1][1].chunk_ids))
+
+    def changes_since(self, version: int) -> VectorDelta:
+        pages = [page for page, lives in self._lives.items() if lives[-1][0] > version]
+        gone = [next(ids for at, ids in reversed(self._lives[page]) if at <= version) for page in pages]
+        added = [self._rows(page) for page in pages]
+        none = np.empty(0, np.int64)
+        return VectorDelta(self.version(), _joined(added, self.vectors), np.concatenate(gone) if gone else none)
+
+    def _rows(self, page: int) -> VectorRows:
+        return VectorRows(self._lives[page][-1][1], np.full(10, page), self.vectors[page * 10 : page * 10 + 10])
+
+    @contextmanager
+    def snapshot(self) -> Iterator["Shot"]:  # type: ignore[override]
+        yield Shot(self.version(), self)
+
+    def blocks(self) -> Iterator[VectorRows]:
+        for start in range(0, len(self.vectors), 8_000):
+            ids = np.arange(start, min(start + 8_000, len(self.vectors)))
+            whole = VectorRows(ids, ids // 10, self.vectors[ids])
+            for page in [page for page in self._lives if start <= page * 10 < start + 8_000]:
+                whole.chunk_ids[page * 10 - start : page * 10 - start + 10] = self._lives[page][-1][1]
+            yield whole
+
+
+@dataclass(frozen=True)
+class Shot:
+    """All rows at one version."""
+
+    version: int
+    rows: Rows
+
+    @property
+    def count(self) -> int:
+        return len(self.rows.vectors)
+
+    def blocks(self) -> Iterator[VectorRows]:
+        return self.rows.blocks()
+
+
+def _joined(rows: Sequence[VectorRows], like: Floats) -> VectorRows:
+    none = np.empty(0, np.int64)
+    if not rows:
+        return VectorRows(none, none, like[:0])
+    parts = zip(*((each.chunk_ids, each.page_ids, each.vectors) for each in rows), strict=True)
+    return VectorRows(*(np.concatenate(part) for part in parts))
+
+
+def real_vectors(most: int) -> Floats:
+    """The vectors of the largest index that bench.sync left, in an order drawn by lot."""
+    store = SqliteStore(DATA / "sync" / "wikis")
+    largest: Floats = np.empty((0, 0), np.float32)
+    for wiki_id in store.ids():
+        index = store.open(wiki_id)
+        try:
+            with index.snapshot() as snapshot:
+                if snapshot.count > len(largest):
+                    largest = np.concatenate([block.vectors for block in snapshot.blocks()])
+        finally:
+            index.close()
+    if len(largest) < most:
+        sys.exit(f"there are {len(largest):,} vectors, and {most:,} are wanted: run `python -m bench.sync` first")
+    return np.ascontiguousarray(largest[np.random.default_rng(7).permutation(len(largest))[:most]])
+
+
+def held_by(folder: Path) -> float:
+    """Megabytes, backed by no file, of the processes that were started with this folder's name."""
+    total = 0.0
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if str(folder).encode() in (process / "cmdline").read_bytes() and int(process.name) != os.getpid():
+                found = re.search(r"RssAnon:\s+(\d+)", (process / "status").read_text())
+                total += int(found[1]) / 1024 if found else 0.0
+        except OSError:
+            continue
+    return total
+
+
+def size_of(folder: Path) -> float:
+    """Megabytes on disk."""
+    return sum(file.stat().st_blocks * 512 for file in folder.rglob("*") if file.is_file()) / 1e6
+
+
+@contextmanager
+def server(folder: Path) -> Iterator[str]:
+    """A `chroma run` of its own; its address."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [str(Path(sys.executable).with_name("chroma")), "run", "--path", str(folder)]
+    child = subprocess.Popen(
+        [*command, "--host", "127.0.0.1", "--port", str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    url, until = f"http://127.0.0.1:{port}", time.monotonic() + 120
+    try:
+        while True:
+            try:
+                urllib.request.urlopen(f"{url}/api/v2/heartbeat", timeout=5).close()
+                break
+            except OSError:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.05)
+        yield url
+    finally:
+        child.kill()
+        child.wait()
+
+
+class Restarted:
+    """A Chroma that is opened anew for every cache, as by a process that has just begun."""
+
+    def __init__(self, stack: ExitStack, place: Callable[[], Place], folder: Path) -> None:
+        self._stack = stack
+        self._place = place
+        self._folder = folder
+        self._open: Chroma | None = None
+        stack.callback(self.close)
+
+    def cache(self, truth: Truth) -> VectorCache:
+        self._open = self._open or Chroma(self._place(), self._folder / "owner", lambda: [_ID])
+        return self._open.cache(cast(WikiIndex, truth), self._folder, _ID, "bench")
+
+    def close(self) -> None:
+        if self._open is not None:
+            self._open.close()
+        self._open = None
+
+
+def trials(root: Path, stack: ExitStack) -> list[Trial]:
+    def of(name: str, kind: type[ExactCache] | type[FaissCache]) -> Trial:
+        folder = root / name
+        folder.mkdir()
+        return Trial(name, lambda truth: kind(cast(WikiIndex, truth), folder, background=False), folder)
+
+    def of_chroma(name: str, place: Callable[[Path], Place]) -> Trial:
+        folder = root / name.replace(" ", "-")
+        (folder / "db").mkdir(parents=True)
+        wanted = place(folder / "db")
+        chroma = Restarted(stack, lambda: wanted, folder)
+        return Trial(name, chroma.cache, folder, chroma.close)
+
+    def served(folder: Path) -> Place:
+        return Place(url=stack.enter_context(server(folder)), timeout=60.0, patience=PATIENCE)
+
+    return [
+        of("exact", ExactCache),
+        of("faiss", FaissCache),
+        of_chroma("chroma in a child", lambda folder: Place(path=folder, timeout=60.0, patience=PATIENCE)),
+        of_chroma("chroma as a server", served),
+    ]
+
+
+# ── measuring ────────────────────────────────────────────────────────────────────────────────────
+
+
+def helped(cache: VectorCache, query: Floats) -> bool:
+    """Wait until the engine itself answers."""
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until:
+        cache.refresh()
+        with suppress(CacheNotReady):
+            if not cache.search(query, LIMIT, None).degraded:
+                return True
+        cache.settle(PATIENCE)
+    return False
+
+
+def prepared(trial: Trial, vectors: Floats, query: Floats) -> tuple[Truth, VectorCache]:
+    """Built, closed, opened again, and brought up to date with some pages."""
+    truth = Rows(vectors)
+    start = time.perf_counter()
+    cache = trial.make(truth)
+    helped(cache, query)
+    trial.build = time.perf_counter() - start
+    cache.close()
+    trial.before_opening()
+    before, start = resident(), time.perf_counter()
+    cache = trial.make(truth)
+    helped(cache, query)
+    trial.opened = time.perf_counter() - start
+    for _ in range(3):
+        cache.search(query, LIMIT, None)
+    trial.memory = max(0.0, resident() - before) + held_by(trial.folder)
+    seen, followed = [], []
+    for page in range(EDITS):
+        truth.edit(page)
+        start = time.perf_counter()
+        cache.refresh()
+        seen.append(time.perf_counter() - start)
+        cache.settle(PATIENCE)
+        followed.append(time.perf_counter() - start)
+    trial.seen, trial.followed = statistics.median(seen), statistics.median(followed)
+    trial.disk = size_of(trial.folder)
+    return truth, cache
+
+
+def ask(trial: Trial, cache: VectorCache, query: Floats, expected: set[int], count: int) -> None:
+    start = time.perf_counter()
+    cache.refresh()
+    found = cache.search(query, LIMIT, None)
+    trial.times.append(time.perf_counter() - start)
+    trial.degraded += found.degraded
+    # The edited pages hold the vectors they held before, under new ids.
+    ids = found.chunk_ids[:10]
+    moved = ids >= count
+    same = np.where(moved, ((ids - count) // 10 - 1) * 10 + (ids - count) % 10, ids)
+    trial.recalls.append(len(set(same.tolist()) & expected) / 10)
+
+
+def measure(vectors: Floats, queries: Floats, root: Path, rounds: int) -> list[Trial]:
+    with ExitStack() as stack:
+        tested = trials(root, stack)
+        caches = []
+        for trial in tested:
+            _, cache = prepared(trial, vectors, queries[0])
+            caches.append(cache)
+            stack.callback(cache.close)
+            print(f"  {trial.name}: built in {trial.build:.1f} s, opened in {trial.opened * 1e3:.0f} ms", flush=True)
+        for _ in range(rounds):
+            for query in queries:
+                expected = set(np.argsort(-(vectors @ query), kind="stable")[:10].tolist())
+                for trial, cache in zip(tested, caches, strict=True):
+                    ask(trial, cache, query, expected, len(vectors))
+    return tested
+
+
+def table(size: int, tested: Sequence[Trial]) -> str:
+    head = "engine | p50 ms | p95 ms | p50 to exact | recall@10 | build s | open ms | page found ms | followed ms | MB | disk MB"
+    lines = [f"### {size:,} chunks", "", f"| {head} |", "|" + "---|" * 11]
+    against = statistics.median(tested[0].times)
+    for trial in tested:
+        middle, late = statistics.median(trial.times), float(np.quantile(trial.times, 0.95))
+        lines.append(
+            f"| {trial.name} | {middle * 1e3:.2f} | {late * 1e3:.2f} | {middle / against:.1f} | {np.mean(trial.recalls):.3f} "
+            f"| {trial.build:.2f} | {trial.opened * 1e3:.0f} | {trial.seen * 1e3:.1f} | {trial.followed * 1e3:.0f} "
+            f"| {trial.memory:.0f} | {trial.disk:.1f} |"
+        )
+        if trial.degraded:
+            lines.append(f"| … {trial.degraded} of its {len(trial.times)} answers were exact search's |" + " |" * 10)
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--write", action="store_true")
+    arguments = parser.parse_args()
+    vectors = real_vectors(max(arguments.sizes))
+    with load() as embedder:
+        queries = np.stack([embedder.query(question) for question in QUESTIONS])
+    parts = []
+    busy = [os.getloadavg()[0]]
+    for size in arguments.sizes:
+        root = Path(tempfile.mkdtemp(prefix="engines-"))
+        try:
+            parts.append(table(size, measure(vectors[:size], queries, root, arguments.rounds)))
+        finally:
+            shutil.rmtree(root, ignore_errors=True)
+        busy.append(os.getloadavg()[0])
+        print(parts[-1], flush=True)
+    cores = len(os.sched_getaffinity(0))
+    said = f"Load while measuring: {min(busy):.1f} to {max(busy):.1f} on {cores} cores."
+    if max(busy) > cores:
+        said += " **The machine was busy**: others were at work on it, so trust ratios, and those roughly."
+    if arguments.write:
+        write(
+            "engines",
+            f"{machine()} {said}\n\n{len(QUESTIONS)} questions, {arguments.rounds} rounds, {LIMIT} neighbours each.\n\n"
+            + "\n".join(parts),
+        )
+
+
+if __name__ == "__main__":
+    main()
