@@ -270,7 +270,7 @@ SETTINGS = (
         "oauth.resource",
         str,
         "",
-        "Where this service is reached, such as https://wiki.example.org; a token's audience is this and /w/SLUG/mcp.",
+        "Where this service is reached: https:// and a host. A token's audience is this and /w/SLUG/mcp.",
         check=resource_fault,
     ),
     Setting(

@@ -116,7 +116,7 @@ def history_text(history: PageHistory) -> str:
 
 
 def _commit(commit: CommitDocument | ChangeDocument) -> str:
-    return f"- {commit['date']} {commit['revision'][:12]} {commit['author']}: {commit['message'].strip()}"
+    return f"- {commit['date']} {commit['revision'][:12]} {commit['author']}: {' '.join(commit['message'].split())}"
 
 
 def written_text(written: WrittenDocument) -> str:
