@@ -30,9 +30,12 @@ def keyless(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, 
         yield found, base
 
 
+HTTP = httpx.Client(verify=False, timeout=60, limits=httpx.Limits(max_keepalive_connections=0))
+
+
 def sent(url: str, method: str = "tools/list", **headers: str) -> httpx.Response:
     body, usual = posted(method)
-    return httpx.post(url, content=body, headers={**usual, **headers}, timeout=60)
+    return HTTP.post(url, content=body, headers={**usual, **headers})
 
 
 @pytest.mark.parametrize(("mode", "version"), [("auto", "2026-07-28"), ("legacy", "2025-11-25")])
@@ -59,7 +62,7 @@ def test_a_request_says_who_it_is_before_anything_of_it_is_read(farm: Served, ba
     ]:
         for url in (f"{base}/mcp", f"{base}/w/alpha/mcp", f"{base}/w/no-such/mcp"):
             for body in (b"", b"{", b"[" * 50_000, b"x" * 300_000):
-                answer = httpx.post(url, content=body, headers=headers)
+                answer = HTTP.post(url, content=body, headers=headers)
                 assert answer.status_code == status
                 assert answer.headers["www-authenticate"].startswith("Bearer")
                 assert answer.json()["code"] == "unauthorized"
@@ -68,13 +71,13 @@ def test_a_request_says_who_it_is_before_anything_of_it_is_read(farm: Served, ba
 def test_other_methods_and_bodies_that_are_no_message_are_refused(farm: Served, base: str) -> None:
     key = {"Authorization": f"Bearer {farm.tokens['read']}"}
     for method in ("GET", "DELETE", "PUT", "HEAD"):
-        assert httpx.request(method, f"{base}/mcp", headers=key).status_code == 405
+        assert HTTP.request(method, f"{base}/mcp", headers=key).status_code == 405
     _, usual = posted("tools/list")
     for body in (b"", b"{", b"null", b"[]", b'{"jsonrpc":"2.0"}', b"\xff\xfe", b"[" * 100_000, b'{"id":1,"method":5}'):
         for version in ({}, {"MCP-Protocol-Version": "2025-11-25"}, {"MCP-Protocol-Version": "1999-01-01"}):
-            answer = httpx.post(f"{base}/mcp", content=body, headers={**usual, **key, **version})
+            answer = HTTP.post(f"{base}/mcp", content=body, headers={**usual, **key, **version})
             assert 400 <= answer.status_code < 500, (body[:20], version, answer.status_code)
-    big = httpx.post(f"{base}/mcp", content=b"x" * 300_000, headers={**usual, **key})
+    big = HTTP.post(f"{base}/mcp", content=b"x" * 300_000, headers={**usual, **key})
     assert big.status_code == 413
 
 
@@ -116,7 +119,7 @@ def test_an_origin_that_is_allowed_may_call(tmp_path_factory: pytest.TempPathFac
             "Access-Control-Request-Method": "POST",
             "Access-Control-Request-Headers": "authorization,content-type,mcp-protocol-version,mcp-method,mcp-name",
         }
-        assert httpx.options(f"{base}/mcp", headers=asked).status_code == 200
+        assert HTTP.options(f"{base}/mcp", headers=asked).status_code == 200
         assert sent(f"{base}/mcp", Origin="https://other.example", **key).status_code == 403
 
 
@@ -232,6 +235,6 @@ def test_a_key_that_is_revoked_is_worth_nothing_from_the_next_message_on(farm: S
 
 def test_figures_name_the_route_and_no_wiki(farm: Served, base: str) -> None:
     sent(f"{base}/w/alpha/mcp", Authorization=f"Bearer {farm.tokens['read']}")
-    text = httpx.get(f"{base}/metrics", headers={"Authorization": f"Bearer {farm.tokens['operator']}"}).text
+    text = HTTP.get(f"{base}/metrics", headers={"Authorization": f"Bearer {farm.tokens['operator']}"}).text
     assert 'route="/mcp"' in text
     assert "alpha" not in text

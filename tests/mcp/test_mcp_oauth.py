@@ -22,6 +22,7 @@ from wikiholt.settings import load
 
 ISSUER, BASE = "https://login.example", "https://wiki.example"
 Sign = Callable[..., str]
+HTTP = httpx.Client(verify=False, timeout=60, limits=httpx.Limits(max_keepalive_connections=0))
 
 
 def _public(key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey, kid: str) -> dict[str, Any]:
@@ -66,7 +67,7 @@ def issued(keys_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 def status(url: str, token: str) -> int:
     body, headers = posted("tools/list")
-    answer = httpx.post(url, content=body, headers={**headers, "Authorization": f"Bearer {token}"}, timeout=60)
+    answer = HTTP.post(url, content=body, headers={**headers, "Authorization": f"Bearer {token}"})
     return answer.status_code
 
 
@@ -142,30 +143,30 @@ def test_a_token_opens_the_api_of_programs_not_at_all(issued: tuple[Served, str]
     served_farm, base = issued
     served_farm.farm.limits._failures._levels.clear()
     headers = {"Authorization": f"Bearer {sign()}"}
-    assert httpx.get(f"{base}/w/alpha/api/v1/search?q=coffee", headers=headers).status_code == 401
+    assert HTTP.get(f"{base}/w/alpha/api/v1/search?q=coffee", headers=headers).status_code == 401
 
 
 def test_who_comes_without_a_token_is_told_where_to_get_one(issued: tuple[Served, str]) -> None:
     served_farm, base = issued
     body, headers = posted("tools/list")
-    refused = httpx.post(f"{base}/w/alpha/mcp", content=body, headers=headers)
+    refused = HTTP.post(f"{base}/w/alpha/mcp", content=body, headers=headers)
     assert refused.status_code == 401
     where = f"{BASE}/.well-known/oauth-protected-resource/w/alpha/mcp"
     assert f'resource_metadata="{where}"' in refused.headers["www-authenticate"]
-    told = httpx.get(f"{base}{where.removeprefix(BASE)}").json()
+    told = HTTP.get(f"{base}{where.removeprefix(BASE)}").json()
     assert told["resource"] == f"{BASE}/w/alpha/mcp"
     assert told["authorization_servers"] == [ISSUER]
     assert told["scopes_supported"] == ["read", "write"]
     # Nobody learns by it which wikis there are.
-    nowhere = httpx.get(f"{base}/.well-known/oauth-protected-resource/w/no-such/mcp")
+    nowhere = HTTP.get(f"{base}/.well-known/oauth-protected-resource/w/no-such/mcp")
     assert nowhere.json() == json.loads(json.dumps(told).replace("alpha", "no-such"))
-    assert httpx.get(f"{base}/.well-known/oauth-protected-resource/w/..%22/mcp").status_code == 404
+    assert HTTP.get(f"{base}/.well-known/oauth-protected-resource/w/..%22/mcp").status_code == 404
     # Keys count as before.
     given(called(f"{base}/w/alpha/mcp", served_farm.tokens["read"], "read_page", path="Home"))
 
 
 def test_without_issuers_there_is_no_such_address(farm: Served, base: str) -> None:
-    assert httpx.get(f"{base}/.well-known/oauth-protected-resource/w/alpha/mcp").status_code == 404
+    assert HTTP.get(f"{base}/.well-known/oauth-protected-resource/w/alpha/mcp").status_code == 404
     assert over_http(f"{base}/mcp", farm.tokens["read"], _tools) == 9
 
 

@@ -7,6 +7,7 @@ import contextlib
 from base64 import b64decode, b64encode
 from collections.abc import Iterator
 
+import httpx
 import pytest
 from otter_api import CLOSED, HERE, PAGES, SHARED, Asker, git, registry_key, told
 from otter_ground import Otter, wait_until
@@ -242,3 +243,24 @@ def test_bad_input_changes_nothing(otter: Otter, ask: Asker) -> None:
     assert ask("GET", "search?q=%ff").status_code == 422
     assert otter.head() == head
     assert git(otter, "status", "--porcelain") == ""
+
+
+def test_agents_have_their_own_address_below_the_api(otter: Otter) -> None:
+    def sent(key: str | None, method: str, **params: object) -> httpx.Response:
+        body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        version = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-11-25"}
+        return Asker(otter, key)("POST", "mcp", body, **version)
+
+    def wrote(key: str) -> dict[str, object]:
+        arguments = {"path": "Agents", "content": "By an agent.\n", "commit_message": "[mcp] Agents"}
+        result: dict[str, object] = sent(key, "tools/call", name="write_page", arguments=arguments).json()["result"]
+        return result
+
+    reader, writer = registry_key(otter, Scope.READ), registry_key(otter, Scope.WRITE)
+    assert sent(None, "tools/list").status_code == 401
+    assert len(sent(reader, "tools/list").json()["result"]["tools"]) == 9
+    read = sent(reader, "tools/call", name="read_page", arguments={"path": "Actors/Iran"}).json()["result"]
+    assert read["structuredContent"]["content"] == PAGES["actors/iran.md"]
+    assert wrote(reader)["isError"] is True
+    assert wrote(writer)["isError"] is False
+    assert git(otter, "log", "-1", "--format=%s") == "[mcp] Agents"

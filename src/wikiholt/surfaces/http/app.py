@@ -50,10 +50,7 @@ def create_app(farm: Farm) -> FastAPI:
     _add_routes(app, (*_OF_A_WIKI, *_OF_A_SERVICE, health))
     app.add_route("/docs", reference.docs, include_in_schema=False)
     add_pages(app, farm)
-    if importlib.util.find_spec("mcp") is not None:
-        from wikiholt.surfaces.mcp.mounting import add_mcp  # noqa: PLC0415 - it is an extra
-
-        add_mcp(app, farm)
+    _add_mcp(app, farm)
     origins = farm.settings.serve_cors_origins
     _surround(app, farm, shared=bool(origins))
     if origins:
@@ -72,8 +69,16 @@ def create_guest_app(farm: Farm) -> FastAPI:
     app = _empty_app(farm, Guest, "/api/v1/openapi.json")
     _add_routes(app, _OF_A_WIKI)
     app.router.routes.extend(route for route in health.router.routes if getattr(route, "path", "") == "/api/v1/health")
+    _add_mcp(app, farm, below="/api/v1")
     _surround(app, farm, shared=False)
     return app
+
+
+def _add_mcp(app: FastAPI, farm: Farm, below: str = "") -> None:
+    if importlib.util.find_spec("mcp") is not None:
+        from wikiholt.surfaces.mcp.mounting import add_mcp  # noqa: PLC0415 - it is an extra
+
+        add_mcp(app, farm, below)
 
 
 def _empty_app(farm: Farm, visitor: type[Visitor], document: str) -> FastAPI:

@@ -135,6 +135,10 @@ class Visitor:
         self._count(grant.key)
         return self._open(grant)
 
+    def as_allowed(self) -> OpenWiki:
+        """The wiki this request is about, if it may be read, with all that this visitor may do with it."""
+        return self.wiki(Scope.READ)
+
     def vouched(self, vouch: Callable[[str], Vouched]) -> OpenWiki:
         """The wiki that a token of somebody else's is for, once that has been verified; raises what `vouch` does."""
         with self._asking():

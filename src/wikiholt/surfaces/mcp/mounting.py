@@ -36,16 +36,16 @@ _FOR_READING = 256 * 1024
 _SLUG = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 
 
-def add_mcp(app: FastAPI, farm: Farm) -> None:
-    """Answer agents at /mcp, and say where tokens come from where issuers are set."""
+def add_mcp(app: FastAPI, farm: Farm, below: str = "") -> None:
+    """Answer agents at /mcp, or `below` an address of a host; say where tokens come from where issuers are set."""
     settings = farm.settings
     issuers = None
-    if settings.oauth_issuers:
+    if settings.oauth_issuers and not below:
         issuers = Issuers(settings.oauth_issuers, settings.oauth_resource, settings.oauth_jwks)
         app.router.routes.append(Route(f"{METADATA}/w/{{slug}}/mcp", _metadata_of(issuers), methods=["GET"]))
     server = make_server(_entry, Terms(settings.mcp_max_tokens, settings.mcp_aliases))
     endpoint = _Endpoint(server, issuers, settings.limit_body_bytes, settings.serve_cors_origins)
-    endpoint.route = Route(ADDRESS, endpoint, methods=["POST"])
+    endpoint.route = Route(f"{below}{ADDRESS}", endpoint, methods=["POST"])
     app.router.routes.append(endpoint.route)
 
 
@@ -91,7 +91,7 @@ class _Endpoint:
         if self._issuers is not None and token is not None and self._issuers.may_have_issued(token):
             wiki = who.vouched(self._issuers.vouch)
         else:
-            wiki = who.wiki(Scope.READ)
+            wiki = who.as_allowed()
         return Entry(wiki.grant.scope, lambda: wiki)
 
     def _require_origin(self, request: Request) -> None:

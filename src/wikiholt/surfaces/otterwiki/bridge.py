@@ -21,6 +21,8 @@ from wikiholt.surfaces.http.problems import refused
 
 ANSWER_SECONDS = 120.0
 """How long a caller waits; longer than anything that a route waits for itself."""
+MESSAGE_BYTES = 64 * 1024
+"""How much is taken in of who may only read: agents ask by messages."""
 _AFTERWARDS = 1.0
 
 
@@ -70,8 +72,8 @@ class Bridge:
         }
 
     def _body(self, given: dict[str, Any], admission: Admission | None) -> bytes:
-        """All that was sent, of who may change something: nobody else's is taken into memory."""
-        if admission is None or not admission.changes or self._too_large(given):
+        """All that was sent, of who may change something, and small messages of agents: no more is held in memory."""
+        if admission is None or not (admission.changes or _is_message(given)) or self._too_large(given):
             return b""
         length = _length(given)
         if length is None and not given.get("wsgi.input_terminated"):
@@ -82,6 +84,12 @@ class Bridge:
 
     def _too_large(self, given: dict[str, Any]) -> bool:
         return (_length(given) or 0) > self._body_bytes
+
+
+def _is_message(given: dict[str, Any]) -> bool:
+    """Whether an agent asks by it: that takes a body even where nothing is to be changed."""
+    asks = (given.get("REQUEST_METHOD"), given.get("PATH_INFO")) == ("POST", "/api/v1/mcp")
+    return asks and (_length(given) or 0) <= MESSAGE_BYTES
 
 
 def _length(given: dict[str, Any]) -> int | None:
