@@ -2,11 +2,13 @@
 
 import hmac
 import json
+import threading
 import time
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import httpx
 import jwt
@@ -19,6 +21,7 @@ from served_farm import Served, served
 
 from wikiholt.errors import InvalidSetting
 from wikiholt.settings import load
+from wikiholt.surfaces.mcp.keysets import KeySet
 
 ISSUER, BASE = "https://login.example", "https://wiki.example"
 Sign = Callable[..., str]
@@ -187,6 +190,44 @@ def test_new_keys_of_an_issuer_count_once_they_are_in_the_file(
         assert status(url, sign()) == 200
         place.write_text("{")  # those that were good go on being so
         assert status(url, sign()) == 200
+
+
+class _KeyServer(BaseHTTPRequestHandler):
+    """An issuer's address of public keys, which counts how often it is asked."""
+
+    document: ClassVar[bytes] = b""
+    asked: ClassVar[int] = 0
+
+    def do_GET(self) -> None:
+        type(self).asked += 1
+        self.send_response(200 if self.path == "/keys" else 302)
+        self.send_header("Location", "/keys")
+        self.send_header("Content-Length", str(len(self.document)))
+        self.end_headers()
+        self.wfile.write(self.document)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+def test_keys_are_fetched_from_an_address_now_and_then_and_not_for_every_guess(signing: dict[str, Any]) -> None:
+    _KeyServer.document = json.dumps({"keys": [_public(signing["rsa"], "rsa")]}).encode()
+    with ThreadingHTTPServer(("127.0.0.1", 0), _KeyServer) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        base = f"http://127.0.0.1:{server.server_port}"
+        keys = KeySet(f"{base}/keys")
+        assert keys.key("rsa").key_id == "rsa"
+        for _ in range(20):
+            with pytest.raises(ValueError, match="no such key"):
+                keys.key("made up")
+            assert keys.key("rsa").key_id == "rsa"
+        assert _KeyServer.asked == 1
+        moved = KeySet(f"{base}/elsewhere")  # only the address that was set is trusted
+        with pytest.raises(ValueError, match="no such key"):
+            moved.key("rsa")
+        server.shutdown()
+    with pytest.raises(ValueError, match="no such key"):
+        KeySet(f"{base}/keys").key("rsa")
 
 
 @pytest.mark.parametrize(

@@ -150,6 +150,7 @@ class Visitor:
     def under_known_host(self) -> None:
         """Pass who has a key, or names the service as it is known; no browser does that for a page elsewhere."""
         if self._visit.token is None and not self._farm.access.knows_host(self._visit):
+            self.counted()
             raise Forbidden("This is no name of this service.", hint="The setting serve.hosts names further hosts.")
 
     def attaching(self) -> OpenWiki:

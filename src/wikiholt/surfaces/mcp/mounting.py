@@ -86,7 +86,9 @@ class _Endpoint:
         """Who asks may do what with which wiki; raises what access raises."""
         who = visitor(request)
         who.under_known_host()
-        self._require_origin(request)
+        if not self._is_welcome(request):
+            who.counted()
+            raise Forbidden("Pages of this origin may not call this.", hint="The setting serve.cors_origins allows it.")
         token = bearer(request.headers.get("authorization"))
         if self._issuers is not None and token is not None and self._issuers.may_have_issued(token):
             wiki = who.vouched(self._issuers.vouch)
@@ -94,13 +96,12 @@ class _Endpoint:
             wiki = who.as_allowed()
         return Entry(wiki.grant.scope, lambda: wiki)
 
-    def _require_origin(self, request: Request) -> None:
-        """Browsers say which page makes them ask: ours, or one that is allowed to."""
+    def _is_welcome(self, request: Request) -> bool:
+        """Browsers say which page makes them ask: it must be ours, or one that is allowed to."""
         origin = request.headers.get("origin")
         if origin is None or origin in self._origins:
-            return
-        if urlsplit(origin).netloc.lower() != request.headers.get("host", "").lower():
-            raise Forbidden("Pages of this origin may not call this.", hint="The setting serve.cors_origins allows it.")
+            return True
+        return urlsplit(origin).netloc.lower() == request.headers.get("host", "").lower()
 
     def _refusal(self, error: WikiholtError, scope: Environment) -> Response:
         response = problem(error)

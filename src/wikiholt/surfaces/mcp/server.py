@@ -154,8 +154,11 @@ class _Agent:
         if written is None:
             return
         wiki.freshen()
-        if self._unseen.get(wiki.wiki.id) == written:
-            self._unseen.pop(wiki.wiki.id, None)
+        with suppress(WikiholtError):
+            head = wiki.handle.stamp()[2]
+            reached = head in (None, wiki.handle.contents.list(Filter(), 1).indexed_revision)
+            if reached and self._unseen.get(wiki.wiki.id) == written:
+                self._unseen.pop(wiki.wiki.id, None)
 
     async def list_resources(self, ctx: Context, params: PaginatedRequestParams | None) -> ListResourcesResult:
         cursor = params.cursor if params else None
