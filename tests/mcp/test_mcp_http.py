@@ -11,6 +11,7 @@ import anyio
 import httpx
 import pytest
 from agent_ground import called, given, listening, over_http, posted, text_of, until
+from fastapi.testclient import TestClient
 from git_repository import Repository
 from mcp.client.client import Client
 from mcp_types import CallToolResult
@@ -125,7 +126,7 @@ def test_an_origin_that_is_allowed_may_call(tmp_path_factory: pytest.TempPathFac
 
 def test_agents_are_limited_as_every_other_visitor_is(tmp_path_factory: pytest.TempPathFactory) -> None:
     with (
-        served(tmp_path_factory.mktemp("limits"), {"limit.key_per_minute": 20}) as own,
+        served(tmp_path_factory.mktemp("limits"), {"limit.key_per_minute": 1}) as own,
         listening(own.app) as base,
     ):
         key = {"Authorization": f"Bearer {own.tokens['read']}"}
@@ -231,6 +232,17 @@ def test_a_key_that_is_revoked_is_worth_nothing_from_the_next_message_on(farm: S
     assert sent(f"{base}/mcp", Authorization=f"Bearer {token}").status_code == 200
     registry.keys.revoke(key.id)
     assert sent(f"{base}/mcp", Authorization=f"Bearer {token}").status_code == 401
+
+
+def test_without_the_extra_the_service_serves_and_has_no_such_address(
+    farm: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr("wikiholt.surfaces.http.app.importlib.util.find_spec", lambda _: None)
+        app = create_app(farm.farm)
+    client = TestClient(app, base_url="http://127.0.0.1", headers={"Authorization": f"Bearer {farm.tokens['read']}"})
+    assert client.post("/mcp", json={}).status_code == 404
+    assert client.get("/api/v1/search", params={"q": "coffee"}).status_code == 200
 
 
 def test_figures_name_the_route_and_no_wiki(farm: Served, base: str) -> None:
