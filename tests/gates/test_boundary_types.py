@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 from mypy import api
-from werkzeug.local import LocalProxy
 
 import wikiholt
 from wikiholt import ports
@@ -94,8 +93,6 @@ def functions() -> Iterator[tuple[str, Callable[..., object]]]:
 
 def _of(holder: object, module: str) -> Iterator[tuple[str, Callable[..., object]]]:
     for member in vars(holder).values():
-        if isinstance(member, LocalProxy):
-            continue  # Flask's `request`, which is nothing outside of one
         inner = getattr(member, "__func__", member)
         if getattr(inner, "__module__", None) != module:
             continue
