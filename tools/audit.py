@@ -23,7 +23,16 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
 LICENCES = {
-    *("MIT", "MIT License", "Apache-2.0", "Apache Software License", "BSD-2-Clause", "BSD-3-Clause", "BSD License"),
+    *(
+        "MIT",
+        "MIT-0",
+        "MIT License",
+        "Apache-2.0",
+        "Apache Software License",
+        "BSD-2-Clause",
+        "BSD-3-Clause",
+        "BSD License",
+    ),
     *("3-Clause BSD License", "0BSD", "Zlib", "CC0-1.0", "PSF-2.0", "ISC", "MPL-2.0", "DFSG approved"),
     *("Apache License, Version 2.0", "ISC License (ISCL)", "MIT-CMU", "CNRI-Python"),
     *("Mozilla Public License 2.0 (MPL 2.0)", "Python Software Foundation License", "The Unlicense (Unlicense)"),
