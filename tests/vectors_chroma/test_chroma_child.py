@@ -266,7 +266,7 @@ def test_two_wikis_share_a_directory_and_nothing_else(ground: Ground) -> None:
         chroma = engine._caretaker.api
         named = {found.name: found for found in chroma.all()}
         assert set(named) == {f"wikiholt_{ONE}", f"wikiholt_{OTHER}"}
-        assert chroma.count(named[f"wikiholt_{OTHER}"].id) == 40
+        assert chroma.rows_of(named[f"wikiholt_{OTHER}"]).count() == 40
         for cache in caches:
             cache.close()
 
