@@ -17,8 +17,8 @@ import text_targets  # noqa: E402
 ALL: dict[str, tuple[Callable[[Any], None], str]] = {**text_targets.TARGETS, **edge_targets.TARGETS}
 
 
-def test_of(name: str, examples: int) -> Callable[[], None]:
-    """The target as Hypothesis runs it."""
+def test_of(name: str, examples: int, number: int | None) -> Callable[[], None]:
+    """The target as Hypothesis runs it: with a number examples are drawn by it, without one always the same."""
     check, kind = ALL[name]
 
     def any_input(value: Any) -> None:
@@ -28,6 +28,7 @@ def test_of(name: str, examples: int) -> Callable[[], None]:
     quick = settings(
         max_examples=examples,
         deadline=None,
+        derandomize=number is None,
         database=None,
         phases=[Phase.generate, Phase.shrink],
         suppress_health_check=list(HealthCheck),
@@ -37,7 +38,7 @@ def test_of(name: str, examples: int) -> Callable[[], None]:
 
 def campaign(name: str, examples: int, number: int | None = None) -> str | None:
     """Run one target; what it found, with the smallest input that shows it, or nothing."""
-    test = test_of(name, examples)
+    test = test_of(name, examples, number)
     try:
         (seed(number)(test) if number is not None else test)()
     except Exception as error:  # noqa: BLE001 - whatever it is, it was found

@@ -18,6 +18,8 @@ from wikiholt.handle import WikiHandle
 from wikiholt.hits import HitMaker
 from wikiholt.search import Request, Searcher
 from wikiholt.stores.sqlite.index import SqliteIndex
+from wikiholt.vectors.chroma.api import Rows
+from wikiholt.vectors.chroma.cache import ChromaCache
 from wikiholt.vectors.derived import DerivedCache
 from wikiholt.words.cache import PostingsCache
 
@@ -26,11 +28,15 @@ SNIPPETS = Path(__file__).with_name("boundary_snippets.py")
 BOUND: tuple[type, ...] = (
     *(ports.WikiIndex, ports.VectorCache, ports.WordCache, ports.Source, ports.Snapshot),
     *(SqliteIndex, DerivedCache, PostingsCache, Searcher, HitMaker, WikiHandle, Contents),
+    *(ChromaCache, Rows),
 )
 NAMES_A_WIKI = re.compile(r"wiki|slug|tenant|index_id|collection|schema")
 ASKS = re.compile(r"^(query|request|vector|where|terms|words)$|WordQuery|Request|Filter")
 KNOWS_MANY = {"registry", "service", "access", "limits", "keeper", "wiring", "doctor", "stores", "ports", "surfaces"}
+KNOWS_MANY |= {"importing"}
 """Parts that may be told a wiki: they say which, and open it. None of them searches."""
+OPENS = tuple(f"wikiholt.vectors.chroma.{part}." for part in ("engine", "layout", "bound"))
+"""Opens a wiki's collection, names it, and is the other end of the wire. What searches holds one collection's rows."""
 FINDS = "wikiholt.sources.discovery."
 """Proposes slugs for directories."""
 
@@ -93,12 +99,11 @@ def functions() -> Iterator[tuple[str, Callable[..., object]]]:
 
 def _of(holder: object, module: str) -> Iterator[tuple[str, Callable[..., object]]]:
     for member in vars(holder).values():
-        inner = getattr(member, "__func__", member)
-        if getattr(inner, "__module__", None) != module:
-            continue
-        if inspect.isfunction(inner):
+        inner = member.__func__ if isinstance(member, staticmethod | classmethod) else member
+        # Kind first: Flask's proxies have no module to ask for outside of a request.
+        if inspect.isfunction(inner) and inner.__module__ == module:
             yield f"{module}.{inner.__qualname__}", inner
-        elif inspect.isclass(inner) and inner is not holder:
+        elif inspect.isclass(inner) and inner is not holder and inner.__module__ == module:
             yield from _of(inner, module)
 
 
@@ -118,6 +123,6 @@ def test_no_function_of_the_whole_package_takes_a_wiki_beside_a_query() -> None:
 
 def test_only_the_parts_that_open_wikis_are_ever_told_one() -> None:
     told = {name for name, function in functions() if wiki_parameters(function)}
-    searching = {name for name in told if name.split(".")[1] not in KNOWS_MANY and not name.startswith(FINDS)}
+    searching = {name for name in told if name.split(".")[1] not in KNOWS_MANY and not name.startswith((FINDS, *OPENS))}
     # Made for one wiki, once: bound by their constructors.
     assert {name for name in searching if not name.endswith(".__init__")} == set()

@@ -61,7 +61,9 @@ def served(
     alpha, beta = Repository(place / "alpha"), Repository(place / "beta")
     alpha.commit(dict(ALPHA))
     beta.commit(dict(BETA))
-    chosen = load(place / "data", overrides={**UNLIMITED, "sync.interval": 3600.0, **(settings or {})})
+    chosen = load(
+        place / "data", overrides={**UNLIMITED, "sync.interval": 3600.0, "backup.interval": 0.0, **(settings or {})}
+    )
     service = build(chosen)
     if embedder is not None:
         service.workshop = replace(service.workshop, embedder=lambda: embedder, identity=None)

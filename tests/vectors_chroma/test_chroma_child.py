@@ -207,18 +207,18 @@ def test_rows_changed_behind_our_back_are_found_by_a_check_and_mended(ground: Gr
     with ground.chroma() as engine:
         cache = ground.cache(engine)
         until(lambda: helped(cache), "the first build")
-        collection, chroma = cache._standing.collection_id, engine._caretaker.api  # type: ignore[union-attr]
+        collection = cache._standing.collection  # type: ignore[union-attr]
         written, removed = figure(engine, "rows_written"), figure(engine, "rows_removed")
         lost = index.nearest(QUERY, 10, None).chunk_ids
-        chroma.take_out(collection, {"ids": [str(chunk) for chunk in lost]})
-        chroma.put(collection, ["stranger", "99999999"], np.stack([QUERY, QUERY]), None, None)
+        collection.take_out({"ids": [str(chunk) for chunk in lost]})
+        collection.put(["stranger", "99999999"], np.stack([QUERY, QUERY]), None, None)
         cache.verify()
         assert cache.settle(60)
         assert_right(cache, index)
         assert helped(cache)
         assert figure(engine, "repairs") == 1
         assert (figure(engine, "rows_written") - written, figure(engine, "rows_removed") - removed) == (10, 2)
-        assert {row.id for row in chroma.rows(collection, with_marks=False)} == {
+        assert {row.id for row in collection.all(with_marks=False)} == {
             str(chunk) for chunk in index.nearest(QUERY, 500, None).chunk_ids
         }
         cache.close()
@@ -229,8 +229,8 @@ def test_a_collection_that_loses_its_rows_is_noticed_by_searches_alone(ground: G
     with ground.chroma() as engine:
         cache = ground.cache(engine)
         until(lambda: helped(cache), "the first build")
-        chroma, collection = engine._caretaker.api, cache._standing.collection_id  # type: ignore[union-attr]
-        chroma.take_out(collection, {"ids": [str(chunk) for chunk in index.nearest(QUERY, 40, None).chunk_ids]})
+        collection = cache._standing.collection  # type: ignore[union-attr]
+        collection.take_out({"ids": [str(chunk) for chunk in index.nearest(QUERY, 40, None).chunk_ids]})
         assert assert_right(cache, index, 60).degraded
         until(lambda: helped(cache), "it is mended")
         assert_right(cache, index, 60)
@@ -266,7 +266,7 @@ def test_two_wikis_share_a_directory_and_nothing_else(ground: Ground) -> None:
         chroma = engine._caretaker.api
         named = {found.name: found for found in chroma.all()}
         assert set(named) == {f"wikiholt_{ONE}", f"wikiholt_{OTHER}"}
-        assert chroma.count(named[f"wikiholt_{OTHER}"].id) == 40
+        assert chroma.rows_of(named[f"wikiholt_{OTHER}"]).count() == 40
         for cache in caches:
             cache.close()
 

@@ -96,7 +96,9 @@ class Standing:
         assert cache._standing is not None
         with closing(sqlite3.connect(self.ground.path / "chroma.sqlite3")) as database:
             sql = "SELECT id FROM segments WHERE collection = ? AND scope = 'VECTOR'"
-            return self.ground.path / str(database.execute(sql, (cache._standing.collection_id,)).fetchone()[0])
+            return self.ground.path / str(
+                database.execute(sql, (cache._standing.collection._at.rpartition("/")[2],)).fetchone()[0]
+            )
 
 
 @pytest.fixture(scope="module")

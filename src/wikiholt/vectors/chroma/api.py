@@ -1,7 +1,7 @@
 """The few things Wikiholt asks of Chroma, by its REST interface (v2). Answers that make no sense are refusals."""
 
 import base64
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import quote
 
@@ -96,9 +96,9 @@ class Api:
         body = {"name": name, "metadata": dict(marks), "configuration": INDEX, "get_or_create": False}
         return _collection(self._ask("POST", self._base, body).body)
 
-    def change(self, collection_id: str, marks: Mapping[str, Mark], name: str | None = None) -> None:
-        """Give a collection other marks, and another name if there is one."""
-        self._ask("PUT", f"{self._base}/{collection_id}", {"new_metadata": dict(marks), "new_name": name})
+    def rows_of(self, found: Collection) -> "Rows":
+        """The rows of this collection, and no way to those of another."""
+        return Rows(self._ask, f"{self._base}/{found.id}")
 
     def drop(self, name: str) -> None:
         """Delete a collection; one that is not there is fine."""
@@ -107,57 +107,6 @@ class Api:
         except ChromaRefused as refusal:
             if refusal.answered != 404:
                 raise
-
-    def count(self, collection_id: str) -> int:
-        counted = self._ask("GET", f"{self._base}/{collection_id}/count").body
-        if not isinstance(counted, int):
-            raise _nonsense()
-        return counted
-
-    def put(
-        self,
-        collection_id: str,
-        ids: Sequence[str],
-        vectors: Floats,
-        marks: Sequence[Mapping[str, Mark]] | None,
-        texts: Sequence[str] | None,
-    ) -> None:
-        """Add rows, or replace those that have one of these ids."""
-        packed = [base64.b64encode(np.ascontiguousarray(row, "<f4").tobytes()).decode() for row in vectors]
-        body = {"ids": ids, "embeddings": packed, "metadatas": marks, "documents": texts}
-        self._ask("POST", f"{self._base}/{collection_id}/upsert", body)
-
-    def take_out(self, collection_id: str, which: Mapping[str, Json]) -> None:
-        """Remove the rows with these `ids`, or those for which `where` holds."""
-        self._ask("POST", f"{self._base}/{collection_id}/delete", which)
-
-    def rows(self, collection_id: str, *, with_marks: bool) -> Iterator[Row]:
-        """Every row, in no particular order."""
-        offset = 0
-        while True:
-            body = {"include": ["metadatas"] if with_marks else [], "limit": _AT_ONCE, "offset": offset}
-            page = self._ask("POST", f"{self._base}/{collection_id}/get", body).body
-            found = _rows(_field(page, "ids"), _field(page, "metadatas") if with_marks else None)
-            yield from found
-            if len(found) < _AT_ONCE:
-                return
-            offset += _AT_ONCE
-
-    def nearest(
-        self, collection_id: str, vectors: Floats, limit: int, *, with_marks: bool, timeout: float | None = None
-    ) -> Found:
-        body = {
-            "query_embeddings": vectors.tolist(),
-            "n_results": limit,
-            "include": ["metadatas"] if with_marks else [],
-        }
-        reply = self._ask("POST", f"{self._base}/{collection_id}/query", body, timeout)
-        ids = _field(reply.body, "ids")
-        marks = _field(reply.body, "metadatas") if with_marks else [None] * len(vectors)
-        if not isinstance(ids, list) or not isinstance(marks, list) or not len(ids) == len(marks) == len(vectors):
-            raise _nonsense()
-        rows = [_rows(each, beside) for each, beside in zip(ids, marks, strict=True)]
-        return Found(rows, reply.incarnation, reply.fresh)
 
     def tidy(self) -> None:
         """Have our own child remove from the disk what collections left behind that are gone."""
@@ -173,6 +122,66 @@ class Api:
 
     def _ask(self, method: str, path: str, body: Json = None, timeout: float | None = None) -> Reply:
         return self._wire.ask(method, path, body, timeout=timeout or self._patience)
+
+
+class Rows:
+    """The rows of one collection: whoever holds this can ask no other."""
+
+    def __init__(self, ask: Callable[..., Reply], at: str) -> None:
+        self._ask = ask
+        self._at = at
+
+    def change(self, marks: Mapping[str, Mark], name: str | None = None) -> None:
+        """Give the collection other marks, and another name if there is one."""
+        self._ask("PUT", f"{self._at}", {"new_metadata": dict(marks), "new_name": name})
+
+    def count(self) -> int:
+        counted = self._ask("GET", f"{self._at}/count").body
+        if not isinstance(counted, int):
+            raise _nonsense()
+        return counted
+
+    def put(
+        self,
+        ids: Sequence[str],
+        vectors: Floats,
+        marks: Sequence[Mapping[str, Mark]] | None,
+        texts: Sequence[str] | None,
+    ) -> None:
+        """Add rows, or replace those that have one of these ids."""
+        packed = [base64.b64encode(np.ascontiguousarray(row, "<f4").tobytes()).decode() for row in vectors]
+        body = {"ids": ids, "embeddings": packed, "metadatas": marks, "documents": texts}
+        self._ask("POST", f"{self._at}/upsert", body)
+
+    def take_out(self, which: Mapping[str, Json]) -> None:
+        """Remove the rows with these `ids`, or those for which `where` holds."""
+        self._ask("POST", f"{self._at}/delete", which)
+
+    def all(self, *, with_marks: bool) -> Iterator[Row]:
+        """Every row, in no particular order."""
+        offset = 0
+        while True:
+            body = {"include": ["metadatas"] if with_marks else [], "limit": _AT_ONCE, "offset": offset}
+            page = self._ask("POST", f"{self._at}/get", body).body
+            found = _rows(_field(page, "ids"), _field(page, "metadatas") if with_marks else None)
+            yield from found
+            if len(found) < _AT_ONCE:
+                return
+            offset += _AT_ONCE
+
+    def nearest(self, vectors: Floats, limit: int, *, with_marks: bool, timeout: float | None = None) -> Found:
+        body = {
+            "query_embeddings": vectors.tolist(),
+            "n_results": limit,
+            "include": ["metadatas"] if with_marks else [],
+        }
+        reply = self._ask("POST", f"{self._at}/query", body, timeout)
+        ids = _field(reply.body, "ids")
+        marks = _field(reply.body, "metadatas") if with_marks else [None] * len(vectors)
+        if not isinstance(ids, list) or not isinstance(marks, list) or not len(ids) == len(marks) == len(vectors):
+            raise _nonsense()
+        rows = [_rows(each, beside) for each, beside in zip(ids, marks, strict=True)]
+        return Found(rows, reply.incarnation, reply.fresh)
 
 
 def _nonsense() -> ChromaRefused:

@@ -123,23 +123,23 @@ class Bound:
                 return 200, {}
         return 404, {"error": "NotFoundError", "message": "there is no such address"}
 
-    def _rows(self, work: str, collection: str, where: tuple[str, str], body: Any) -> Answer:
+    def _rows(self, work: str, collection: str, place: tuple[str, str], body: Any) -> Answer:
         if work == "count":
-            return 200, self._rust.count(collection, *where)
+            return 200, self._rust.count(collection, *place)
         if work == "upsert":
             vectors = [_unpacked(text) for text in body["embeddings"]]
-            self._rust.upsert(collection, body["ids"], vectors, body["metadatas"], body["documents"], None, *where)
+            self._rust.upsert(collection, body["ids"], vectors, body["metadatas"], body["documents"], None, *place)
             return 200, {}
         if work == "delete":
             chosen = json.dumps(body["where"]) if body.get("where") else None
-            self._rust.delete(collection, body.get("ids"), chosen, None, None, *where)
+            self._rust.delete(collection, body.get("ids"), chosen, None, None, *place)
             return 200, {}
         if work == "get":
-            got = self._rust.get(collection, None, None, body["limit"], body["offset"], None, body["include"], *where)
+            got = self._rust.get(collection, None, None, body["limit"], body["offset"], None, body["include"], *place)
             return 200, {"ids": got.ids, "metadatas": got.metadatas}
         if work == "query":
             vectors = body["query_embeddings"]
-            found = self._rust.query(collection, None, vectors, body["n_results"], None, None, body["include"], *where)
+            found = self._rust.query(collection, None, vectors, body["n_results"], None, None, body["include"], *place)
             return 200, {"ids": found.ids, "metadatas": found.metadatas}
         return 404, {"error": "NotFoundError", "message": "there is no such address"}
 

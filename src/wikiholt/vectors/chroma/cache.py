@@ -160,9 +160,7 @@ class ChromaCache:
     def _asked(self, standing: Standing, vector: Floats, watched: Floats, wanted: int) -> Found:
         """Ask for the neighbours of a vector and of rows that are there, each of which must find itself."""
         vectors = np.concatenate((vector[None], watched))
-        found = self._caretaker.api.nearest(
-            standing.collection_id, vectors, wanted, with_marks=self._mirror.marked, timeout=self._timeout
-        )
+        found = standing.collection.nearest(vectors, wanted, with_marks=self._mirror.marked, timeout=self._timeout)
         if found.incarnation != standing.incarnation:
             raise ChromaAway("Chroma is another process than the one that proved itself.")
         for row, rows in zip(watched, found.rows[1:], strict=True):

@@ -7,7 +7,7 @@ import numpy as np
 
 from wikiholt.model import Floats, Ints, VectorRows
 from wikiholt.ports import WikiIndex
-from wikiholt.vectors.chroma.api import Api, Row
+from wikiholt.vectors.chroma.api import Row, Rows
 from wikiholt.vectors.chroma.faults import ChromaRefused, OthersAtWork
 from wikiholt.vectors.chroma.figures import Figures
 from wikiholt.vectors.chroma.filling import REMOVED_AT_ONCE, Filling, Stop, parts
@@ -33,10 +33,10 @@ class Comparing:
         self._figures = figures
         self._filling = filling
 
-    def prove(self, api: Api, collection_id: str, version: int, stop: Stop, *, writes: bool) -> None:
+    def prove(self, held: Rows, version: int, stop: Stop, *, writes: bool) -> None:
         """Compare count, ids and a sample of nearest neighbours with the truth; differing rows are mended."""
         self._figures.add("checks")
-        if self.mend(api, collection_id, stop, version=version, writes=writes):
+        if self.mend(held, stop, version=version, writes=writes):
             self._figures.add("repairs")
         self._exact.refresh()
         sample = self._exact.sample(SAMPLE)
@@ -45,7 +45,7 @@ class Comparing:
         near: list[Ints] = []
         for part in parts(len(sample.chunk_ids), 20, stop):
             marked = self._layout.with_marks
-            found = api.nearest(collection_id, sample.vectors[part], DEPTH + SLACK, with_marks=marked)
+            found = held.nearest(sample.vectors[part], DEPTH + SLACK, with_marks=marked)
             near += [self.chunks(rows) for rows in found.rows]
         self._exact.refresh()
         since = self._index.changes_since(version)
@@ -81,8 +81,7 @@ class Comparing:
 
     def mend(
         self,
-        api: Api,
-        collection_id: str,
+        held: Rows,
         stop: Stop,
         *,
         version: int | None = None,
@@ -93,8 +92,8 @@ class Comparing:
         With a version, chunks that changed since it are left to whoever follows.
         """
         layout = self._layout
-        there = list(api.rows(collection_id, with_marks=layout.with_marks))
-        if api.count(collection_id) != len(there):
+        there = list(held.all(with_marks=layout.with_marks))
+        if held.count() != len(there):
             wrong = ChromaRefused("Its count and its ids differ.")
             raise wrong if writes else OthersAtWork(wrong.message)
         chunks = np.array([-1 if (c := layout.chunk(row)) is None else c for row in there], np.int64)
@@ -117,8 +116,8 @@ class Comparing:
             return False
         _LOG.warning("a collection of Chroma's lacked %d rows and had %d too many: mended", missing, len(strangers))
         for rows in lacking:
-            self._filling.put(api, collection_id, rows, stop)
+            self._filling.put(held, rows, stop)
         for part in parts(len(strangers), REMOVED_AT_ONCE, stop):
-            api.take_out(collection_id, {"ids": strangers[part]})
+            held.take_out({"ids": strangers[part]})
         self._figures.add("rows_removed", len(strangers))
         return True

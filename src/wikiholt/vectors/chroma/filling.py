@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from wikiholt.cachefile.worker import Abandoned
 from wikiholt.model import Ints, VectorRows
 from wikiholt.ports import WikiIndex
-from wikiholt.vectors.chroma.api import Api
+from wikiholt.vectors.chroma.api import Rows
 from wikiholt.vectors.chroma.figures import Figures
 from wikiholt.vectors.chroma.layout import Layout
 
@@ -25,17 +25,17 @@ class Filling:
     layout: Layout
     figures: Figures
 
-    def put(self, api: Api, collection_id: str, rows: VectorRows, stop: Stop) -> None:
+    def put(self, held: Rows, rows: VectorRows, stop: Stop) -> None:
         for part in parts(len(rows.chunk_ids), BATCH, stop):
             some = VectorRows(rows.chunk_ids[part], rows.page_ids[part], rows.vectors[part])
             records = self.layout.records(self.index, some)
             if records.ids:
-                api.put(collection_id, records.ids, records.vectors, records.marks, records.texts)
+                held.put(records.ids, records.vectors, records.marks, records.texts)
                 self.figures.add("rows_written", len(records.ids))
 
-    def take_out(self, api: Api, collection_id: str, chunk_ids: Ints, stop: Stop) -> None:
+    def take_out(self, held: Rows, chunk_ids: Ints, stop: Stop) -> None:
         for part in parts(len(chunk_ids), REMOVED_AT_ONCE, stop):
-            api.take_out(collection_id, self.layout.these(chunk_ids[part]))
+            held.take_out(self.layout.these(chunk_ids[part]))
         self.figures.add("rows_removed", len(chunk_ids))
 
 

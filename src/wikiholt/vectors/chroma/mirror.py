@@ -18,7 +18,7 @@ import numpy as np
 from wikiholt.cachefile.worker import Abandoned
 from wikiholt.model import Ints
 from wikiholt.ports import WikiIndex
-from wikiholt.vectors.chroma.api import Api, Collection, Mark
+from wikiholt.vectors.chroma.api import Api, Collection, Mark, Rows
 from wikiholt.vectors.chroma.comparing import Comparing
 from wikiholt.vectors.chroma.faults import ChromaAway, ChromaRefused, NotOurs, OthersAtWork
 from wikiholt.vectors.chroma.figures import Figures
@@ -36,7 +36,7 @@ _LOCK = "chroma.lock"
 class Standing:
     """A collection that was compared with the truth: searches may ask it."""
 
-    collection_id: str
+    collection: Rows
     version: int
     rows: int
     incarnation: str
@@ -133,13 +133,13 @@ class Mirror:
         if writes and version != self._index.version():
             version = self._follow(api, found, version, stop)
         if self._check_all or self._proven != f"{found.id} {incarnation}":
-            self._comparing.prove(api, found.id, version, stop, writes=writes)
+            self._comparing.prove(api.rows_of(found), version, stop, writes=writes)
         delta = self._index.changes_since(version)
         if delta is None:
             raise OthersAtWork("Another process is bringing the collection up to date.")
         rows = max(0, self._index.state().chunks - len(delta.added.chunk_ids))
         self._proven, self._check_all = f"{found.id} {incarnation}", False
-        return Standing(found.id, version, rows, incarnation, delta.added.chunk_ids)
+        return Standing(api.rows_of(found), version, rows, incarnation, delta.added.chunk_ids)
 
     # ── whose it is ──────────────────────────────────────────────────────────────────────────────
 
@@ -188,12 +188,12 @@ class Mirror:
         with self._index.snapshot() as snapshot:
             version = snapshot.version
             for block in snapshot.blocks():
-                self._filling.put(api, made.id, block, stop)
+                self._filling.put(api.rows_of(made), block, stop)
         marks = self._marks(version)
         if not self._directory.exists():
             raise Abandoned  # the wiki was removed meanwhile
         api.drop(self._whose.name)
-        api.change(made.id, marks, self._whose.name)
+        api.rows_of(made).change(marks, self._whose.name)
         return Collection(made.id, self._whose.name, made.dimension, marks)
 
     def _follow(self, api: Api, found: Collection, version: int, stop: Stop) -> int:
@@ -201,12 +201,12 @@ class Mirror:
         delta = self._index.changes_since(version)
         if delta is None:
             now = self._index.version()
-            self._comparing.mend(api, found.id, stop)
+            self._comparing.mend(api.rows_of(found), stop)
         else:
             now = delta.version
-            self._filling.put(api, found.id, delta.added, stop)
-            self._filling.take_out(api, found.id, np.setdiff1d(delta.dropped, delta.added.chunk_ids), stop)
-        api.change(found.id, self._marks(now))
+            self._filling.put(api.rows_of(found), delta.added, stop)
+            self._filling.take_out(api.rows_of(found), np.setdiff1d(delta.dropped, delta.added.chunk_ids), stop)
+        api.rows_of(found).change(self._marks(now))
         return now
 
     @contextlib.contextmanager
