@@ -24,7 +24,7 @@ serve: $(READY)      ## Serve the example wikis on http://127.0.0.1:8765/
 	$(BIN)/wikiholt --data demo-data/data serve demo-data/repositories
 
 test: $(READY) check ## Run every check and every test
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 check: $(READY)      ## ruff, mypy, import-linter, an audit of what is installed
 	$(BIN)/ruff check .
