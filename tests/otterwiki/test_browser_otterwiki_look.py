@@ -159,6 +159,7 @@ def test_who_may_not_read_the_wiki_is_shown_nothing_of_it(browser: Browser, tmp_
             page.keyboard.press("Enter")
             page.wait_for_url("**/-/wikiholt/search?q=badger")
             expect(page.locator("#app\\.results .card h2")).to_have_text(["Home"])
+            page.close()  # before its wiki ends
 
 
 def test_files_are_kept_under_their_version_and_nothing_else_is_served(readers: Otter) -> None:

@@ -56,5 +56,5 @@ def visit(browser: Browser) -> Iterator[Visiting]:
     yield go
     for found, url in made:
         found.page.context.close()
-        assert found.complained() == []
+        assert found.complained() == [], found.complained()
         assert found.strangers(url) == []

@@ -135,7 +135,9 @@ class Child:
         # Under some servers the program of this process is not Python.
         python = next((str(p) for p in (Path(sys.prefix, "bin", "python3"),) if p.exists()), sys.executable)
         command = [python, "-m", "wikiholt.vectors.chroma.child", str(self._directory), *(["--renew"] * renew)]
-        surroundings = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        # Chroma writes memory to disk that it has not filled: what was freed there before, of any wiki, is wiped first.
+        wiped = {"MALLOC_PERTURB_": "85"}
+        surroundings = os.environ | wiped | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         try:
             process = subprocess.Popen(
                 command,
