@@ -44,7 +44,7 @@ def main() -> None:
 def _measured(place: Path, saves: int, searches: int) -> dict[str, object]:
     files = [file for file in _git(place, "ls-files").splitlines() if file.endswith(".md")]
     queries = [_words(file) for file in random.Random(7).sample(files, searches + 5)]
-    other = HOME / f"{place.name}-bare"
+    other = (HOME / f"{place.name}-bare").resolve()
     shutil.rmtree(other, ignore_errors=True)
     other.mkdir()
     subprocess.run(["git", "clone", "-q", str(place / "repository"), str(other / "repository")], check=True)
