@@ -81,6 +81,16 @@ class Wiki:
         assert not told["degraded"], told["notes"]
         return took * 1e3
 
+    def follow(self) -> None:
+        """Wait until the index and its caches have followed what was saved."""
+        until = time.monotonic() + 120
+        while True:
+            answer = self.client.get("/api/v1/search", params={"q": "otters", "n": 1, "fresh": "true"})
+            if answer.status_code == 200 and not answer.json()["degraded"]:
+                return
+            assert time.monotonic() < until, answer.text[:500]
+            time.sleep(0.2)
+
     def memory(self) -> float:
         """What the worker holds of its own, in MB."""
         children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
