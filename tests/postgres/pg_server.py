@@ -9,7 +9,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -26,8 +26,9 @@ class PgServer:
     It runs as nobody where the tests run as root, for PostgreSQL wants no root.
     """
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, place: Path, options: Mapping[str, str] | None = None) -> None:
         self.place = place
+        self._options = _OPTIONS | dict(options or {})
         self.port = 0
         self._user = pwd.getpwnam("nobody") if os.getuid() == 0 else None
         self._secret = secrets.token_hex(8)
@@ -55,7 +56,7 @@ class PgServer:
             connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(str(name))))
 
     def start(self) -> None:
-        options = [part for name, value in _OPTIONS.items() for part in ("-c", f"{name}={value}")]
+        options = [part for name, value in self._options.items() for part in ("-c", f"{name}={value}")]
         where = ["-c", "listen_addresses=", "-c", f"unix_socket_directories={self.place}"]
         with (self.place / "log").open("ab") as log:
             self._child = subprocess.Popen(
@@ -122,11 +123,11 @@ class PgServer:
 
 
 @contextmanager
-def running() -> Iterator[PgServer]:
-    """A server for as long as the block lasts."""
+def running(options: Mapping[str, str] | None = None) -> Iterator[PgServer]:
+    """A server for as long as the block lasts; `options` are settings of it other than those of tests."""
     place = Path(tempfile.mkdtemp(prefix="pg-"))
     try:
-        server = PgServer(place)
+        server = PgServer(place, options)
         server.start()
         try:
             yield server
