@@ -16,6 +16,7 @@ from wikiholt.healing import read_health, write_health
 from wikiholt.model import Condition, Health, Mode, Occasion
 from wikiholt.search import Request
 from wikiholt.settings import load
+from wikiholt.stores.sqlite.store import SqliteStore
 
 HARM = {
     "a header of zeros": lambda file: overwrite(file, 0, bytes(100)),
@@ -139,7 +140,7 @@ def test_a_search_that_meets_damage_raises_the_alarm_once(ward: Ward) -> None:
 
 def test_while_nothing_can_answer_the_error_says_that_it_is_being_mended(ward: Ward) -> None:
     ward.service.workshop.store.set_aside(ward.handle.wiki.id, "a test")
-    write_health(ward.directory, Health(Condition.HEALING, "a test"))
+    write_health(ward.service.workshop.store, ward.handle.wiki.id, Health(Condition.HEALING, "a test"))
     with pytest.raises(IndexHealing) as caught:
         ward.handle.search(Request("unique7", mode=Mode.KEYWORD))
     assert caught.value.status == 503
@@ -184,7 +185,7 @@ def test_a_damaged_backup_is_passed_over(ward: Ward) -> None:
 
 
 def test_a_suspicion_that_proves_wrong_costs_nothing(ward: Ward, caplog: pytest.LogCaptureFixture) -> None:
-    write_health(ward.directory, Health(Condition.BROKEN, "a rumour"))
+    write_health(ward.service.workshop.store, ward.handle.wiki.id, Health(Condition.BROKEN, "a rumour"))
     ward.embedder.embedded.clear()
     with caplog.at_level(logging.WARNING):
         ward.handle.sync()
@@ -195,8 +196,9 @@ def test_a_suspicion_that_proves_wrong_costs_nothing(ward: Ward, caplog: pytest.
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"condition": "odd"}', '{"condition": "ok"}', "\x00"])
 def test_a_file_of_health_that_makes_no_sense_counts_as_none(tmp_path: Path, text: str) -> None:
-    (tmp_path / "health.json").write_text(text)
-    assert read_health(tmp_path) == Health()
+    store = SqliteStore(tmp_path)
+    store.keep_note("somewikiid", "health", text, make=True)
+    assert read_health(store, "somewikiid") == Health()
 
 
 def test_a_state_that_was_tampered_with_is_seen_on_opening(ward: Ward) -> None:

@@ -14,6 +14,7 @@ from wikiholt.handle import Status
 from wikiholt.keeper import Activity, Job, JobState
 from wikiholt.keeper.jobs import read_job, write_job
 from wikiholt.model import Answer, Confidence, Hit, Mode, Problem, Snippet, Span, SyncReport, Wiki
+from wikiholt.stores.sqlite.store import SqliteStore
 from wikiholt.surfaces.cli import working
 from wikiholt.surfaces.cli.output import Style, answer_lines, bear_any_text, line, safe, status_lines, sync_lines
 
@@ -113,9 +114,11 @@ def test_what_is_at_work_or_was_left_is_told() -> None:
 
 def test_a_reindexing_that_was_cut_off_is_done_once_another_came_to_its_end(tmp_path: Path) -> None:
     report = SyncReport("r" * 40, 0, 0, 0, 0, 3, 3, 0, ())
-    working.finish(tmp_path, report)
-    assert read_job(tmp_path) == Job(), "there was none"
-    write_job(tmp_path, Job(JobState.RUNNING, "j", datetime(2026, 11, 16, tzinfo=UTC), pages_done=1, pages_total=3))
-    working.finish(tmp_path, report)
-    assert (read_job(tmp_path).state, read_job(tmp_path).revision) == (JobState.COMPLETE, "r" * 40)
-    assert working.lines(working.work_at(tmp_path), PLAIN) == []
+    store, wiki = SqliteStore(tmp_path), "somewikiid"
+    working.finish(store, wiki, report)
+    assert read_job(store, wiki) == Job(), "there was none"
+    begun = Job(JobState.RUNNING, "j", datetime(2026, 11, 16, tzinfo=UTC), pages_done=1, pages_total=3)
+    write_job(store, wiki, begun, make=True)
+    working.finish(store, wiki, report)
+    assert (read_job(store, wiki).state, read_job(store, wiki).revision) == (JobState.COMPLETE, "r" * 40)
+    assert working.lines(working.work_at(store, wiki), PLAIN) == []

@@ -41,7 +41,8 @@ WikiholtError
 │   ├── IndexTooNew
 │   ├── NothingIndexed
 │   ├── NotHere          a cache cannot answer this; the store can
-│   └── StorageRefused   disk full, read-only directory
+│   ├── StorageRefused   disk full, read-only directory
+│   └── DatabaseAway     come back after `retry_after` seconds; nothing is lost
 ├── SyncFailed           the counts do not add up                     (exit 8, HTTP 503)
 │   └── NoPages
 └── MissingExtra         an optional dependency is not installed      (exit 9, HTTP 503)
@@ -245,6 +246,14 @@ class NotHere(IndexFault):
 
 class StorageRefused(IndexFault):
     pass
+
+
+class DatabaseAway(IndexFault):
+    """A database cannot be reached now. Never taken for damage: what it holds is there when it is back."""
+
+    def __init__(self, message: str, *, retry_after: float = 5.0, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.retry_after = retry_after
 
 
 class SyncFailed(WikiholtError):

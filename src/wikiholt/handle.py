@@ -249,7 +249,7 @@ class WikiHandle:
     def remove(self) -> Sequence[str]:
         """Remove every byte of the index and its backups, once nobody is writing it; returns what was removed."""
         store = self._workshop.store
-        if not store.directory(self.wiki.id).exists():
+        if not store.holds(self.wiki.id):
             # Nobody can be writing it; what a removal that was killed half way left may still be there.
             return [*store.drop(self.wiki.id), *self.backups.drop()]
         with store.writing(self.wiki.id, self._workshop.lock_timeout):

@@ -1,25 +1,23 @@
 """The health of one wiki's index: what is known of it, and how a broken one is mended.
 
-What is known lies in a small file beside the index, so that every process, and the next one, knows it too. Losing the
-file costs nothing: damage that is there is found again. Mending is writing, under the wiki's writer lock: the broken
+What is known lies in a small note beside the index, so that every process, and the next one, knows it too. Losing the
+note costs nothing: damage that is there is found again. Mending is writing, under the wiki's writer lock: the broken
 index is set aside, never deleted; the newest good backup takes its place, and where there is none an empty index does,
 which the sync then fills from git. Each step is one line in the log.
 """
 
 import json
 import logging
-import secrets
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 
 from wikiholt.backups import Backups
-from wikiholt.errors import BackupNotFound, IndexCorrupt
+from wikiholt.errors import BackupNotFound, IndexCorrupt, IndexFault
 from wikiholt.model import Backup, Condition, Health
 from wikiholt.ports import Store
 
 _LOG = logging.getLogger(__name__)
-_NAME = "health.json"
+_NAME = "health"
 
 
 class Healing:
@@ -33,7 +31,7 @@ class Healing:
 
     @property
     def health(self) -> Health:
-        return read_health(self._store.directory(self._wiki_id))
+        return read_health(self._store, self._wiki_id)
 
     def suspect(self, reason: str) -> bool:
         """Note that the index seems broken; whether that is news. The next sync reads all of it."""
@@ -119,31 +117,27 @@ class Healing:
             return None
 
     def _keep(self, health: Health) -> None:
-        write_health(self._store.directory(self._wiki_id), health)
+        write_health(self._store, self._wiki_id, health)
 
 
-def read_health(directory: Path) -> Health:
+def read_health(store: Store, wiki_id: str) -> Health:
     """What is known; nothing bad where nothing is."""
     try:
-        found = json.loads((directory / _NAME).read_text("utf-8"))
+        found = json.loads(store.note(wiki_id, _NAME) or "")
         since, checked = (datetime.fromisoformat(found[name]) if found[name] else None for name in _MOMENTS)
         return Health(Condition(found["condition"]), str(found["reason"]), since, str(found["aside"]), checked)
-    except (OSError, ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError):
         return Health()
 
 
 _MOMENTS = ("since", "checked_at")
 
 
-def write_health(directory: Path, health: Health) -> None:
-    """Keep it, whole or not at all. A wiki without a directory has nothing that could be broken; a full disk none."""
+def write_health(store: Store, wiki_id: str, health: Health) -> None:
+    """Keep it, whole or not at all. A wiki that is not here has nothing that could be broken; a full disk none."""
     moments = {name: moment.isoformat() if (moment := getattr(health, name)) else None for name in _MOMENTS}
     document = {"condition": health.condition, "reason": health.reason, "aside": health.aside, **moments}
-    draft = directory / f"{_NAME}.{secrets.token_hex(4)}"
     try:
-        if directory.exists():
-            draft.write_text(json.dumps(document), "utf-8")
-            draft.replace(directory / _NAME)
-    except OSError as error:
-        draft.unlink(missing_ok=True)
-        _LOG.warning("what is known of an index's health could not be written: %s", error.strerror or error)
+        store.keep_note(wiki_id, _NAME, json.dumps(document))
+    except IndexFault as error:
+        _LOG.warning("what is known of an index's health could not be written: %s", error.message)

@@ -258,7 +258,34 @@ class Store(Protocol):
         """Hold the wiki's one writer lock, across processes; raises Busy after the timeout."""
 
     def directory(self, wiki_id: str) -> Path:
-        """Where this wiki's caches may be kept; `drop` removes it with all it holds."""
+        """Where this wiki's caches and mirrors may be kept on this machine; `drop` removes it with all it holds."""
+
+    def holds(self, wiki_id: str) -> bool:
+        """Whether there is anything of this wiki here, be it an index or a trace of one."""
+
+    def note(self, wiki_id: str, name: str) -> str | None:
+        """A small text that is kept with the index, for every process to read; None where none can be read."""
+
+    def keep_note(self, wiki_id: str, name: str, text: str, *, make: bool = False) -> None:
+        """Keep a small text with the index, whole or not at all; raises StorageRefused or DatabaseAway.
+
+        Without `make` a wiki of which nothing is here is left so: it may have been removed.
+        """
+
+    def sitting(self, wiki_id: str) -> AbstractContextManager[Callable[[str], None]]:
+        """Sit at the wiki's desk, across processes: whoever works on it does, and nobody else; raises Busy.
+
+        Gives a function that leaves a note on the desk and never fails. The desk of one who dies is free.
+        """
+
+    def seated(self, wiki_id: str) -> str | None:
+        """The last note of whoever sits at the desk, "" before the first; None when nobody sits there."""
+
+    def disk_bytes(self, wiki_id: str) -> int:
+        """What the wiki takes up: its index, what was set aside, caches and mirrors on this machine."""
+
+    def aside(self, wiki_id: str) -> Sequence[str]:
+        """The names under which broken indexes were set aside, oldest first."""
 
     def stamp(self, wiki_id: str) -> str:
         """What can be told of the published index without opening it; another after anything was written."""

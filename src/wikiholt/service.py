@@ -75,7 +75,7 @@ class Service:
         """Remove what a sync has made again of a wiki while it was being removed, by whoever was killed then."""
         shop = self.workshop
         backups = Backups(wiki_id, shop.store, shop.backups, shop.lock_timeout)
-        if not shop.store.directory(wiki_id).exists():
+        if not shop.store.holds(wiki_id):
             backups.drop()
             shop.store.drop(wiki_id)
             return

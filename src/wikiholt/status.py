@@ -1,8 +1,6 @@
 """How a wiki stands: what is indexed, how fresh and how whole that is, and what is wrong."""
 
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from wikiholt.errors import WikiholtError
 from wikiholt.healing import Healing
@@ -37,10 +35,12 @@ class Survey:
 
     def status(self) -> Status:
         """How the wiki stands now; never raises for a wiki that is in trouble."""
-        place = self._store.directory(self._wiki.id)
-        found = self._indexed()
-        aside = sorted(path.name for path in place.glob("broken-*"))
-        return replace(found, disk_bytes=_bytes_below(place), health=self._healing.health, aside=tuple(aside))
+        found, store, wiki_id = self._indexed(), self._store, self._wiki.id
+        try:
+            disk, aside = store.disk_bytes(wiki_id), tuple(store.aside(wiki_id))
+        except WikiholtError as trouble:
+            return replace(found, error=found.error or trouble)
+        return replace(found, disk_bytes=disk, health=self._healing.health, aside=aside)
 
     def _indexed(self) -> Status:
         head: str | None = None
@@ -60,12 +60,3 @@ class Survey:
             return Status(self._wiki, None, head, True, error=error or trouble)
         finally:
             index.close()
-
-
-def _bytes_below(directory: Path) -> int:
-    """What the files below take, as far as they stay: a writer at work makes and removes some meanwhile."""
-    total = 0
-    for file in directory.rglob("*"):
-        with suppress(OSError):
-            total += file.stat().st_size if file.is_file() else 0
-    return total

@@ -16,6 +16,7 @@ from wikiholt.batches import Pause, Paused, never
 from wikiholt.converging import AGAIN, Converging, Means, Progress, Watch, unseen
 from wikiholt.errors import (
     Busy,
+    DatabaseAway,
     IndexCorrupt,
     IndexFault,
     IndexMissing,
@@ -157,10 +158,14 @@ class Syncer:
             self._store.prove(self._wiki_id, fully=not self._healing.health.well)
         except IndexCorrupt as error:
             self._healing.heal(error.message)
+        except DatabaseAway:
+            raise
         except IndexFault:
             pass
         try:
             serving = self._store.open(self._wiki_id)
+        except DatabaseAway:
+            raise
         except IndexFault:
             report = self._anew(recipe, revision, None, watch, reuse=False)
         else:

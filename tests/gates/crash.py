@@ -63,7 +63,7 @@ class Gate:
             wiki.sync()
             wiki.backups.take()
             wiki.examine()
-            write_job(self._data / "wikis" / wiki.wiki.id, Job(JobState.COMPLETE, "1"))
+            write_job(service.workshop.store, wiki.wiki.id, Job(JobState.COMPLETE, "1"))
         ids = {wiki.slug: wiki.id for wiki in service.wikis()}
         keys = service.registry.keys
         revoked, dead = keys.create(ids["bystander"], Scope.READ)

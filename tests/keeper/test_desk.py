@@ -17,52 +17,57 @@ from wikiholt.keeper.entries import Activity
 from wikiholt.ports import Embedder
 from wikiholt.registry import Registry
 from wikiholt.service import Service
+from wikiholt.stores.sqlite.store import SqliteStore
 from wikiholt.vectors.exact import ExactCache
 
+_WIKI = "somewikiid"
 _DONE = Activity("sync", datetime(2026, 11, 16, tzinfo=UTC), 3, 10, 42)
 
 
 def test_what_is_told_at_a_desk_is_read_by_others_while_one_sits_there(tmp_path: Path) -> None:
-    wiki = tmp_path / "wiki"
-    assert read_activity(wiki) is None
-    with sitting(wiki) as desk:
-        assert read_activity(wiki) is None
+    store = SqliteStore(tmp_path)
+    assert read_activity(store, _WIKI) is None
+    with sitting(store, _WIKI) as desk:
+        assert (store.seated(_WIKI), read_activity(store, _WIKI)) == ("", None)
         desk.tell(_DONE)
-        assert read_activity(wiki) == _DONE
-    assert read_activity(wiki) is None
-    assert list(wiki.iterdir()) == []
+        assert read_activity(store, _WIKI) == _DONE
+    assert (store.seated(_WIKI), read_activity(store, _WIKI)) == (None, None)
+    assert list(store.directory(_WIKI).iterdir()) == []
 
 
 def test_two_cannot_sit_at_one_desk_and_the_second_leaves_it_as_it_is(tmp_path: Path) -> None:
-    with sitting(tmp_path) as desk:
+    store = SqliteStore(tmp_path)
+    with sitting(store, _WIKI) as desk:
         desk.tell(_DONE)
-        with pytest.raises(Busy), sitting(tmp_path):
+        with pytest.raises(Busy), sitting(store, _WIKI):
             pass
-        assert read_activity(tmp_path) == _DONE
+        assert read_activity(store, _WIKI) == _DONE
 
 
 def test_the_desk_of_a_process_that_was_killed_is_free_and_says_nothing(tmp_path: Path) -> None:
     code = (
         "import os, pathlib\n"
-        "from test_desk import _DONE, sitting\n"
-        f"with sitting(pathlib.Path({str(tmp_path)!r})) as desk:\n"
+        "from test_desk import _DONE, _WIKI, SqliteStore, sitting\n"
+        f"with sitting(SqliteStore(pathlib.Path({str(tmp_path)!r})), _WIKI) as desk:\n"
         "    desk.tell(_DONE)\n"
         "    os.kill(os.getpid(), 9)\n"
     )
     surroundings = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     assert subprocess.run([sys.executable, "-c", code], env=surroundings, check=False).returncode == -9
-    assert (tmp_path / "activity.json").read_text().startswith("{")
-    assert read_activity(tmp_path) is None
-    with sitting(tmp_path) as desk:
+    store = SqliteStore(tmp_path)
+    assert (store.directory(_WIKI) / "activity.json").read_text().startswith("{")
+    assert read_activity(store, _WIKI) is None
+    with sitting(store, _WIKI) as desk:
         desk.tell(_DONE)
-        assert read_activity(tmp_path) == _DONE
+        assert read_activity(store, _WIKI) == _DONE
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"kind": "sync"}', '{"since": 7}', "\x00" * 5000])
 def test_a_note_that_makes_no_sense_counts_as_none(tmp_path: Path, text: str) -> None:
-    with sitting(tmp_path):
-        (tmp_path / "activity.json").write_text(text)
-        assert read_activity(tmp_path) is None
+    store = SqliteStore(tmp_path)
+    with sitting(store, _WIKI):
+        (store.directory(_WIKI) / "activity.json").write_text(text)
+        assert read_activity(store, _WIKI) is None
 
 
 class _Bystander:

@@ -13,6 +13,7 @@ from keeper_ground import Ground, WatchedEmbedder, many, until
 from wikiholt.errors import Busy
 from wikiholt.keeper import JobState
 from wikiholt.keeper.jobs import Job, read_job, write_job
+from wikiholt.stores.sqlite.store import SqliteStore
 
 HERE = Path(__file__).parent
 
@@ -93,12 +94,11 @@ def test_a_reindexing_whose_process_was_killed_is_gone_on_with_and_says_so(groun
     ground.repository("garden", many(600, "garden"))
     (wiki,) = ground.registered("garden")
     ground.service.wiki("garden").sync()
-    directory = ground.store.directory(wiki)
     with process(ground.data.parent, 0.1, "garden") as running:
-        until(lambda: read_job(directory).pages_done >= 100)
+        until(lambda: read_job(ground.store, wiki).pages_done >= 100)
         running.kill()
         running.wait()
-    left = read_job(directory)
+    left = read_job(ground.store, wiki)
     assert left.state is JobState.RUNNING
     assert 100 <= left.pages_done < 600
     assert ground.finds("garden", "garden text 7", "garden-0007")
@@ -147,13 +147,19 @@ def test_another_writer_is_waited_for_and_is_no_failure(ground: Ground) -> None:
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"state": "odd"}', '{"state": "running", "started_at": 5}', "\0"])
 def test_a_job_file_that_cannot_be_read_counts_as_none_and_is_replaced(tmp_path: Path, text: str) -> None:
-    (tmp_path / "reindex.json").write_text(text)
-    assert read_job(tmp_path) == Job()
-    write_job(tmp_path, Job(JobState.QUEUED, "abc"))
-    assert read_job(tmp_path) == Job(JobState.QUEUED, "abc")
-    assert [file.name for file in tmp_path.iterdir()] == ["reindex.json"]
+    store = SqliteStore(tmp_path)
+    directory = store.directory("somewikiid")
+    directory.mkdir()
+    (directory / "reindex.json").write_text(text)
+    assert read_job(store, directory.name) == Job()
+    write_job(store, directory.name, Job(JobState.QUEUED, "abc"))
+    assert read_job(store, directory.name) == Job(JobState.QUEUED, "abc")
+    assert [file.name for file in directory.iterdir()] == ["reindex.json"]
 
 
 def test_a_job_brings_no_removed_wiki_back(tmp_path: Path) -> None:
-    write_job(tmp_path / "gone", Job(JobState.COMPLETE, "abc"))
-    assert not (tmp_path / "gone").exists()
+    store = SqliteStore(tmp_path)
+    write_job(store, "somewikiid", Job(JobState.COMPLETE, "abc"))
+    assert not store.holds("somewikiid")
+    write_job(store, "somewikiid", Job(JobState.COMPLETE, "abc"), make=True)
+    assert store.holds("somewikiid")

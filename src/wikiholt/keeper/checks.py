@@ -66,7 +66,7 @@ class Checks:
                 return 0.0
         except WikiholtError:
             return 0.0
-        last = read_health(store.directory(entry.wiki.id)).checked_at
+        last = read_health(store, entry.wiki.id).checked_at
         waited = (datetime.now(UTC) - last).total_seconds() if last else -1.0
         if waited >= 0:
             return time.monotonic() + max(0.0, self._every - waited)

@@ -1,18 +1,15 @@
-"""A wiki's reindexing as a job that outlives the process: one small file in the wiki's own directory."""
+"""A wiki's reindexing as a job that outlives the process: one small note with the wiki's index."""
 
 import json
-import os
-import secrets
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from enum import StrEnum
-from pathlib import Path
 from typing import Any
 
-from wikiholt.errors import StorageRefused
+from wikiholt.ports import Store
 
-_NAME = "reindex.json"
+_NAME = "reindex"
 
 
 class JobState(StrEnum):
@@ -50,34 +47,18 @@ class Job:
         return self.state in (JobState.QUEUED, JobState.RUNNING)
 
 
-def read_job(directory: Path) -> Job:
+def read_job(store: Store, wiki_id: str) -> Job:
     """The wiki's last job; one that cannot be read counts as none, for a new one can be started at any time."""
     try:
-        document = json.loads((directory / _NAME).read_text("utf-8"))
-        return _job(document)
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return _job(json.loads(store.note(wiki_id, _NAME) or ""))
+    except (ValueError, TypeError, KeyError, AttributeError):
         return Job()
 
 
-def write_job(directory: Path, job: Job, *, make: bool = False) -> None:
-    """Keep the job, whole or not at all; without `make` a directory that is gone is left so, for the wiki is too."""
-    draft = directory / f"{_NAME}.{secrets.token_hex(4)}"
-    try:
-        if make:
-            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        elif not directory.exists():
-            return
-        with draft.open("w", encoding="utf-8") as out:
-            json.dump({name: _plain(value) for name, value in asdict(job).items()}, out)
-            out.flush()
-            os.fsync(out.fileno())
-        draft.replace(directory / _NAME)
-    except OSError as error:
-        draft.unlink(missing_ok=True)
-        raise StorageRefused(
-            f"the state of the reindexing cannot be written ({error.strerror or error})",
-            hint="check free disk space and the directory's permissions",
-        ) from error
+def write_job(store: Store, wiki_id: str, job: Job, *, make: bool = False) -> None:
+    """Keep the job, whole or not at all; without `make` a wiki that is gone is left so. Raises StorageRefused."""
+    document = {name: _plain(value) for name, value in asdict(job).items()}
+    store.keep_note(wiki_id, _NAME, json.dumps(document), make=make)
 
 
 def _plain(value: object) -> object:

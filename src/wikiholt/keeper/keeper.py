@@ -134,12 +134,12 @@ class Keeper:
     def reindex(self, wiki_id: str) -> Job:
         """Build the wiki's index anew beside the old one; raises Busy while that is being done."""
         entry = self._entry(wiki_id)
-        directory = self._service.workshop.store.directory(wiki_id)
+        store = self._service.workshop.store
         with self._board.changed:
-            if read_job(directory).open:
+            if read_job(store, wiki_id).open:
                 raise Busy("this wiki is being reindexed", hint="wait for it to finish; its status says how far it is")
             job = Job(JobState.QUEUED, secrets.token_hex(8), datetime.now(UTC), keeper=self._me)
-            write_job(directory, job, make=True)
+            write_job(store, wiki_id, job, make=True)
             entry.job = True
             entry.forgiven()
         self._board.put(entry, Rank.WOKEN)
@@ -147,14 +147,14 @@ class Keeper:
 
     def job(self, wiki_id: str) -> Job:
         """The wiki's last reindexing, by whichever process."""
-        return read_job(self._service.workshop.store.directory(wiki_id))
+        return read_job(self._service.workshop.store, wiki_id)
 
     def activity(self, wiki_id: str) -> Activity | None:
         """What is being done for the wiki just now, by whichever process."""
         entry = self._board.get(wiki_id)
         if entry is not None and entry.activity is not None:
             return entry.activity
-        return read_activity(self._service.workshop.store.directory(wiki_id))
+        return read_activity(self._service.workshop.store, wiki_id)
 
     def standing(self, wiki_id: str) -> Standing:
         """How the keeper sees the wiki; raises WikiNotFound."""

@@ -1,16 +1,16 @@
-"""One wiki's reindexing, turn by turn, with its state on disk after each."""
+"""One wiki's reindexing, turn by turn, with its state kept after each."""
 
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 
 from wikiholt.batches import Pause, Paused
 from wikiholt.errors import Busy, SourceError, WikiholtError, WikiNotFound
 from wikiholt.handle import WikiHandle
 from wikiholt.keeper.entries import Entry
 from wikiholt.keeper.jobs import Job, JobState, read_job, write_job
+from wikiholt.ports import Store
 from wikiholt.sync import Progress
 
 _KEPT_EVERY = 1.0
@@ -20,9 +20,9 @@ _KEPT_EVERY = 1.0
 class Reindexing:
     """The job of one wiki, in the hands of the keeper `me`."""
 
-    def __init__(self, entry: Entry, directory: Path, me: str, tell: Callable[[Progress], None]) -> None:
+    def __init__(self, entry: Entry, store: Store, me: str, tell: Callable[[Progress], None]) -> None:
         self._entry = entry
-        self._directory = directory
+        self._store = store
         self._me = me
         self._tell = tell
         self._job = Job()
@@ -30,7 +30,7 @@ class Reindexing:
 
     def go_on(self, handle: WikiHandle, pause: Callable[[], Pause]) -> None:
         """Have one turn; raises Paused or Busy when there is more to do. A failure ends the job, not the wiki."""
-        found = read_job(self._directory)
+        found = read_job(self._store, self._entry.wiki.id)
         if not found.open:
             self._entry.job = False
             return
@@ -64,7 +64,7 @@ class Reindexing:
         if not self._entry.job:
             return
         self._entry.job = False
-        found = read_job(self._directory)
+        found = read_job(self._store, self._entry.wiki.id)
         if found.open:
             # Whoever reads this may be a visitor; where the repository lies on this machine is none of theirs.
             message = "its repository cannot be read" if isinstance(error, SourceError) else error.message
@@ -101,4 +101,4 @@ class Reindexing:
 
     def _keep(self, job: Job) -> None:
         self._job, self._kept = job, time.monotonic()
-        write_job(self._directory, job)
+        write_job(self._store, self._entry.wiki.id, job)

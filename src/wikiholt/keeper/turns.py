@@ -129,7 +129,7 @@ class Turns:
         self._note(entry, handle)
 
     def _sitting(self, entry: Entry) -> AbstractContextManager[Desk]:
-        return sitting(self._service.workshop.store.directory(entry.wiki.id))
+        return sitting(self._service.workshop.store, entry.wiki.id)
 
     def fetch(self, entry: Entry) -> None:
         """Fetch from a wiki's remote and put the wiki in line where that brought something."""
@@ -169,7 +169,7 @@ class Turns:
         entry.revision, entry.stamp = (revision, before) if store.stamp(entry.wiki.id) == before else (None, "")
 
     def _has_job(self, entry: Entry) -> bool:
-        return read_job(self._service.workshop.store.directory(entry.wiki.id)).open
+        return read_job(self._service.workshop.store, entry.wiki.id).open
 
     def _guarded(self, entry: Entry, result: "_Result | None", work: Callable[[], None]) -> None:
         try:
@@ -221,8 +221,8 @@ class Turns:
         return True
 
     def _reindexing(self, entry: Entry, desk: Desk | None = None) -> Reindexing:
-        directory = self._service.workshop.store.directory(entry.wiki.id)
-        return Reindexing(entry, directory, self._me, lambda done: self._tell(entry, "reindex", done, desk))
+        store = self._service.workshop.store
+        return Reindexing(entry, store, self._me, lambda done: self._tell(entry, "reindex", done, desk))
 
     def _pause(self, reindexed: Entry | None = None) -> Callable[[], Pause]:
         """What a sync that begins now is to ask in between."""

@@ -9,14 +9,14 @@
 import re
 import shutil
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
 from wikiholt.errors import Busy, IndexCorrupt, IndexFault, IndexMissing, InvalidSlug, StorageRefused
 from wikiholt.model import Recipe
-from wikiholt.stores.sqlite import copies, schema
+from wikiholt.stores.sqlite import copies, notes, schema
 from wikiholt.stores.sqlite.faults import translated
 from wikiholt.stores.sqlite.generations import Generations, Origin
 from wikiholt.stores.sqlite.index import SqliteIndex
@@ -24,7 +24,6 @@ from wikiholt.stores.sqlite.lock import holding
 
 _ID = re.compile(r"[a-z0-9]{8,64}")
 _HALF_MADE = re.compile(r"g\d{6}\.sqlite\.making|CURRENT\.\d+$")
-_NOTE = re.compile(r"[a-z]+\.json\.[0-9a-f]{8}")
 _LONG_AGO = 600.0
 
 
@@ -38,6 +37,31 @@ class SqliteStore:
         if not _ID.fullmatch(wiki_id):
             raise InvalidSlug("that is not the id of a wiki", hint="ids come from the registry, never from input")
         return self._root / wiki_id
+
+    def holds(self, wiki_id: str) -> bool:
+        return self.directory(wiki_id).exists()
+
+    def note(self, wiki_id: str, name: str) -> str | None:
+        return notes.read(self.directory(wiki_id), name)
+
+    def keep_note(self, wiki_id: str, name: str, text: str, *, make: bool = False) -> None:
+        notes.keep(self.directory(wiki_id), name, text, make=make)
+
+    def sitting(self, wiki_id: str) -> AbstractContextManager[Callable[[str], None]]:
+        return notes.sitting(self.directory(wiki_id))
+
+    def seated(self, wiki_id: str) -> str | None:
+        return notes.seated(self.directory(wiki_id))
+
+    def disk_bytes(self, wiki_id: str) -> int:
+        total = 0
+        for file in self.directory(wiki_id).rglob("*"):
+            with suppress(OSError):  # a writer at work makes and removes some meanwhile
+                total += file.stat().st_size if file.is_file() else 0
+        return total
+
+    def aside(self, wiki_id: str) -> Sequence[str]:
+        return sorted(path.name for path in self.directory(wiki_id).glob("broken-*"))
 
     def create(self, wiki_id: str, recipe: Recipe) -> SqliteIndex:
         if self.published(wiki_id) is not None:
@@ -181,7 +205,7 @@ class SqliteStore:
         """Remove what killed writers left half made. Notes may be written without the lock, so theirs must be old."""
         with suppress(OSError):
             for file in self.directory(wiki_id).iterdir():
-                old = _NOTE.fullmatch(file.name) and time.time() - file.stat().st_mtime > _LONG_AGO
+                old = notes.DRAFT.fullmatch(file.name) and time.time() - file.stat().st_mtime > _LONG_AGO
                 if old or _HALF_MADE.match(file.name):
                     file.unlink(missing_ok=True)
             self._generations(wiki_id).clear()

@@ -79,7 +79,7 @@ def reindex(service: Service, arguments: Namespace) -> int:
         return show(arguments, forecast_document(found), lines)
     with watched(arguments.slug, shown=shows_progress(arguments)) as progress:
         report = handle.reindex(progress)
-    working.finish(service.workshop.store.directory(handle.wiki.id), report)
+    working.finish(service.workshop.store, handle.wiki.id, report)
     handle.settle(_PATIENCE)
     lines = output.sync_lines(arguments.slug, report, output.Style.of(sys.stdout))
     return show(arguments, documents.sync_document(handle.wiki, report), lines)
@@ -109,7 +109,7 @@ def search(service: Service, arguments: Namespace) -> int:
 def status(service: Service, arguments: Namespace) -> int:
     found = [service.wiki(slug).status() for slug in _slugs(service, arguments)]
     style = output.Style.of(sys.stdout)
-    works = [working.work_at(service.workshop.store.directory(each.wiki.id)) for each in found]
+    works = [working.work_at(service.workshop.store, each.wiki.id) for each in found]
     lines = []
     for each, work in zip(found, works, strict=True):
         lines += [*output.status_lines(each, style), *working.lines(work, style)]

@@ -1,14 +1,14 @@
-"""What other processes are doing for a wiki, or left undone: read from its directory, told by `wikiholt status`."""
+"""What other processes are doing for a wiki, or left undone: read from its store, told by `wikiholt status`."""
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TypedDict
 
 from wikiholt.keeper.desk import read_activity
 from wikiholt.keeper.entries import Activity
 from wikiholt.keeper.jobs import Job, JobState, read_job, write_job
 from wikiholt.model import SyncReport
+from wikiholt.ports import Store
 from wikiholt.surfaces.cli.output import Style, line
 from wikiholt.surfaces.documents.moments import moment
 
@@ -33,16 +33,16 @@ class Work:
         return self.job.open and self.activity is None
 
 
-def work_at(directory: Path) -> Work:
-    return Work(read_activity(directory), read_job(directory))
+def work_at(store: Store, wiki_id: str) -> Work:
+    return Work(read_activity(store, wiki_id), read_job(store, wiki_id))
 
 
-def finish(directory: Path, report: SyncReport) -> None:
+def finish(store: Store, wiki_id: str, report: SyncReport) -> None:
     """A reindexing has come to its end here: one that a service was cut off in need not be gone on with."""
-    job = read_job(directory)
-    if Work(read_activity(directory), job).left:
+    job = read_job(store, wiki_id)
+    if Work(read_activity(store, wiki_id), job).left:
         done = replace(job, state=JobState.COMPLETE, finished_at=datetime.now(UTC), pages_done=job.pages_total)
-        write_job(directory, replace(done, problems=len(report.problems), revision=report.revision))
+        write_job(store, wiki_id, replace(done, problems=len(report.problems), revision=report.revision))
 
 
 def lines(work: Work, style: Style) -> list[str]:

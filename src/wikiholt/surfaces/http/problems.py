@@ -14,6 +14,7 @@ from typing_extensions import TypedDict
 
 from wikiholt.errors import (
     BadInput,
+    DatabaseAway,
     IndexCorrupt,
     IndexFault,
     IndexHealing,
@@ -43,6 +44,7 @@ _PUBLIC: Mapping[type[WikiholtError], tuple[str, str]] = {
     IndexCorrupt: ("This wiki's index was found damaged; it is being mended.", "Try again in a moment."),
     NothingIndexed: ("This wiki has no indexed page yet.", "Try again in a moment; status says how far it is."),
     StorageRefused: ("The service cannot write to its disk.", _OPERATOR),
+    DatabaseAway: ("The database of this wiki cannot be reached now.", "Try again in a moment; nothing is lost."),
     IndexFault: ("This wiki's index cannot answer.", _OPERATOR),
     NoCommits: ("This wiki has no commit yet.", "Write a first page."),
     SourceError: ("This wiki's repository cannot be read.", _OPERATOR),
@@ -101,6 +103,8 @@ def problem(error: WikiholtError, status: int | None = None, errors: Sequence[Fi
     if isinstance(error, TooManyRequests):
         wait = max(1, math.ceil(error.retry_after))
         headers |= {"Retry-After": str(wait), "RateLimit": f'"minute";r=0;t={wait}'}
+    if isinstance(error, DatabaseAway):
+        headers["Retry-After"] = str(max(1, math.ceil(error.retry_after)))
     if isinstance(error, _SOON):
         headers["Retry-After"] = str(_SOON_SECONDS)
     return _response(document, headers)

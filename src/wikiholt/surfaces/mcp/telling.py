@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from wikiholt.errors import (
+    DatabaseAway,
     Forbidden,
     IndexFault,
     NotWritable,
@@ -149,8 +150,8 @@ def error_text(error: WikiholtError, alike: Iterable[str] = ()) -> str:
     message, hint = told(error)
     following = next((_NEXT[kind] for kind in type(error).__mro__ if kind in _NEXT), "")
     hint = "" if following else hint
-    if isinstance(error, TooManyRequests):
-        following, hint = f"Wait {error.retry_after:.0f} seconds.", ""
+    if isinstance(error, TooManyRequests | DatabaseAway):
+        following, hint = f"Wait {max(1, error.retry_after):.0f} seconds and call it again.", ""
     if isinstance(error, RevisionMismatch) and error.current:
         following, hint = f"The page is at revision {error.current} now. {_sentence(hint)}", ""
     if near := list(alike):

@@ -1,0 +1,108 @@
+"""Small texts beside a wiki's index, and the desk of whoever works on it: files in the wiki's own directory.
+
+The kernel frees the desk of a process that dies: what lies on a desk where nobody sits counts for nothing.
+"""
+
+import fcntl
+import os
+import re
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from wikiholt.errors import Busy, StorageRefused
+
+DRAFT = re.compile(r"[a-z]+\.json\.[0-9a-f]{8}")
+"""Names of notes that were not finished."""
+_DESK = "activity.json"
+_LONGEST = 4096
+_TRIES = 5
+"""Who reads a note on a desk holds the desk for an instant."""
+
+
+def read(directory: Path, name: str) -> str | None:
+    """The note of that name, or None."""
+    try:
+        return (directory / f"{name}.json").read_text("utf-8")
+    except (OSError, ValueError):
+        return None
+
+
+def keep(directory: Path, name: str, text: str, *, make: bool) -> None:
+    """Keep a note, whole or not at all; without `make` a directory that is gone is left so, for the wiki is too."""
+    draft = directory / f"{name}.json.{secrets.token_hex(4)}"
+    try:
+        if make:
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        elif not directory.exists():
+            return
+        with draft.open("w", encoding="utf-8") as out:
+            out.write(text)
+            out.flush()
+            os.fsync(out.fileno())
+        draft.replace(directory / f"{name}.json")
+    except OSError as error:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
+        raise StorageRefused(
+            f"the data directory cannot be written ({error.strerror or error})",
+            hint="check free disk space and the directory's permissions",
+        ) from error
+
+
+@contextmanager
+def sitting(directory: Path) -> Iterator[Callable[[str], None]]:
+    """Sit down at the desk; raises Busy where another sits, and StorageRefused."""
+    file = directory / _DESK
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise StorageRefused(
+            f"the wiki's directory cannot be written ({error.strerror})", hint="check the data directory's permissions"
+        ) from error
+
+    def leave(text: str) -> None:
+        note = text.encode()
+        with suppress(OSError):
+            os.pwrite(descriptor, note, 0)
+            os.ftruncate(descriptor, len(note))
+
+    try:
+        if not _taken(descriptor, fcntl.LOCK_EX, _TRIES) or not os.fstat(descriptor).st_nlink:
+            raise Busy("another process is at work on this wiki", hint="wait for it to finish")
+        try:
+            yield leave
+        finally:
+            file.unlink(missing_ok=True)
+    finally:
+        os.close(descriptor)
+
+
+def seated(directory: Path) -> str | None:
+    """The note of whoever sits at the desk; None when nobody does, empty when nothing was noted yet."""
+    try:
+        descriptor = os.open(directory / _DESK, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        if _taken(descriptor, fcntl.LOCK_SH, 1):
+            return None
+        return os.pread(descriptor, _LONGEST, 0).decode()
+    except (OSError, ValueError):
+        return None
+    finally:
+        os.close(descriptor)
+
+
+def _taken(descriptor: int, how: int, tries: int) -> bool:
+    for left in reversed(range(tries)):
+        try:
+            fcntl.flock(descriptor, how | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(0.01 if left else 0)
+        else:
+            return True
+    return False
