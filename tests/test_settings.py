@@ -229,3 +229,17 @@ def test_settings_of_a_wiki_are_understood() -> None:
 def test_settings_of_a_wiki_that_make_no_sense_are_refused(settings: dict[str, str], told: str) -> None:
     with pytest.raises(InvalidSetting, match=told):
         WikiSettings.parse(settings)
+
+
+@pytest.mark.parametrize("address", ["postgresql://a:hush@db/wikis", "postgres:///wikis?host=/run/postgresql"])
+def test_the_address_of_a_database_is_taken_and_never_shown(address: str) -> None:
+    settings = load(overrides={"store": address})
+    assert settings.store == address
+    assert address not in repr(settings)
+
+
+@pytest.mark.parametrize("address", ["mysql://a:hush@db/x", "hush", "postgresql:", "postgresql://[hush/x", "://hush"])
+def test_what_is_no_address_of_a_database_is_refused_without_being_repeated(address: str) -> None:
+    with pytest.raises(InvalidSetting, match=r"^store = … ") as refused:
+        load(overrides={"store": address})
+    assert "hush" not in refused.value.message + refused.value.hint

@@ -4,7 +4,7 @@ import os
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,10 @@ class Settings:
     """Every setting, checked. Dots in a name are underscores here."""
 
     data: Path
+    store: str = field(repr=False)
+    postgres_lease: float
+    postgres_connections: int
+    postgres_hnsw_from: int
     model: str
     precision: str
     threads: int
@@ -42,7 +46,7 @@ class Settings:
     chroma_database: str
     chroma_layout: str
     chroma_timeout: float
-    chroma_token: str
+    chroma_token: str = field(repr=False)
     page_max_bytes: int
     lock_timeout: float
     search_fresh_timeout: float

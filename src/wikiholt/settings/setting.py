@@ -77,7 +77,7 @@ class Setting:
             raise self._refused(value, origin, wrong)
 
     def _refused(self, raw: object, origin: str, reason: str, hint: str = "") -> InvalidSetting:
-        shown = repr(raw) if len(repr(raw)) <= 80 else repr(raw)[:80] + "…"
+        shown = "…" if self.secret else repr(raw) if len(repr(raw)) <= 80 else repr(raw)[:80] + "…"
         return InvalidSetting(f"{self.name} = {shown} ({origin}) cannot be used: {reason}.", hint=hint or self.help)
 
 

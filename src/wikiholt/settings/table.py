@@ -58,6 +58,18 @@ def server_fault(url: str) -> str:
     return "" if parts.path in ("", "/") and not parts.query and not parts.fragment else "it must end after the port"
 
 
+def store_fault(address: str) -> str:
+    """What is wrong with the address of a database, or nothing; it is never repeated, for it holds a password."""
+    if not address:
+        return ""
+    try:
+        parts = urlsplit(address)
+        good = parts.scheme in ("postgresql", "postgres") and (parts.netloc or parts.path or parts.query)
+    except ValueError:
+        return "it is no address"
+    return "" if good and "://" in address and address.isprintable() else "it must begin with postgresql://"
+
+
 def resource_fault(url: str) -> str:
     """What is wrong with the address that this service is reached by, or nothing."""
     if not url:
@@ -89,6 +101,38 @@ SETTINGS = (
         Path,
         Path("wikiholt-data"),
         "The directory of indexes and registry. Relative to the directory the command runs in.",
+    ),
+    Setting(
+        "store",
+        str,
+        "",
+        "Where indexes, registry and keys live: empty means files in data; postgresql://… a database that many nodes "
+        "share. Caches, mirrors and backups stay in data.",
+        check=store_fault,
+        secret=True,
+    ),
+    Setting(
+        "postgres.lease",
+        float,
+        15.0,
+        "Seconds after which the work of a node that fell silent is taken over by another.",
+        minimum=0.5,
+        maximum=3600,
+    ),
+    Setting(
+        "postgres.connections",
+        int,
+        32,
+        "How many connections to databases this process keeps open for all wikis together.",
+        minimum=1,
+        maximum=10_000,
+    ),
+    Setting(
+        "postgres.hnsw_from",
+        int,
+        10_000,
+        "From how many passages on a wiki in PostgreSQL gets an HNSW index; below, search is exact.",
+        minimum=1,
     ),
     Setting("model", str, "all-MiniLM-L6-v2", "The embedding model: a known name, or the directory of an ONNX model."),
     Setting("precision", str, "int8", "The precision of the model's weights; which there are depends on the model."),

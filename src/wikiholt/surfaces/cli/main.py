@@ -130,7 +130,7 @@ def _overrides(parsed: Namespace) -> dict[str, object]:
 
 
 def _service(settings: Settings, data: Path) -> Service:
-    return build(replace(settings, data=data))
+    return build(replace(settings, data=data, store=""))
 
 
 if __name__ == "__main__":
