@@ -1,0 +1,49 @@
+"""What each part found, kept until all of it is written to bench/results/postgres.md."""
+
+import os
+import statistics
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from bench.corpus import DATA
+from bench.report import machine, write
+
+KEPT = DATA / "postgres"
+ORDER = ("shared", "roles", "small-1000", "small-10000", "large", "nodes", "agreement")
+
+
+class Part:
+    """One part of the bench while it runs: its text, and how busy the machine was meanwhile."""
+
+    def __init__(self, name: str, title: str) -> None:
+        self._name = name
+        self._lines = [f"## {title}", ""]
+        self._load = [os.getloadavg()[0]]
+
+    def say(self, *lines: str) -> None:
+        """Add lines and show them; an empty one ends a paragraph."""
+        self._lines += lines
+        self._load.append(os.getloadavg()[0])
+        print("\n".join(lines), flush=True)
+
+    def keep(self) -> None:
+        """Leave the text for `report`, in the place of what this part said before."""
+        cores = len(os.sched_getaffinity(0))
+        day = datetime.now(UTC).date().isoformat()
+        said = f"*{day}; load while it ran: {min(self._load):.1f} to {max(self._load):.1f} on {cores} cores"
+        said += "; the machine was busy, so trust ratios, and those roughly.*" if max(self._load) > cores + 1 else ".*"
+        KEPT.mkdir(parents=True, exist_ok=True)
+        (KEPT / f"{self._name}.md").write_text("\n".join([*self._lines, "", said, ""]))
+
+
+def joined(about: str) -> str:
+    """The text of every part that was ever run, in their order; written to the results."""
+    found = [(KEPT / f"{name}.md").read_text().strip() for name in ORDER if (KEPT / f"{name}.md").exists()]
+    text = f"{about.strip()}\n\n{machine()}\n\n" + "\n\n".join(found)
+    write("postgres", text)
+    return text
+
+
+def spread(seconds: Sequence[float]) -> tuple[float, float]:
+    """p50 and p95 in milliseconds."""
+    return statistics.median(seconds) * 1e3, statistics.quantiles(seconds, n=20)[18] * 1e3

@@ -1,0 +1,106 @@
+"""What it costs a query that its session is the wiki's own, and what it costs when it is not."""
+
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+
+import psycopg
+from psycopg import sql
+
+from bench.postgres.parts import Part, spread
+from bench.postgres.server import memory_of, started
+from bench.postgres.shared import Database
+from tests.postgres.pg_server import PgServer
+
+WIKIS = 50
+_FIND = "SELECT id, text FROM chunks WHERE id = %s"
+_OTHERS = "SELECT count(*) FROM {}.chunks"
+
+
+def main(rounds: int = 20) -> None:
+    """Measure, try to get out of each kind of session, and keep what was found."""
+    part = Part("roles", "A login a wiki, or one session that changes roles")
+    with started() as server, ExitStack() as stack:
+        wikis = made(server, WIKIS)
+        times = {name: [] for name in ("the wiki's own session, open", "shared, SET LOCAL ROLE", "shared, the same in one round trip", "own session, login for each query")}  # fmt: skip
+        own = {name: stack.enter_context(psycopg.connect(address, autocommit=True)) for name, address in wikis.items()}
+        shared = stack.enter_context(psycopg.connect(server.dsn(), autocommit=True))
+        ways: Sequence[Callable[[str], object]] = (
+            lambda wiki: own[wiki].execute(_FIND, (7,)).fetchall(),
+            lambda wiki: by_role(shared, wiki),
+            lambda wiki: at_once(shared, wiki),
+            lambda wiki: by_login(wikis[wiki]),
+        )
+        for _ in range(rounds):
+            for wiki in wikis:
+                for taken, way in zip(times.values(), ways, strict=True):
+                    began = time.perf_counter()
+                    way(wiki)
+                    taken.append(time.perf_counter() - began)
+        first = spread(next(iter(times.values())))[0]
+        part.say(
+            f"{WIKIS} wikis with a schema and a role each, one row read by its key, in turns; over a Unix socket.", ""
+        )
+        part.say("| session | p50 ms | p95 ms | p50 ÷ own session |", "|---|---|---|---|")
+        for name, taken in times.items():
+            p50, p95 = spread(taken)
+            part.say(f"| {name} | {p50:.3f} | {p95:.3f} | {p50 / first:.1f} |")
+        held = sum(memory_of(each.info.backend_pid) for each in own.values()) / len(own)
+        part.say("", f"Memory of an own session's backend after {rounds} queries: {held:.1f} MB private.", "")
+        part.say(escapes(wikis, own, shared))
+    part.keep()
+
+
+def made(server: PgServer, count: int) -> dict[str, str]:
+    """Schemas with a table and a role that may read it; the address of each role."""
+    wikis = {}
+    with psycopg.connect(server.dsn(), autocommit=True) as operator:
+        for number in range(count):
+            name, secret = f"w_{number:04d}", secrets.token_hex(8)
+            operator.execute(
+                sql.SQL(
+                    "CREATE ROLE {name} LOGIN PASSWORD {secret}; CREATE SCHEMA {name};"
+                    "CREATE TABLE {name}.chunks (id int PRIMARY KEY, text text);"
+                    "INSERT INTO {name}.chunks SELECT n, repeat('passage ', 100) FROM generate_series(1, 20) AS n;"
+                    "GRANT USAGE ON SCHEMA {name} TO {name}; GRANT SELECT ON {name}.chunks TO {name};"
+                    "ALTER ROLE {name} SET search_path = {name}"
+                ).format(name=sql.Identifier(name), secret=sql.Literal(secret))
+            )
+            wikis[name] = server.dsn("postgres", name, secret)
+    return wikis
+
+
+def by_role(shared: Database, wiki: str) -> list[tuple[object, ...]]:
+    with shared.transaction():
+        shared.execute(sql.SQL("SET LOCAL ROLE {}").format(sql.Identifier(wiki)))
+        shared.execute(sql.SQL("SET LOCAL search_path = {}").format(sql.Identifier(wiki)))
+        return shared.execute(_FIND, (7,), prepare=False).fetchall()
+
+
+def at_once(shared: Database, wiki: str) -> list[tuple[object, ...]]:
+    with shared.pipeline():
+        return by_role(shared, wiki)
+
+
+def by_login(address: str) -> list[tuple[object, ...]]:
+    with psycopg.connect(address, autocommit=True) as session:
+        return session.execute(_FIND, (7,)).fetchall()
+
+
+def escapes(wikis: dict[str, str], own: dict[str, Database], shared: Database) -> str:
+    """What injected SQL reaches in each kind of session: the rows of another wiki, or nothing."""
+    mine, other = list(wikis)[:2]
+    steal = sql.SQL(_OTHERS).format(sql.Identifier(other)).as_string()
+    found = []
+    for injected in ("", "RESET ROLE; ", "SELECT set_config('role', 'none', true); "):
+        for name, session in (("own", own[mine]), ("shared", shared)):
+            try:
+                with session.transaction():
+                    if name == "shared":
+                        session.execute(sql.SQL("SET LOCAL ROLE {}").format(sql.Identifier(mine)))
+                    session.execute(injected + steal)
+                found.append(f"`{injected.strip('; ') or 'nothing more'}` in the {name} session: **the other wiki's rows**")
+            except psycopg.errors.InsufficientPrivilege:
+                found.append(f"`{injected.strip('; ') or 'nothing more'}` in the {name} session: refused")
+    return "SQL that asks for another wiki's rows after " + "; after ".join(found) + "."

@@ -1,0 +1,95 @@
+"""Real rows to fill tables with: the vectors of a real wiki's passages, in the order of its pages."""
+
+import struct
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench.corpus import DATA
+from bench.postgres.parts import KEPT
+from wikiholt.model import Floats, Ints
+from wikiholt.stores.sqlite.store import SqliteStore
+
+_HEAD = b"PGCOPY\n\xff\r\n\0" + bytes(8)
+_END = b"\xff\xff"
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Vectors with the pages they belong to, and those pages' names."""
+
+    vectors: Floats
+    pages: Ints
+    names: dict[int, str]
+
+
+def real_rows(count: int) -> Rows:
+    """The first passages of the index that bench.sync made; kept, so that they are read once."""
+    kept = KEPT / "rows.npz"
+    if not kept.exists():
+        _take(count).dump(kept)
+    with np.load(kept) as file:
+        rows = _Kept(file["vectors"], file["pages"], file["named"], file["names"])
+    if len(rows.vectors) < count:
+        sys.exit(f"{kept} holds {len(rows.vectors):,} rows, and {count:,} are wanted: delete it, and bench.sync again")
+    names = dict(zip(rows.named.tolist(), rows.names.tolist(), strict=True))
+    return Rows(rows.vectors[:count], rows.pages[:count], names)
+
+
+@dataclass(frozen=True)
+class _Kept:
+    vectors: Floats
+    pages: Ints
+    named: Ints
+    names: np.ndarray[Any, Any]
+
+    def dump(self, to: Path) -> None:
+        to.parent.mkdir(parents=True, exist_ok=True)
+        np.savez(to, vectors=self.vectors, pages=self.pages, named=self.named, names=self.names)
+
+
+def _take(count: int) -> _Kept:
+    store = SqliteStore(DATA / "sync" / "wikis")
+    for wiki_id in store.ids():
+        index = store.open(wiki_id)
+        try:
+            with index.snapshot() as snapshot:
+                if snapshot.count < count:
+                    continue
+                blocks = list(snapshot.blocks())
+            vectors = np.concatenate([block.vectors for block in blocks])[:count]
+            pages = np.concatenate([block.page_ids for block in blocks])[:count]
+            stored = index.stored_pages(np.unique(pages).tolist())
+            named = np.array(sorted(stored), np.int64)
+            return _Kept(vectors, pages, named, np.array([stored[each].name for each in sorted(stored)]))
+        finally:
+            index.close()
+    sys.exit(f"there is no index of {count:,} passages: run `python -m bench.sync` first")
+
+
+# ── PostgreSQL's binary form of rows ─────────────────────────────────────────────────────────────
+
+
+def copied(rows: Iterable[tuple[bytes, ...]]) -> Iterator[bytes]:
+    """What `COPY … FROM STDIN (FORMAT binary)` reads: rows of values that are in binary form already."""
+    yield _HEAD
+    for row in rows:
+        yield struct.pack(">h", len(row)) + b"".join(struct.pack(">i", len(value)) + value for value in row)
+    yield _END
+
+
+def int4(value: int) -> bytes:
+    return struct.pack(">i", value)
+
+
+def vector(value: Floats) -> bytes:
+    return struct.pack(">hh", len(value), 0) + value.astype(">f4").tobytes()
+
+
+def said(value: Floats) -> str:
+    """A vector as text, for a query."""
+    return "[" + ",".join(f"{each:.7g}" for each in value) + "]"

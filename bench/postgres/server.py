@@ -1,0 +1,39 @@
+"""The PostgreSQL that is measured: a real one, which forgets nothing, of a size for a small machine."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+
+from tests.postgres.pg_server import PgServer, running
+
+_LIKE_IN_EARNEST = {
+    "fsync": "on",
+    "shared_buffers": "1GB",
+    "maintenance_work_mem": "1GB",
+    "max_wal_size": "4GB",
+    "max_connections": "300",
+    "effective_io_concurrency": "16",
+    "random_page_cost": "1.1",
+}
+
+
+@contextmanager
+def started(**options: str) -> Iterator[PgServer]:
+    """A new server, gone afterwards with all it holds."""
+    with running(_LIKE_IN_EARNEST | options) as server:
+        yield server
+
+
+def disk_of(server: PgServer) -> int:
+    """Bytes of its tables and catalogs on the file system, the log of writes left out."""
+    with psycopg.connect(server.dsn(), autocommit=True) as connection:
+        connection.execute("CHECKPOINT")
+    return sum(file.stat().st_blocks * 512 for file in (server.place / "data" / "base").rglob("*"))
+
+
+def memory_of(pid: int) -> float:
+    """Megabytes a process has of its own: what it shares with the server's other processes is left out."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return sum(int(line.split()[1]) for line in lines if line.startswith("Private_")) / 1024

@@ -1,0 +1,211 @@
+"""One table for all wikis with `WHERE tenant_id = …` and one HNSW index: how much of each wiki it still finds."""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import psycopg
+from psycopg import sql
+
+from bench.postgres.parts import Part, spread
+from bench.postgres.rows import Rows, copied, int4, real_rows, said, vector
+from bench.postgres.server import started
+from wikiholt.embedding import load
+from wikiholt.model import Floats, Ints
+from wikiholt.ports import Embedder
+
+ROWS = 100_000
+SIZES = {20_000: 1, 5_000: 2, 1_000: 5, 100: 10}
+"""How many wikis of each size are asked; the rest of the rows are wikis of a thousand."""
+ASKED = 30
+LARGE = 10_000
+"""From here a wiki's own table has an HNSW index too."""
+QUERIES = 20
+"""Questions a wiki; fewer where a size has many wikis."""
+
+_FIND = "SELECT id FROM chunks WHERE {} = %s ORDER BY vector <#> %s::vector LIMIT 30"
+_WAYS: dict[str, tuple[str, ...]] = {
+    "shared table, HNSW (the seed's)": (),
+    "the same, iterative scan": ("SET hnsw.iterative_scan = strict_order",),
+    "the same, iterative scan to the end": (
+        "SET hnsw.iterative_scan = strict_order",
+        "SET hnsw.max_scan_tuples = 1000000",
+    ),
+}
+
+
+@dataclass
+class Wiki:
+    """Some of the rows, which belong together, and what is asked of them."""
+
+    number: int
+    rows: Ints
+    queries: Floats = field(default_factory=lambda: np.empty((0, 0), np.float32))
+
+
+@dataclass
+class Found:
+    """What one way of asking gave for wikis of one size."""
+
+    rows: list[int] = field(default_factory=list)
+    recalls: list[float] = field(default_factory=list)
+    times: list[float] = field(default_factory=list)
+
+    def told(self) -> str:
+        p50, p95 = spread(self.times)
+        return f"{np.mean(self.rows):.1f} | {np.mean(self.recalls):.2f} | {p50:.2f} | {p95:.2f}"
+
+
+Way = Callable[[Wiki, Floats], tuple[list[int], float]]
+Database = psycopg.Connection[tuple[Any, ...]]
+
+
+def main(rows: int = ROWS, queries: int = QUERIES) -> None:
+    """Measure both ways of cutting rows into wikis, and keep what was found."""
+    part = Part("shared", "One shared table, and what it loses")
+    real = real_rows(rows)
+    part.say(
+        f"{rows:,} real passages (all-MiniLM-L6-v2 of a real wiki's pages) in one table `chunks` with one HNSW index "
+        f"(m 16, ef_construction 64, ef_search 40) and `WHERE tenant_id = …`; {ASKED} rows asked for, questions are "
+        "titles of pages. Recall@10 is against a scan of the wiki's own rows. An own table is scanned below "
+        f"{LARGE:,} rows and has an HNSW index (ef_search 100) from there.",
+        "",
+    )
+    with started() as server, load() as embedder, psycopg.connect(server.new_database(), autocommit=True) as database:
+        by_lot = cut(np.random.default_rng(5).permutation(rows))
+        by_place = cut(np.arange(rows))
+        began = time.perf_counter()
+        fill(database, real, by_lot, by_place)
+        print(f"filled and indexed in {time.perf_counter() - began:.0f} s", flush=True)
+        for column, wikis, about in (
+            ("lot", by_lot, "Wikis that write about the same things (rows dealt by lot; questions from everywhere)"),
+            (
+                "place",
+                by_place,
+                "Wikis with subjects of their own (neighbouring pages; questions from their own pages)",
+            ),
+        ):
+            asked = ask_about(wikis, real, embedder, queries, own=column == "place")
+            part.say(f"### {about}", "", *measured(database, column, asked, real), "")
+    part.keep()
+
+
+def cut(order: Ints) -> list[Wiki]:
+    """Wikis of the sizes that are asked, then wikis of a thousand."""
+    sizes = [size for size, count in SIZES.items() for _ in range(count) if size < len(order)]
+    sizes += [1_000] * max(0, (len(order) - sum(sizes)) // 1_000)
+    ends = np.cumsum(sizes)
+    return [
+        Wiki(number, np.sort(order[end - size : end]))
+        for number, (size, end) in enumerate(zip(sizes, ends, strict=True))
+    ]
+
+
+def fill(database: Database, real: Rows, *cuts: Sequence[Wiki]) -> None:
+    """The shared table, and each asked wiki's own in a schema of its own."""
+    of = [np.full(len(real.vectors), -1, np.int64) for _ in cuts]
+    for owners, wikis in zip(of, cuts, strict=True):
+        for wiki in wikis:
+            owners[wiki.rows] = wiki.number
+    database.execute("CREATE TABLE chunks (id int, lot int, place int, vector vector(384) STORAGE PLAIN)")
+    order = np.random.default_rng(6).permutation(len(real.vectors))
+    _copy(database, sql.Identifier("chunks"), ((n, *(int(owners[n]) for owners in of)) for n in order.tolist()), real)
+    database.execute("CREATE INDEX chunks_near ON chunks USING hnsw (vector vector_ip_ops)")
+    for name, wikis in zip(("lot", "place"), cuts, strict=True):
+        for wiki in wikis[: sum(SIZES.values())]:
+            schema = f"{name}_{wiki.number}"
+            database.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))
+            table = sql.Identifier(schema, "chunks")
+            database.execute(sql.SQL("CREATE TABLE {} (id int, vector vector(384) STORAGE PLAIN)").format(table))
+            _copy(database, table, ((n,) for n in wiki.rows.tolist()), real)
+            if len(wiki.rows) >= LARGE:
+                database.execute(sql.SQL("CREATE INDEX ON {} USING hnsw (vector vector_ip_ops)").format(table))
+    database.execute("ANALYZE")
+
+
+def _copy(database: Database, table: sql.Identifier, rows: Iterable[tuple[int, ...]], real: Rows) -> None:
+    with database.cursor() as cursor, cursor.copy(sql.SQL("COPY {} FROM STDIN (FORMAT binary)").format(table)) as copy:
+        for piece in copied((*map(int4, row), vector(real.vectors[row[0]])) for row in rows):
+            copy.write(piece)
+
+
+def ask_about(wikis: Sequence[Wiki], real: Rows, embedder: Embedder, count: int, *, own: bool) -> list[Wiki]:
+    """The wikis that are asked, each with its questions."""
+    rng = np.random.default_rng(8)
+    asked = []
+    everywhere = np.unique(real.pages)
+    for wiki in wikis[: sum(SIZES.values())]:
+        each = max(4, count // SIZES[len(wiki.rows)])
+        pages = np.unique(real.pages[wiki.rows]) if own else everywhere
+        titles = [real.names[int(page)] for page in rng.choice(pages, min(each, len(pages)), replace=False)]
+        asked.append(Wiki(wiki.number, wiki.rows, np.stack([embedder.query(title) for title in titles])))
+    return asked
+
+
+def measured(database: Database, column: str, wikis: Sequence[Wiki], real: Rows) -> list[str]:
+    """Every question asked in every way in turn; last with an index on tenant_id, which would change the others' plans."""
+    ways = {name: _shared(database, column, settings) for name, settings in _WAYS.items()}
+    ways["one schema a wiki"] = _own(database, column)
+    found = asked_of(ways, wikis, real)
+    database.execute(sql.SQL("CREATE INDEX chunks_tenant ON chunks ({})").format(sql.Identifier(column)))
+    indexed = {
+        "shared table, an index on tenant_id too, the planner's choice": _shared(database, column, ("RESET ALL",))
+    }
+    found |= asked_of(indexed, wikis, real)
+    database.execute("DROP INDEX chunks_tenant")
+    lines = [
+        "| rows of the wiki | asked how | rows back of 30 | recall@10 | p50 ms | p95 ms |",
+        "|---|---|---|---|---|---|",
+    ]
+    order = [*_WAYS, *indexed, "one schema a wiki"]
+    return lines + [f"| {size:,} | {name} | {found[name, size].told()} |" for size in SIZES for name in order]
+
+
+def asked_of(ways: dict[str, Way], wikis: Sequence[Wiki], real: Rows) -> dict[tuple[str, int], Found]:
+    """What each way gives for wikis of each size."""
+    found: dict[tuple[str, int], Found] = {}
+    for _ in range(2):
+        for wiki in wikis:
+            own = real.vectors[wiki.rows]
+            for query in wiki.queries:
+                best = set(wiki.rows[np.argsort(-(own @ query), kind="stable")[:10]].tolist())
+                for name, way in ways.items():
+                    ids, took = way(wiki, query)
+                    seen = found.setdefault((name, len(wiki.rows)), Found())
+                    seen.times.append(took)
+                    seen.rows.append(len(ids))
+                    seen.recalls.append(len(set(ids[:10]) & best) / len(best))
+    return found
+
+
+def _shared(database: Database, column: str, settings: Sequence[str]) -> Way:
+    find = sql.SQL(_FIND).format(sql.Identifier(column))
+
+    def way(wiki: Wiki, query: Floats) -> tuple[list[int], float]:
+        # A small wiki would be found by reading the whole table, which grows with all wikis; the index is what is asked.
+        database.execute("RESET ALL; SET enable_seqscan = off")
+        for setting in settings:
+            database.execute(setting)
+        return _timed(database, find, wiki.number, said(query))
+
+    return way
+
+
+def _own(database: Database, column: str) -> Way:
+    find = sql.SQL("SELECT id FROM {} ORDER BY vector <#> %s::vector LIMIT 30")
+
+    def way(wiki: Wiki, query: Floats) -> tuple[list[int], float]:
+        database.execute("RESET ALL")
+        if len(wiki.rows) >= LARGE:
+            database.execute("SET hnsw.ef_search = 100")
+        return _timed(database, find.format(sql.Identifier(f"{column}_{wiki.number}", "chunks")), said(query))
+
+    return way
+
+
+def _timed(database: Database, find: sql.Composed, *values: object) -> tuple[list[int], float]:
+    began = time.perf_counter()
+    rows = database.execute(find, values, prepare=False).fetchall()
+    return [int(row[0]) for row in rows], time.perf_counter() - began
