@@ -1,0 +1,284 @@
+"""Connections to databases. Each is logged in as one role and is lent only for it: no statement can change whose it is.
+
+    Connection                                  psycopg.Connection[tuple[Any, ...]]
+    Login(address, role, path, operator=False)  who logs in where, and which schemas are in sight
+    Doors(most=20, wait=10.0, patience=30.0)    at most so many over all wikis; the longest idle goes first
+        .close()
+    Door(doors, login)                          the way into one schema. login(again) is asked at every use, and
+                                                again, with True, when the server does not let it in
+        .reading()  -> context: Connection      autocommit: each statement sees the last committed state
+        .snapshot() -> context: Connection      one REPEATABLE READ, READ ONLY transaction
+        .writing()  -> context: Connection      one transaction: all of it, or nothing
+        .alone()    -> Connection               one that no pool knows, in autocommit (for LISTEN); its taker closes it
+
+All raise DatabaseAway where the database cannot be reached, Busy where every connection is in use for `wait` seconds;
+in a block, psycopg's errors come out as errors of ours (faults.py). A statement of a wiki's role that takes longer than
+`patience` seconds is ended, except in `writing`. Names need no schema: it is the search path. Safe to use from many
+threads; a forked child begins without connections.
+"""
+
+import os
+import select
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from threading import Condition
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg import sql
+from psycopg.pq import ConnStatus, PGconn, Ping, TransactionStatus
+
+from wikiholt.errors import Busy
+from wikiholt.stores.postgres.address import Address
+from wikiholt.stores.postgres.faults import away, translated
+
+_T = TypeVar("_T")
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+_MOST_USES = 5000
+"""A backend remembers every table it ever saw: the operator's would grow without end."""
+_LONG_IDLE = 30.0
+"""After so long a firewall may have forgotten a connection: it is tried before it is lent."""
+_FAIL_FAST = 1.0
+_ONE_TRY = 4.0
+_STILL = "15s"
+"""Who falls asleep in the middle of writing is ended by the server after so long, so that another can write."""
+_GRAVES: list[object] = []
+"""What a child inherited: closing it would close the parent's."""
+
+
+class LoginRefused(Exception):
+    """The server is there, and does not let this role in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """Who logs in where, and which schemas are in sight."""
+
+    address: Address
+    role: str
+    path: tuple[str, ...]
+    operator: bool = False
+
+
+@dataclass(slots=True)
+class Lent:
+    """A connection, with what the pool knows of it."""
+
+    login: Login
+    connection: Connection
+    uses: int = 0
+    idle_since: float = 0.0
+
+
+class Doors:
+    """The connections of a process, however many wikis it serves."""
+
+    def __init__(self, most: int = 20, *, wait: float = 10.0, patience: float = 30.0) -> None:
+        self._most = max(1, most)
+        self._wait = wait
+        self._patience = patience
+        self._begin()
+
+    def _begin(self) -> None:
+        self._changed = Condition()
+        self._idle: list[Lent] = []  # the longest idle first
+        self._open = 0
+        self._down: dict[str, float] = {}  # places that could not be reached, and until when nobody need try
+        self._closed = False
+        self._pid = os.getpid()
+
+    def take(self, login: Login) -> Lent:
+        """A connection of exactly this login; raises LoginRefused, DatabaseAway or Busy."""
+        if self._pid != os.getpid():
+            _GRAVES.append(self._idle)
+            self._begin()
+        while (found := self._idle_or_room(login)) is not None:
+            if _alive(found):
+                return found
+            self.discard(found)
+        try:
+            connection = self.connect(login)
+        except BaseException:
+            self._make_room()
+            raise
+        return Lent(login, connection)
+
+    def give_back(self, lent: Lent) -> None:
+        """Keep it for the next of the same login, rolled back; one that is broken or worn is closed."""
+        with suppress(psycopg.Error):
+            if lent.connection.pgconn.transaction_status != TransactionStatus.IDLE:
+                lent.connection.rollback()
+        well = lent.connection.pgconn.transaction_status == TransactionStatus.IDLE
+        lent.uses, lent.idle_since = lent.uses + 1, time.monotonic()
+        with self._changed:
+            if well and lent.uses < _MOST_USES and not self._closed and self._pid == os.getpid():
+                self._idle.append(lent)
+                self._changed.notify()
+                return
+        self.discard(lent)
+
+    def discard(self, lent: Lent) -> None:
+        if self._pid != os.getpid():
+            _GRAVES.append(lent)
+            return
+        lent.connection.close()
+        self._make_room()
+
+    def connect(self, login: Login) -> Connection:
+        """A new connection that no pool knows; a place that just could not be reached is not tried again at once."""
+        place = login.address.place
+        with self._changed:
+            if (until := self._down.get(place)) is not None:
+                if time.monotonic() < until:
+                    raise away()
+                self._down[place] = time.monotonic() + _ONE_TRY  # one tries; the others need not wait for it
+        try:
+            connection = self._log_in(login)
+        except psycopg.Error as error:
+            there = _answers(login.address, error)
+            with self._changed:
+                self._down[place] = time.monotonic() + (0 if there else _FAIL_FAST)
+            raise LoginRefused(str(error)) if there else away(error) from error
+        with self._changed:
+            self._down.pop(place, None)
+        return connection
+
+    def close(self) -> None:
+        """Close what is idle, and what is lent once it comes back."""
+        with self._changed:
+            self._closed = True
+            idle, self._idle = self._idle, []
+        for lent in idle:
+            self.discard(lent)
+
+    def _idle_or_room(self, login: Login) -> Lent | None:
+        """An idle connection of the login, or None, and then there is room for one more."""
+        until = time.monotonic() + self._wait
+        with self._changed:
+            while not self._closed:
+                for at in range(len(self._idle) - 1, -1, -1):
+                    if self._idle[at].login == login:
+                        return self._idle.pop(at)
+                if self._open < self._most:
+                    self._open += 1
+                    return None
+                if self._idle:
+                    self._idle.pop(0).connection.close()
+                    return None
+                if not self._changed.wait(until - time.monotonic()):
+                    raise Busy("every connection to the database is in use", hint="try again, or raise connections")
+        raise psycopg.InterfaceError("the connections were closed")
+
+    def _make_room(self) -> None:
+        with self._changed:
+            self._open -= 1
+            self._changed.notify()
+
+    def _log_in(self, login: Login) -> Connection:
+        connection: Connection = psycopg.connect(login.address.conninfo, autocommit=True)
+        path = sql.SQL(", ").join(sql.Identifier(schema) for schema in login.path)
+        orders: list[sql.Composable] = [sql.SQL("SET search_path TO {}").format(path)]
+        if not login.operator:
+            orders.append(sql.SQL("SET default_transaction_read_only TO on"))
+            orders.append(sql.SQL("SET statement_timeout TO {}").format(f"{self._patience:.3f}s"))
+        try:
+            connection.execute(sql.SQL("; ").join(orders))
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+
+class Door:
+    """The way into one schema, under one role."""
+
+    def __init__(self, doors: Doors, login: Callable[[bool], Login]) -> None:
+        self._doors = doors
+        self._login = login
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """A connection whose statements each see the last committed state."""
+        with self._lent() as connection:
+            yield connection
+
+    @contextmanager
+    def snapshot(self) -> Iterator[Connection]:
+        """A connection whose statements all see one and the same committed state."""
+        with self._lent("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY") as connection:
+            yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """One write transaction: all of it, or nothing."""
+        still = f"SET LOCAL idle_in_transaction_session_timeout TO '{_STILL}'; SET LOCAL statement_timeout TO 0"
+        with self._lent(f"BEGIN READ WRITE; {still}") as connection:
+            yield connection
+            connection.execute("COMMIT")
+
+    def alone(self) -> Connection:
+        """A connection that no pool knows, in autocommit; close it."""
+        return self._let_in(self._doors.connect)
+
+    @contextmanager
+    def _lent(self, begin: str = "") -> Iterator[Connection]:
+        lent = self._begun(begin)
+        try:
+            with translated(lent.connection):
+                yield lent.connection
+        finally:
+            self._doors.give_back(lent)
+
+    def _begun(self, begin: str) -> Lent:
+        """A connection on which the transaction has begun; one that broke while it was idle is no reader's loss."""
+        while True:
+            lent = self._let_in(self._doors.take)
+            try:
+                if begin:
+                    lent.connection.execute(begin)
+            except psycopg.Error as error:
+                worn = lent.uses > 0
+                self._doors.discard(lent)
+                if not worn:
+                    raise away(error) from error
+            except BaseException:
+                self._doors.discard(lent)
+                raise
+            else:
+                return lent
+
+    def _let_in(self, enter: Callable[[Login], _T]) -> _T:
+        try:
+            return enter(self._login(False))
+        except LoginRefused:
+            pass
+        try:
+            return enter(self._login(True))
+        except LoginRefused as error:
+            raise away(error) from error
+
+
+def _alive(lent: Lent) -> bool:
+    """Whether an idle connection can still be used: a server that ended it has said so by now."""
+    connection = lent.connection
+    try:
+        heard, _, _ = select.select([connection.pgconn.socket], [], [], 0)
+        if heard:
+            connection.pgconn.consume_input()
+        if connection.pgconn.status != ConnStatus.OK:
+            return False
+        if time.monotonic() - lent.idle_since > _LONG_IDLE:
+            connection.execute("SELECT 1")
+    except (psycopg.Error, OSError, ValueError):
+        return False
+    return True
+
+
+def _answers(address: Address, error: psycopg.Error) -> bool:
+    """Whether the server is there and takes connections, though not this one."""
+    if isinstance(error, psycopg.errors.ConnectionTimeout):
+        return False
+    return PGconn.ping(address.conninfo.encode()) == Ping.OK
