@@ -1,0 +1,105 @@
+"""What a wiki's schema holds beside its generations, its layout's number, and how one layout becomes the next.
+
+    state   a row a generation; `published` in one of them at most; counters for ids, since there is one writer
+    notes   small texts and leases by name: writer, desk, mark, layout, and what `Store.keep_note` keeps
+
+The note `layout` says which layout the schema has and from which on a program can use it. Where the wiki has been moved
+to another database it says `moved`. Layouts only add: programs that know an older one go on until `oldest` passes theirs.
+
+    STATE_COLUMNS              what `seal` of a row of `state` stands for, in this order
+    state_seal(row)            the seal of those values
+    Layout.read(text)          what the note says; MOVED where the wiki is elsewhere
+"""
+
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from psycopg import sql
+
+from wikiholt.errors import IndexCorrupt, IndexTooNew
+
+LAYOUT = 1
+"""The layout this program writes."""
+
+STATE_COLUMNS = (
+    "number, fingerprint, dimensions, pipeline, model, precision, version, horizon, revision, synced_at,"
+    " pages, chunks, problems, next_page, next_chunk, terms"
+)
+
+MOVED = "moved"
+
+_WIKI = (
+    "CREATE SCHEMA {schema}",
+    "CREATE TABLE {schema}.state (number int4 PRIMARY KEY, published bool NOT NULL DEFAULT false,"
+    " origin text NOT NULL, condition text NOT NULL, why text NOT NULL DEFAULT '',"
+    " fingerprint text NOT NULL, dimensions int4 NOT NULL, pipeline text NOT NULL,"
+    " model text NOT NULL, precision text NOT NULL,"
+    " version int8 NOT NULL DEFAULT 0, horizon int8 NOT NULL DEFAULT 0, revision text, synced_at float8,"
+    " pages int8 NOT NULL DEFAULT 0, chunks int8 NOT NULL DEFAULT 0, problems int8 NOT NULL DEFAULT 0,"
+    " next_page int8 NOT NULL DEFAULT 1, next_chunk int8 NOT NULL DEFAULT 1, terms int8 NOT NULL DEFAULT 0,"
+    " seal int8 NOT NULL)",
+    "CREATE TABLE {schema}.notes (name text PRIMARY KEY, text text NOT NULL DEFAULT '',"
+    " holder text, until timestamptz, fence int8 NOT NULL DEFAULT 0)",
+    "GRANT USAGE ON SCHEMA {schema} TO {role}",
+    "GRANT SELECT, INSERT, UPDATE, DELETE ON {schema}.state, {schema}.notes TO {role}",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Which layout a schema has, and the oldest that a program may know to use it."""
+
+    number: int
+    oldest: int
+
+    @classmethod
+    def read(cls, text: str | None) -> "Layout":
+        parts = (text or "").split()
+        if len(parts) != 2 or not all(part.isdigit() for part in parts):
+            raise IndexCorrupt("the index has lost its layout", hint="run `wikiholt doctor`")
+        return cls(int(parts[0]), int(parts[1]))
+
+    def write(self) -> str:
+        return f"{self.number} {self.oldest}"
+
+    def require(self) -> None:
+        """Raise unless this program can use it."""
+        if self.oldest > LAYOUT:
+            raise IndexTooNew(
+                f"the index has a newer layout ({self.number}, this Wikiholt knows {LAYOUT})", hint="upgrade Wikiholt"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """How the layout before becomes this one; `oldest` is the layout a program must know to use it.
+
+    `statements` is given the schema, the numbers of its generations and the role. They only add.
+    """
+
+    layout: Layout
+    statements: Callable[[str, Sequence[int], str], Iterator[sql.Composed]]
+
+
+MIGRATIONS: tuple[Migration, ...] = ()
+"""To layout 2, to layout 3, …; the last leads to LAYOUT."""
+
+
+def oldest() -> int:
+    """The oldest layout that programs may know to use what this one writes."""
+    return MIGRATIONS[-1].layout.oldest if MIGRATIONS else 1
+
+
+def founding(schema: str, role: str) -> Iterator[sql.Composed]:
+    """The statements, for the operator and in one transaction, that make a wiki's schema for its role."""
+    names = {"schema": sql.Identifier(schema), "role": sql.Identifier(role)}
+    for statement in _WIKI:
+        yield sql.SQL(statement).format(**names)
+    layout = sql.Literal(Layout(LAYOUT, oldest()).write())
+    yield sql.SQL("INSERT INTO {}.notes (name, text) VALUES ('layout', {})").format(names["schema"], layout)
+
+
+def state_seal(row: Sequence[object]) -> int:
+    """The checksum of a row of `state`, its values in the order of STATE_COLUMNS."""
+    return zlib.crc32(repr(tuple(row)).encode("utf-8", "surrogatepass"))
