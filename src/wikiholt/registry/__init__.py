@@ -1,9 +1,10 @@
 """Which wikis there are: the slug people type, the opaque id that names things on disk, hosts, keys, and the source."""
 
 from wikiholt.registry.backups import RegistryBackups, Restored
-from wikiholt.registry.database import RESTORE
 from wikiholt.registry.hosts import LOOPBACK, host_named
 from wikiholt.registry.keys import Keys
+from wikiholt.registry.schema import RESTORE
+from wikiholt.registry.sessions import RegistryDatabase
 from wikiholt.registry.slugs import validate_slug
 from wikiholt.registry.wikis import Registry, Struck
 
@@ -13,6 +14,7 @@ __all__ = [
     "Keys",
     "Registry",
     "RegistryBackups",
+    "RegistryDatabase",
     "Restored",
     "Struck",
     "host_named",

@@ -7,9 +7,7 @@ removed wiki is struck from the backups too.
 
 import logging
 import shutil
-import sqlite3
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,9 +17,10 @@ from wikiholt.backups import Kept, Shelf
 from wikiholt.errors import BackupNotFound, Busy, IndexCorrupt, IndexFault, IndexMissing
 from wikiholt.model import Key, Occasion, RegistryBackup
 from wikiholt.registry import schema
-from wikiholt.registry.database import Database
+from wikiholt.registry.database import RegistryFile
 from wikiholt.registry.keys import key_of
-from wikiholt.registry.mending import install, seal_at, strike
+from wikiholt.registry.mending import seal_at, strike
+from wikiholt.registry.sessions import RegistryDatabase
 
 _LOG = logging.getLogger(__name__)
 
@@ -44,7 +43,7 @@ class Restored:
 class RegistryBackups:
     """Bound to one registry and one shelf. Safe to use from many threads and processes."""
 
-    def __init__(self, database: Database, directory: Path, keep: int) -> None:
+    def __init__(self, database: RegistryDatabase, directory: Path, keep: int) -> None:
         self._database = database
         self._shelf = Shelf(directory)
         self._keep = keep
@@ -55,10 +54,9 @@ class RegistryBackups:
         """Copy the registry as it is now, verify the copy and keep it; raises IndexMissing while there is none."""
         self.finish_striking()
         with self._shelf.alone(), self._shelf.making() as draft:
-            with self._database.reading() as connection:
-                if connection is None:
-                    raise IndexMissing("there is no registry yet", hint="`wikiholt add` registers a first wiki")
-                seal = _copy(connection, draft.file)
+            seal = self._database.copy(draft.file)
+            if seal is None:
+                raise IndexMissing("there is no registry yet", hint="`wikiholt add` registers a first wiki")
             rows = self._rows(draft.file)
             if schema.seal_of(rows) != seal:
                 raise IndexCorrupt("the copy of the registry is not what was copied", hint="check the disk, try again")
@@ -112,9 +110,7 @@ class RegistryBackups:
         # Whoever has once made a key relies on it that without one nothing opens.
         rows["marks"] = list({row[0]: row for each in (rows, known) for row in each["marks"]}.values())
         if present is None:
-            with self._database.replacing() as path:
-                aside = install(path, rows)
-            return Restored(backup, left_out, aside, sure=backup.name != good[0][0].name)
+            return Restored(backup, left_out, self._database.install(rows), sure=backup.name != good[0][0].name)
         if schema.seal_of(present) != schema.seal_of(good[0][1]):
             self.take(Occasion.BEFORE_RESTORING)
         with self._database.writing() as ledger:
@@ -191,20 +187,8 @@ class RegistryBackups:
         return _backup(kept, rows, fault), rows
 
     def _rows(self, file: Path) -> schema.Rows:
-        with Database(file, 1.0).unchanging() as connection:
+        with RegistryFile(file, 1.0).unchanging() as connection:
             return schema.read(connection)
-
-
-def _copy(connection: sqlite3.Connection, to: Path) -> str:
-    """Copy the registry and return its seal, both as of one moment, whoever writes meanwhile."""
-    connection.execute("BEGIN")
-    try:
-        seal = schema.seal(connection)
-        with closing(sqlite3.connect(to, isolation_level=None)) as copy:
-            connection.backup(copy)
-    finally:
-        connection.execute("ROLLBACK")
-    return seal
 
 
 def _without_revoked(rows: schema.Rows, known: schema.Rows) -> tuple[schema.Rows, tuple[Key, ...]]:

@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 from wikiholt.errors import Busy, IndexCorrupt, IndexFault, IndexTooNew, StorageRefused, WikiholtError
 from wikiholt.registry import schema
+from wikiholt.registry.mending import install
 
 _REFUSED = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN}
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
@@ -22,11 +23,11 @@ _NO_ROOM = {sqlite3.SQLITE_IOERR_SHMOPEN, sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.
 
 Stamp = tuple[int, int, int]
 
-RESTORE = "`wikiholt restore --registry` puts the newest good backup in its place."
 
-
-class Database:
+class RegistryFile:
     """The registry's file. Nothing is touched before the first use."""
+
+    shared = False
 
     def __init__(self, path: Path, timeout: float) -> None:
         self.path = path
@@ -73,12 +74,26 @@ class Database:
             schema.migrate(copy)
             yield copy
 
-    @contextmanager
-    def replacing(self) -> Iterator[Path]:
-        """Where the file lies, for who puts another in its place; this process uses it only after that."""
+    def copy(self, to: Path) -> str | None:
+        """Copy the registry and return its seal, both as of one moment, whoever writes meanwhile."""
+        with self._lock, self._faults():
+            connection = self._connection()
+            if connection is None:
+                return None
+            connection.execute("BEGIN")
+            try:
+                seal = schema.seal(connection)
+                with closing(sqlite3.connect(to, isolation_level=None)) as copy:
+                    connection.backup(copy)
+                return seal
+            finally:
+                connection.execute("ROLLBACK")
+
+    def install(self, rows: schema.Rows) -> str | None:
+        """Put a file with these rows in the place of the one there is."""
         with self._lock, self._faults():
             self.close()
-            yield self.path
+            return install(self.path, rows)
 
     def close(self) -> None:
         """Let go of the file; the next use opens it again."""
@@ -201,7 +216,7 @@ class Database:
     def _corrupt(self, reason: str) -> IndexCorrupt:
         return IndexCorrupt(
             f"The registry {self.path} is damaged: {reason}.",
-            hint=f"{RESTORE} Without a backup, move it away and add each wiki again.",
+            hint=f"{schema.RESTORE} Without a backup, move it away and add each wiki again.",
         )
 
 

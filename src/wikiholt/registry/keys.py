@@ -5,14 +5,13 @@ import hashlib
 import hmac
 import re
 import secrets
-import sqlite3
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from wikiholt.errors import IndexCorrupt, InvalidSetting, KeyNotFound, WikiNotFound
 from wikiholt.model import Key, Scope
-from wikiholt.registry.database import RESTORE, Database
-from wikiholt.registry.schema import COLUMNS
+from wikiholt.registry.schema import COLUMNS, RESTORE
+from wikiholt.registry.sessions import RegistryDatabase, Session
 
 MAX_LABEL = 200
 _ID_LENGTH, _SECRET_LENGTH = 12, 40
@@ -26,7 +25,7 @@ _KEYED = "keyed"
 class Keys:
     """All keys of a registry. Whatever another process creates or revokes counts at once."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: RegistryDatabase) -> None:
         self._database = database
 
     def create(
@@ -117,15 +116,15 @@ def _digest(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
 
 
-def _exists(connection: sqlite3.Connection, table: str, row_id: str) -> bool:
+def _exists(connection: Session, table: str, row_id: str) -> bool:
     return connection.execute(f"SELECT 1 FROM {table} WHERE id = ?", (row_id,)).fetchone() is not None  # noqa: S608
 
 
-def _marked(connection: sqlite3.Connection) -> bool:
+def _marked(connection: Session) -> bool:
     return connection.execute("SELECT 1 FROM marks WHERE name = ?", (_KEYED,)).fetchone() is not None
 
 
-def _find(connection: sqlite3.Connection, key_id: str) -> tuple[Key, str] | None:
+def _find(connection: Session, key_id: str) -> tuple[Key, str] | None:
     if not key_id.isascii() or "\0" in key_id:
         return None
     row = connection.execute(f"SELECT {_COLUMNS} FROM keys WHERE id = ?", (key_id,)).fetchone()  # noqa: S608

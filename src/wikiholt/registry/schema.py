@@ -8,8 +8,12 @@ import hashlib
 import sqlite3
 from collections.abc import Sequence
 
+from wikiholt.registry.sessions import Session
+
 APPLICATION_ID = 0x57484C52
 VERSION = 2
+
+RESTORE = "`wikiholt restore --registry` puts the newest good backup in its place."
 
 Row = Sequence[str | None]
 Rows = dict[str, list[Row]]
@@ -52,7 +56,7 @@ _MODULUS = 1 << 128
 class Ledger:
     """One write transaction: rows go in and out through it, and the seal follows."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: Session) -> None:
         self.connection = connection
         self.deleted = False
         self._change = 0
@@ -96,19 +100,23 @@ def create(connection: sqlite3.Connection) -> None:
 
 
 def intact(connection: sqlite3.Connection) -> bool:
-    """Whether every row is as it was written, and none is missing."""
+    """Whether every row of a file of today's form or an older one is as it was written, and none is missing."""
     if _version(connection) == 1:
         return bool(connection.execute("SELECT digest FROM seal").fetchone() == (_digest_of_version_1(connection),))
-    total = sum(_checksum(table, row) for table in COLUMNS for row in _rows(connection, table))
-    return bool(connection.execute("SELECT digest FROM sealed").fetchone() == (_written(total),))
+    return sound(connection)
 
 
-def read(connection: sqlite3.Connection) -> Rows:
+def sound(connection: Session) -> bool:
+    """The same of a registry of today's form, wherever it is kept."""
+    return bool(connection.execute("SELECT digest FROM sealed").fetchone() == (seal_of(read(connection)),))
+
+
+def read(connection: Session) -> Rows:
     """Every row of a registry of today's form."""
     return {table: list(_rows(connection, table)) for table in COLUMNS}
 
 
-def seal(connection: sqlite3.Connection) -> str:
+def seal(connection: Session) -> str:
     """The seal of a registry: the same for the same rows, and for no others."""
     (digest,) = connection.execute("SELECT digest FROM sealed").fetchone()
     return str(digest)
@@ -145,7 +153,7 @@ def _version(connection: sqlite3.Connection) -> int:
     return int(version)
 
 
-def _rows(connection: sqlite3.Connection, table: str) -> list[tuple[str, ...]]:
+def _rows(connection: Session, table: str) -> list[tuple[str, ...]]:
     return connection.execute(f"SELECT {', '.join(COLUMNS[table])} FROM {table}").fetchall()  # noqa: S608
 
 

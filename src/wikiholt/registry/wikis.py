@@ -1,10 +1,9 @@
-"""The registry of wikis: a small file that many processes share."""
+"""The registry of wikis, which many processes share: a small file, or with PostgreSQL some tables."""
 
 import base64
 import difflib
 import json
 import secrets
-import sqlite3
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -14,10 +13,11 @@ from wikiholt.backups import BackupPlan
 from wikiholt.errors import IndexCorrupt, WikiExists, WikiNotFound
 from wikiholt.model import Key, Wiki
 from wikiholt.registry.backups import STRUCK, RegistryBackups
-from wikiholt.registry.database import RESTORE, Database
+from wikiholt.registry.database import RegistryFile
 from wikiholt.registry.hosts import host_named, hosts_of
 from wikiholt.registry.keys import Keys, key_of
-from wikiholt.registry.schema import COLUMNS, Ledger
+from wikiholt.registry.schema import COLUMNS, RESTORE, Ledger, seal
+from wikiholt.registry.sessions import RegistryDatabase, Session
 from wikiholt.registry.slugs import validate_slug
 
 _COLUMNS = ", ".join(COLUMNS["wikis"])
@@ -36,9 +36,17 @@ class Struck:
 class Registry:
     """All wikis by slug. Safe to use from many threads and processes; no error of it names another wiki."""
 
-    def __init__(self, path: Path, *, timeout: float = 10.0, backups: BackupPlan | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        timeout: float = 10.0,
+        backups: BackupPlan | None = None,
+        database: RegistryDatabase | None = None,
+    ) -> None:
+        """Kept in the file `path`, or in `database`; backups lie beside that path where the plan has no place."""
         plan = backups or BackupPlan()
-        self._database = Database(path, timeout)
+        self._database = database or RegistryFile(path, timeout)
         self.keys = Keys(self._database)
         self.backups = RegistryBackups(self._database, (plan.place or path.parent / "backups") / "registry", plan.keep)
 
@@ -105,6 +113,11 @@ class Registry:
             rows = connection.execute(f"SELECT {_COLUMNS} FROM wikis ORDER BY slug").fetchall()  # noqa: S608
         return [_wiki(row) for row in rows]
 
+    def mark(self) -> str | None:
+        """The same as long as nothing in the registry changes: cheaper to ask for than a list. None: there is none."""
+        with self._database.reading() as connection:
+            return seal(connection) if connection else None
+
     def remove(self, slug: str) -> Struck:
         """Strike a wiki with its keys and hosts from the registry, all at once; its index is not touched.
 
@@ -139,7 +152,7 @@ class Registry:
         return tuple(difflib.get_close_matches(slug.lower()[:_SHOWN], [wiki.slug for wiki in self.list()], n=3))
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Let go of the database."""
         self._database.close()
 
     def _one(self, column: str, value: str) -> Wiki | None:
@@ -175,7 +188,7 @@ def _new_id() -> str:
     return base64.b32encode(secrets.token_bytes(13)).decode().lower()[:20]
 
 
-def _find(connection: sqlite3.Connection, column: str, name: str) -> Wiki | None:
+def _find(connection: Session, column: str, name: str) -> Wiki | None:
     if "\0" in name or not name.isascii():  # no slug or id looks like that, and SQLite need not see it
         return None
     row = connection.execute(f"SELECT {_COLUMNS} FROM wikis WHERE {column} = ?", (name,)).fetchone()  # noqa: S608
