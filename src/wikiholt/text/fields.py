@@ -1,6 +1,9 @@
 """The fields of the keyword index and how much a word in each counts, the same in every store."""
 
 import math
+from collections import Counter
+
+from wikiholt.model import Words
 
 FIELD_WEIGHTS: tuple[float, float, float] = (5.0, 2.0, 1.0)
 """Name, headings, body."""
@@ -11,6 +14,26 @@ B = 0.75
 
 PREFIX_WEIGHT = 0.5
 """What a page counts that only holds a word beginning with the last word typed."""
+
+# The joiners some scripts write inside a word; FTS5 splits at them as it does at spaces.
+_JOINERS = str.maketrans({"\u200c": " ", "\u200d": " "})
+
+
+def split(text: str) -> list[str]:
+    """The terms of a field, as FTS5 splits it."""
+    return text.split() if text.isascii() else text.translate(_JOINERS).split()
+
+
+def weigh(words: Words) -> tuple[dict[str, float], int]:
+    """How often a page has each term, by weight of the field, and how many terms it has in all."""
+    counts: dict[str, float] = {}
+    length = 0
+    for text, weight in zip((words.name, words.headings, words.body), FIELD_WEIGHTS, strict=True):
+        terms = split(text)
+        length += len(terms)
+        for term, count in Counter(terms).items():
+            counts[term] = counts.get(term, 0.0) + count * weight
+    return counts, length
 
 
 def idf(pages: int, holding: int) -> float:

@@ -1,33 +1,13 @@
 """From pages' words to postings, at about thirty bytes of memory a posting; the text itself is never kept."""
 
 from array import array
-from collections import Counter, defaultdict
+from collections import defaultdict
 
 import numpy as np
 
-from wikiholt.model import WordRow, Words
-from wikiholt.text.fields import FIELD_WEIGHTS
+from wikiholt.model import WordRow
+from wikiholt.text.fields import weigh
 from wikiholt.words.postings import Postings, assemble
-
-# The joiners some scripts write inside a word; FTS5 splits at them as it does at spaces.
-_JOINERS = str.maketrans({"\u200c": " ", "\u200d": " "})
-
-
-def split(text: str) -> list[str]:
-    """The terms of a field, as the store splits it."""
-    return text.split() if text.isascii() else text.translate(_JOINERS).split()
-
-
-def weigh(words: Words) -> tuple[dict[str, float], int]:
-    """How often a page has each term, by weight of the field, and how many terms it has in all."""
-    counts: dict[str, float] = {}
-    length = 0
-    for text, weight in zip((words.name, words.headings, words.body), FIELD_WEIGHTS, strict=True):
-        terms = split(text)
-        length += len(terms)
-        for term, count in Counter(terms).items():
-            counts[term] = counts.get(term, 0.0) + count * weight
-    return counts, length
 
 
 class Builder:

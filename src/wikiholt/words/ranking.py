@@ -8,8 +8,7 @@ import numpy as np
 
 from wikiholt.errors import NotHere
 from wikiholt.model import Floats, Ints, WordHit, WordQuery
-from wikiholt.text.fields import K1, PREFIX_WEIGHT, idf, most
-from wikiholt.words.building import split
+from wikiholt.text.fields import K1, PREFIX_WEIGHT, idf, most, split
 from wikiholt.words.postings import Rows
 from wikiholt.words.view import Doubles, List, View
 

@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wikiholt.model import Floats, Ints, WordDelta, WordRow
-from wikiholt.text.fields import K1, B
-from wikiholt.words.building import weigh
+from wikiholt.text.fields import K1, B, weigh
 from wikiholt.words.postings import Postings, Rows
 
 MERGE_AT_LEAST, MERGE_SHARE = 200, 20

@@ -1,0 +1,126 @@
+"""The tables of one generation of a wiki's index, and the indexes it gets when it has grown.
+
+A small wiki is read from end to end faster than an index is opened, and ten thousand wikis are ten thousand times every
+relation: so there are few tables and, to begin with, no index but the primary keys. `tending` adds the others.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from psycopg import sql
+
+GROWN = 300
+"""Pages from which on a wiki gets indexes."""
+HNSW_FROM = 10_000
+"""Chunks from which on nearest neighbours are found by an HNSW index, unless set otherwise."""
+
+_MOST_IN_PLACE = 1_500
+"""Dimensions of a vector that still fits into a row beside its text; longer ones lie beside the table."""
+_MOST_IN_HNSW = 2_000
+"""Dimensions pgvector can index."""
+
+_PAGES = """
+CREATE TABLE {pages} (
+    id int8 PRIMARY KEY, file text NOT NULL, path text COLLATE "C" NOT NULL, name text NOT NULL, blob text NOT NULL,
+    category text, category_key text, description text, language text, last_updated float8, hidden int4 NOT NULL,
+    tags text NOT NULL, warnings text NOT NULL, chunks int4 NOT NULL, words bytea NOT NULL, version int8 NOT NULL,
+    key text NOT NULL, last_key text NOT NULL, word_count int4 NOT NULL, length int8 NOT NULL,
+    links text NOT NULL, tag_keys text[] NOT NULL, link_keys text[] NOT NULL,
+    size int8 NOT NULL, terms tsvector NOT NULL, seal int8 NOT NULL)
+"""
+_CHUNKS = """
+CREATE TABLE {chunks} (
+    id int8 PRIMARY KEY, page_id int8 NOT NULL, number int4 NOT NULL, text text NOT NULL, heading_path text NOT NULL,
+    anchor text NOT NULL, first_line int4 NOT NULL, last_line int4 NOT NULL, hash bytea NOT NULL,
+    vector vector({dimensions}) NOT NULL)
+"""
+_OTHERS = (
+    "CREATE TABLE {problems} (file text NOT NULL, blob text NOT NULL, reason text NOT NULL, detail text NOT NULL,"
+    " seal int8 NOT NULL)",
+    "CREATE TABLE {dropped} (version int8 NOT NULL, chunk_id int8, page_id int8)",
+    "ALTER TABLE {pages} ALTER words SET STORAGE EXTERNAL",
+    "ALTER TABLE {chunks} ALTER vector SET STORAGE {storage}",
+    "GRANT SELECT, INSERT, UPDATE, DELETE ON {pages}, {chunks}, {problems}, {dropped} TO {role}",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """The names of a generation's tables, as statements use them in the schema they belong to."""
+
+    number: int
+
+    @property
+    def pages(self) -> str:
+        return f"g{self.number:d}_pages"
+
+    @property
+    def chunks(self) -> str:
+        return f"g{self.number:d}_chunks"
+
+    @property
+    def problems(self) -> str:
+        return f"g{self.number:d}_problems"
+
+    @property
+    def dropped(self) -> str:
+        return f"g{self.number:d}_dropped"
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        return self.pages, self.chunks, self.problems, self.dropped
+
+
+@dataclass(frozen=True, slots=True)
+class Sized:
+    """An index that a generation gets when it has so many pages, or chunks."""
+
+    name: str
+    table: str
+    how: str
+    pages: int = 0
+    chunks: int = 0
+
+
+def creating(schema: str, number: int, dimensions: int, role: str) -> Iterator[sql.Composed]:
+    """The statements, for the operator and in one transaction, that make an empty generation its wiki's role can use."""
+    tables = Tables(number)
+    names = {
+        "pages": sql.Identifier(schema, tables.pages),
+        "chunks": sql.Identifier(schema, tables.chunks),
+        "problems": sql.Identifier(schema, tables.problems),
+        "dropped": sql.Identifier(schema, tables.dropped),
+        "dimensions": sql.Literal(int(dimensions)),
+        "storage": sql.SQL("PLAIN" if dimensions <= _MOST_IN_PLACE else "EXTERNAL"),
+        "role": sql.Identifier(role),
+    }
+    for statement in (_PAGES, _CHUNKS, *_OTHERS):
+        yield sql.SQL(statement).format(**names)
+
+
+def dropping(schema: str, number: int) -> sql.Composed:
+    """The statement that removes a generation; it fails for nothing that is not there."""
+    names = (sql.Identifier(schema, name) for name in Tables(number).all)
+    return sql.SQL("DROP TABLE IF EXISTS {}").format(sql.SQL(", ").join(names))
+
+
+def sized(number: int, dimensions: int, hnsw_from: int = HNSW_FROM) -> tuple[Sized, ...]:
+    """The indexes of a generation that has grown; what `how` holds is a constant of this module."""
+    tables, g = Tables(number), f"g{number:d}"
+    # Hash indexes, where others would be: a path may be longer than a B-tree's row.
+    found = [
+        Sized(f"{g}_pages_file", tables.pages, "USING hash (file)", pages=GROWN),
+        Sized(f"{g}_pages_path", tables.pages, "USING hash (path)", pages=GROWN),
+        Sized(f"{g}_pages_key", tables.pages, "USING hash (key)", pages=GROWN),
+        Sized(f"{g}_pages_last_key", tables.pages, "USING hash (last_key)", pages=GROWN),
+        Sized(f"{g}_pages_version", tables.pages, "(version)", pages=GROWN),
+        Sized(f"{g}_pages_terms", tables.pages, "USING gin (terms)", pages=GROWN),
+        Sized(f"{g}_pages_links", tables.pages, "USING gin (link_keys)", pages=GROWN),
+        Sized(f"{g}_pages_tags", tables.pages, "USING gin (tag_keys)", pages=GROWN),
+        Sized(f"{g}_chunks_page", tables.chunks, "(page_id, number)", pages=GROWN),
+        Sized(f"{g}_chunks_hash", tables.chunks, "(hash)", pages=GROWN),
+        Sized(f"{g}_dropped_version", tables.dropped, "(version)", pages=GROWN),
+    ]
+    if dimensions <= _MOST_IN_HNSW:
+        found.append(Sized(f"{g}_chunks_near", tables.chunks, "USING hnsw (vector vector_ip_ops)", chunks=hnsw_from))
+    return tuple(found)
