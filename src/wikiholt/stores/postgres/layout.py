@@ -3,15 +3,10 @@
     state   a row a generation; `published` in one of them at most; counters for ids, since there is one writer
     notes   small texts and leases by name: writer, desk, mark, layout, and what `Store.keep_note` keeps
 
-The note `layout` says which layout the schema has and from which on a program can use it. Where the wiki has been moved
-to another database it says `moved`. Layouts only add: programs that know an older one go on until `oldest` passes theirs.
-
-    STATE_COLUMNS              what `seal` of a row of `state` stands for, in this order
-    state_seal(row)            the seal of those values
-    Layout.read(text)          what the note says; MOVED where the wiki is elsewhere
+The note `layout` says which layout the schema has and from which on a program can use it; where the wiki has been moved
+to another database, it says `moved`. Layouts only add: programs that know an older one go on until `oldest` is past it.
 """
 
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -21,11 +16,6 @@ from wikiholt.errors import IndexCorrupt, IndexTooNew
 
 LAYOUT = 1
 """The layout this program writes."""
-
-STATE_COLUMNS = (
-    "number, fingerprint, dimensions, pipeline, model, precision, version, horizon, revision, synced_at,"
-    " pages, chunks, problems, next_page, next_chunk, terms"
-)
 
 MOVED = "moved"
 
@@ -98,8 +88,3 @@ def founding(schema: str, role: str) -> Iterator[sql.Composed]:
         yield sql.SQL(statement).format(**names)
     layout = sql.Literal(Layout(LAYOUT, oldest()).write())
     yield sql.SQL("INSERT INTO {}.notes (name, text) VALUES ('layout', {})").format(names["schema"], layout)
-
-
-def state_seal(row: Sequence[object]) -> int:
-    """The checksum of a row of `state`, its values in the order of STATE_COLUMNS."""
-    return zlib.crc32(repr(tuple(row)).encode("utf-8", "surrogatepass"))

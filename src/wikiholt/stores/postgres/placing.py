@@ -1,0 +1,262 @@
+"""Which database a wiki is on, in which schema, under which role: asked of the home, and remembered.
+
+    Placement: wiki_id, database, schema, role, secret, layout, condition; its names are the only ones there are
+    Placements(home, doors)
+        .find(wiki_id, again=False) -> Placement | None   from memory, unless it is to be looked up again
+        .get(wiki_id) -> Placement                        one that is here; raises IndexMissing
+        .make(wiki_id, database=None) -> Placement        on-board: schema, role, tables and row; what is there stays
+        .remove(wiki_id) -> list[str]                     off-board, and name what went
+        .ids() -> list[str]                               placed ones, and those of schemas that no row knows of
+        .strays() -> list[tuple[str, str]]                database and schema of each of the latter
+        .door(wiki_id) -> Door                            as the wiki's role; follows the wiki to another database
+        .operator(placement) -> Door                      as the operator, into the wiki's database (search path: types)
+        .database(placement) -> Database
+
+Schema and role are made in one transaction. Where that is in another database than the row, the row comes first, as
+`making`, and goes last, as `going`: what one who was killed began is finished by the next.
+"""
+
+import hashlib
+import re
+import secrets
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from threading import Lock
+
+from psycopg import sql
+
+from wikiholt.errors import DatabaseAway, IndexFault, InvalidSlug
+from wikiholt.stores.postgres import layout
+from wikiholt.stores.postgres.faults import missing
+from wikiholt.stores.postgres.home import HOME, Database, Home
+from wikiholt.stores.postgres.offboarding import remove_schema
+from wikiholt.stores.postgres.pool import Connection, Door, Doors, Login
+
+_ID = re.compile(r"[a-z0-9]{8,64}")
+_REMEMBERED = 20_000
+_COLUMNS = "wiki_id, database, schema, role, secret, layout, condition"
+_LONGEST = 40
+_KEEP_COUNTS = 200
+"""After so many new wikis a process counts again how many each database has."""
+
+
+class Condition(StrEnum):
+    """How far a wiki's schema has come, or gone."""
+
+    MAKING = "making"
+    HERE = "here"
+    GOING = "going"
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where a wiki is. Every name a statement uses comes from here, and none was typed by anybody."""
+
+    wiki_id: str
+    database: str
+    schema: str
+    role: str
+    secret: str = field(repr=False)
+    layout: int
+    condition: Condition
+
+
+class Placements:
+    """Where each wiki is. Safe to use from many threads."""
+
+    def __init__(self, home: Home, doors: Doors) -> None:
+        self.home = home
+        self._doors = doors
+        self._known: dict[str, Placement] = {}
+        self._counts: dict[str, float] = {}
+        self._counted = 0
+        self._lock = Lock()
+
+    def find(self, wiki_id: str, *, again: bool = False) -> Placement | None:
+        """Where the wiki is, whatever its condition; None where no row knows it."""
+        require_id(wiki_id)
+        if not again and (known := self._known.get(wiki_id)) is not None:
+            return known
+        with self.home.reading() as connection:
+            found = _read(connection, wiki_id)
+        self._remember(wiki_id, found)
+        return found
+
+    def get(self, wiki_id: str, *, again: bool = False) -> Placement:
+        """Where a wiki is that is here; raises IndexMissing."""
+        found = self.find(wiki_id, again=again)
+        if found is None or found.condition is not Condition.HERE:
+            self._known.pop(wiki_id, None)
+            raise missing()
+        return found
+
+    def make(self, wiki_id: str, database: str | None = None) -> Placement:
+        """On-board a wiki; one that is here stays as and where it is."""
+        found = self.find(wiki_id, again=True)
+        if found is not None and found.condition is Condition.HERE:
+            return found
+        if found is not None and found.condition is Condition.GOING:
+            self.remove(wiki_id)
+        chosen = database or self._fewest()
+        with self.home.writing() as connection:
+            made = _reserved(connection, wiki_id, chosen)
+            if made.condition is not Condition.HERE and made.database == HOME:
+                made = self._founded(connection, made)
+                _set_condition(connection, made)
+        if made.condition is not Condition.HERE:
+            with self.operator(made).writing() as connection:
+                made = self._founded(connection, made)
+            with self.home.writing() as connection:
+                _set_condition(connection, made)
+        self._remember(wiki_id, made)
+        return made
+
+    def remove(self, wiki_id: str) -> list[str]:
+        """Off-board a wiki and name what went: its tables, its schema, its role; nothing where there was nothing."""
+        require_id(wiki_id)
+        self._known.pop(wiki_id, None)
+        with self.home.writing() as connection:
+            order = f"UPDATE placements SET condition = 'going' WHERE wiki_id = %s RETURNING {_COLUMNS}"
+            row = connection.execute(order, (wiki_id,)).fetchone()
+        if row is not None:
+            return self._removed(_placement(row))
+        went = []
+        for database in self.home.databases():
+            with database.door.writing() as connection:
+                went += remove_schema(connection, schema_of(wiki_id))
+        return went
+
+    def ids(self) -> list[str]:
+        """Every wiki that has a row, and every one that only has a schema, which nobody will ever ask for."""
+        with self.home.reading() as connection:
+            placed = {wiki_id for (wiki_id,) in connection.execute("SELECT wiki_id FROM placements")}
+        return sorted(placed | {schema.removeprefix("w_") for _, schema in self.strays()})
+
+    def strays(self) -> list[tuple[str, str]]:
+        """Database and schema of wikis that no row knows of; a database that is away has none to tell of."""
+        with self.home.reading() as connection:
+            rows = connection.execute(
+                "SELECT database, schema FROM placements UNION SELECT database, schema FROM moves"
+            )
+            known = set(rows.fetchall())
+        there: list[tuple[str, str]] = []
+        order = "SELECT nspname FROM pg_namespace WHERE nspname ~ '^w_[a-z0-9]{8,}$' ORDER BY nspname"
+        for database in self.home.databases():
+            with suppress(DatabaseAway), database.door.reading() as connection:
+                there += [(database.name, schema) for (schema,) in connection.execute(order)]
+        return [stray for stray in there if stray not in known]
+
+    def door(self, wiki_id: str) -> Door:
+        """The way into the wiki's schema as its role, wherever it is by then."""
+        require_id(wiki_id)
+        return Door(self._doors, lambda again: self._login(self.get(wiki_id, again=again)))
+
+    def operator(self, placement: Placement) -> Door:
+        return self.database(placement).door
+
+    def database(self, placement: Placement) -> Database:
+        return self.home.database(placement.database)
+
+    def forget(self, wiki_id: str) -> None:
+        """Look it up again before its next use."""
+        self._known.pop(wiki_id, None)
+
+    def _login(self, placement: Placement) -> Login:
+        database = self.database(placement)
+        address = database.address.of(placement.role, placement.secret)
+        return Login(address, placement.role, (placement.schema, database.types))
+
+    def _remember(self, wiki_id: str, found: Placement | None) -> None:
+        if found is None:
+            self._known.pop(wiki_id, None)
+            return
+        if len(self._known) >= _REMEMBERED:
+            self._known.clear()
+        self._known[wiki_id] = found
+
+    def _fewest(self) -> str:
+        """The open database with the fewest wikis for its weight; counted now and then, for counting takes a while."""
+        with self._lock:
+            if not self._counts or self._counted >= _KEEP_COUNTS:
+                self._counts, self._counted = self._counts_now(), 0
+            self._counted += 1
+            name = min(sorted(self._counts), key=lambda each: self._counts[each])
+            self._counts[name] += 1 / self.home.database(name).weight
+            return name
+
+    def _counts_now(self) -> dict[str, float]:
+        with self.home.reading() as connection:
+            counted = dict(connection.execute("SELECT database, count(*) FROM placements GROUP BY database").fetchall())
+        there = {each.name: counted.get(each.name, 0) / each.weight for each in self.home.databases() if each.open}
+        if not there:
+            raise IndexFault("no database takes new wikis", hint="open one: `wikiholt database`")
+        return there
+
+    def _founded(self, connection: Connection, placement: Placement) -> Placement:
+        """Make schema and role in an open transaction of the operator, unless they are there."""
+        database = self.database(placement)
+        connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (placement.schema,))
+        if connection.execute("SELECT to_regnamespace(%s)", (placement.schema,)).fetchone() == (None,):
+            for statement in _role(placement, database.guests):
+                connection.execute(statement)
+            for statement in layout.founding(placement.schema, placement.role):
+                connection.execute(statement)
+        return replace(placement, condition=Condition.HERE)
+
+    def _removed(self, placement: Placement) -> list[str]:
+        with self.operator(placement).writing() as connection:
+            went = remove_schema(connection, placement.schema, placement.role)
+        with self.home.writing() as connection:
+            connection.execute("DELETE FROM placements WHERE wiki_id = %s", (placement.wiki_id,))
+        return went
+
+
+def require_id(wiki_id: str) -> None:
+    if not _ID.fullmatch(wiki_id):
+        raise InvalidSlug("that is not the id of a wiki", hint="ids come from the registry, never from input")
+
+
+def schema_of(wiki_id: str) -> str:
+    """The name of a wiki's schema; a name of PostgreSQL has 63 bytes, and an id may have more."""
+    short = hashlib.sha256(wiki_id.encode()).hexdigest()[:_LONGEST]
+    return f"w_{wiki_id if len(wiki_id) <= _LONGEST else short}"
+
+
+def new_role(schema: str) -> str:
+    """A name for a role that no other has: roles belong to the whole server, schemas to one database of it."""
+    return f"{schema}_{secrets.token_hex(4)}"
+
+
+def _reserved(connection: Connection, wiki_id: str, database: str) -> Placement:
+    """The row of a wiki, made if there is none."""
+    schema = schema_of(wiki_id)
+    row = (wiki_id, database, schema, new_role(schema), secrets.token_urlsafe(24), layout.LAYOUT, Condition.MAKING)
+    order = f"INSERT INTO placements ({_COLUMNS}) VALUES (%s, %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING"
+    connection.execute(order, row)
+    found = _read(connection, wiki_id)
+    if found is None:
+        raise missing()
+    return found
+
+
+def _read(connection: Connection, wiki_id: str) -> Placement | None:
+    row = connection.execute(f"SELECT {_COLUMNS} FROM placements WHERE wiki_id = %s", (wiki_id,)).fetchone()
+    return None if row is None else _placement(row)
+
+
+def _placement(row: tuple[str, str, str, str, str, int, str]) -> Placement:
+    return Placement(*row[:-1], Condition(row[-1]))
+
+
+def _set_condition(connection: Connection, placement: Placement) -> None:
+    order = "UPDATE placements SET condition = %s WHERE wiki_id = %s AND role = %s"
+    connection.execute(order, (placement.condition, placement.wiki_id, placement.role))
+
+
+def _role(placement: Placement, guests: str) -> Iterator[sql.Composed]:
+    """A role that may log in, and nothing else: it owns nothing and can become nobody else."""
+    names = {"role": sql.Identifier(placement.role), "guests": sql.Identifier(guests)}
+    yield sql.SQL("CREATE ROLE {role} LOGIN PASSWORD {}").format(sql.Literal(placement.secret), **names)
+    yield sql.SQL("GRANT {guests} TO {role} WITH INHERIT TRUE, SET FALSE").format(**names)
