@@ -12,7 +12,7 @@ from ward import Ward, cut, overwrite, remove, until
 
 from wikiholt import wiring
 from wikiholt.errors import Busy, IndexCorrupt, IndexHealing, IndexMissing, StorageRefused, WikiholtError
-from wikiholt.healing import read_health, write_health
+from wikiholt.healing import Healing
 from wikiholt.model import Condition, Health, Mode, Occasion
 from wikiholt.search import Request
 from wikiholt.settings import load
@@ -138,9 +138,13 @@ def test_a_search_that_meets_damage_raises_the_alarm_once(ward: Ward) -> None:
     assert heard == [ward.handle.wiki.id]
 
 
+def noted(ward: Ward, health: Health) -> None:
+    Healing(ward.handle.wiki.id, ward.handle.wiki.slug, ward.service.workshop.store).keep(health)
+
+
 def test_while_nothing_can_answer_the_error_says_that_it_is_being_mended(ward: Ward) -> None:
     ward.service.workshop.store.set_aside(ward.handle.wiki.id, "a test")
-    write_health(ward.service.workshop.store, ward.handle.wiki.id, Health(Condition.HEALING, "a test"))
+    noted(ward, Health(Condition.HEALING, "a test"))
     with pytest.raises(IndexHealing) as caught:
         ward.handle.search(Request("unique7", mode=Mode.KEYWORD))
     assert caught.value.status == 503
@@ -185,7 +189,7 @@ def test_a_damaged_backup_is_passed_over(ward: Ward) -> None:
 
 
 def test_a_suspicion_that_proves_wrong_costs_nothing(ward: Ward, caplog: pytest.LogCaptureFixture) -> None:
-    write_health(ward.service.workshop.store, ward.handle.wiki.id, Health(Condition.BROKEN, "a rumour"))
+    noted(ward, Health(Condition.BROKEN, "a rumour"))
     ward.embedder.embedded.clear()
     with caplog.at_level(logging.WARNING):
         ward.handle.sync()
@@ -198,7 +202,7 @@ def test_a_suspicion_that_proves_wrong_costs_nothing(ward: Ward, caplog: pytest.
 def test_a_file_of_health_that_makes_no_sense_counts_as_none(tmp_path: Path, text: str) -> None:
     store = SqliteStore(tmp_path)
     store.keep_note("somewikiid", "health", text, make=True)
-    assert read_health(store, "somewikiid") == Health()
+    assert Healing("somewikiid", "garden", store).health == Health()
 
 
 def test_a_state_that_was_tampered_with_is_seen_on_opening(ward: Ward) -> None:

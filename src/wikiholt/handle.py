@@ -104,7 +104,7 @@ class WikiHandle:
         head = None
         if self._parts.check_head:
             with suppress(WikiholtError):
-                head = self._parts.source.head()
+                head = self._parts.source.seen()
         return generation, version, head
 
     def sync(

@@ -18,6 +18,7 @@ from wikiholt.ports import Store
 
 _LOG = logging.getLogger(__name__)
 _NAME = "health"
+_MOMENTS = ("since", "checked_at")
 
 
 class Healing:
@@ -31,7 +32,13 @@ class Healing:
 
     @property
     def health(self) -> Health:
-        return read_health(self._store, self._wiki_id)
+        """What is known; nothing bad where nothing is."""
+        try:
+            found = json.loads(self._store.note(self._wiki_id, _NAME) or "")
+            since, checked = (datetime.fromisoformat(found[name]) if found[name] else None for name in _MOMENTS)
+            return Health(Condition(found["condition"]), str(found["reason"]), since, str(found["aside"]), checked)
+        except (ValueError, TypeError, KeyError):
+            return Health()
 
     def suspect(self, reason: str) -> bool:
         """Note that the index seems broken; whether that is news. The next sync reads all of it."""
@@ -40,12 +47,12 @@ class Healing:
             return False
         # Whoever mends it tells the story; this is only for who wants to know the moment.
         _LOG.info("%s: its index seems to be broken: %s", self._slug, reason)
-        self._keep(replace(known, condition=Condition.BROKEN, reason=reason, since=datetime.now(UTC), aside=""))
+        self.keep(replace(known, condition=Condition.BROKEN, reason=reason, since=datetime.now(UTC), aside=""))
         return True
 
     def checked(self) -> None:
         """Every byte was read and found right."""
-        self._keep(replace(self.health, checked_at=datetime.now(UTC)))
+        self.keep(replace(self.health, checked_at=datetime.now(UTC)))
 
     def has_backup(self) -> bool:
         """Whether there is a backup whose every byte is right."""
@@ -60,7 +67,7 @@ class Healing:
         aside = self._store.set_aside(self._wiki_id, reason)
         known = self.health
         since = known.since if not known.well and known.since else datetime.now(UTC)
-        self._keep(replace(known, condition=Condition.HEALING, reason=reason, since=since, aside=aside))
+        self.keep(replace(known, condition=Condition.HEALING, reason=reason, since=since, aside=aside))
         _LOG.warning("%s: its index was broken (%s) and is set aside as %s", self._slug, reason, aside)
         beside = self._store.published(self._wiki_id)
         if beside is not None:
@@ -81,7 +88,7 @@ class Healing:
         if restored is None:
             return False
         reason = "its files were gone"
-        self._keep(replace(self.health, condition=Condition.HEALING, reason=reason, since=datetime.now(UTC), aside=""))
+        self.keep(replace(self.health, condition=Condition.HEALING, reason=reason, since=datetime.now(UTC), aside=""))
         _LOG.warning("%s: its index was gone; the backup %s takes its place", self._slug, restored.name)
         return True
 
@@ -96,7 +103,7 @@ class Healing:
         if known.well:
             return
         now = datetime.now(UTC)
-        self._keep(Health(checked_at=now))
+        self.keep(Health(checked_at=now))
         chunks = "1 chunk" if embedded == 1 else f"{embedded} chunks"
         seconds = f"{(now - known.since).total_seconds():.1f} s" if known.since else "a while"
         if known.condition is Condition.BROKEN:
@@ -116,28 +123,11 @@ class Healing:
             _LOG.warning("%s: no backup could be restored: %s", self._slug, error.message)
             return None
 
-    def _keep(self, health: Health) -> None:
-        write_health(self._store, self._wiki_id, health)
-
-
-def read_health(store: Store, wiki_id: str) -> Health:
-    """What is known; nothing bad where nothing is."""
-    try:
-        found = json.loads(store.note(wiki_id, _NAME) or "")
-        since, checked = (datetime.fromisoformat(found[name]) if found[name] else None for name in _MOMENTS)
-        return Health(Condition(found["condition"]), str(found["reason"]), since, str(found["aside"]), checked)
-    except (ValueError, TypeError, KeyError):
-        return Health()
-
-
-_MOMENTS = ("since", "checked_at")
-
-
-def write_health(store: Store, wiki_id: str, health: Health) -> None:
-    """Keep it, whole or not at all. A wiki that is not here has nothing that could be broken; a full disk none."""
-    moments = {name: moment.isoformat() if (moment := getattr(health, name)) else None for name in _MOMENTS}
-    document = {"condition": health.condition, "reason": health.reason, "aside": health.aside, **moments}
-    try:
-        store.keep_note(wiki_id, _NAME, json.dumps(document))
-    except IndexFault as error:
-        _LOG.warning("what is known of an index's health could not be written: %s", error.message)
+    def keep(self, health: Health) -> None:
+        """Note it, whole or not at all. A wiki that is not here has nothing that could be broken; a full disk none."""
+        moments = {name: moment.isoformat() if (moment := getattr(health, name)) else None for name in _MOMENTS}
+        document = {"condition": health.condition, "reason": health.reason, "aside": health.aside, **moments}
+        try:
+            self._store.keep_note(self._wiki_id, _NAME, json.dumps(document))
+        except IndexFault as error:
+            _LOG.warning("what is known of an index's health could not be written: %s", error.message)

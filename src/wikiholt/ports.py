@@ -80,6 +80,12 @@ class Source(Protocol):
     def head(self) -> str:
         """The commit at HEAD; raises SourceMissing, SourceBroken or NoCommits."""
 
+    def seen(self) -> str:
+        """HEAD as far as anybody knows it, for saying whether an answer is behind; brings nothing, so it never waits.
+
+        Raises what `head` raises.
+        """
+
     def tree(self, revision: str) -> Mapping[str, TreeEntry]:
         """Every page file at the revision (relative to the wiki's sub-directory) with its blob."""
 

@@ -72,7 +72,7 @@ class Serving:
             self._vectors,
             self._words,
             self._embedder,
-            head=parts.source.head if parts.check_head else None,
+            head=parts.source.seen if parts.check_head else None,
             hits=HitMaker(self.index, parts.url, language),
             language=language,
         )

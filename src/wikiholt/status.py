@@ -46,7 +46,7 @@ class Survey:
         head: str | None = None
         error: WikiholtError | None = None
         try:
-            head = self._source.head()
+            head = self._source.seen()
         except WikiholtError as trouble:
             error = trouble
         try:

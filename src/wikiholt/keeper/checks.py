@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from wikiholt.errors import Busy, IndexCorrupt, IndexMissing, WikiholtError, WikiNotFound
-from wikiholt.healing import read_health
+from wikiholt.healing import Healing
 from wikiholt.keeper.board import Board
 from wikiholt.keeper.entries import Entry, spread
 from wikiholt.service import Service
@@ -66,7 +66,7 @@ class Checks:
                 return 0.0
         except WikiholtError:
             return 0.0
-        last = read_health(store, entry.wiki.id).checked_at
+        last = Healing(entry.wiki.id, entry.wiki.slug, store).health.checked_at
         waited = (datetime.now(UTC) - last).total_seconds() if last else -1.0
         if waited >= 0:
             return time.monotonic() + max(0.0, self._every - waited)

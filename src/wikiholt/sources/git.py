@@ -65,6 +65,10 @@ class GitSource:
         self._known = location if location.git_dir in (self._path, self._path / ".git") else None
         return self._refs.head(location) or ask_head(Git(location, self._timeout), location)
 
+    def seen(self) -> str:
+        """HEAD as far as anybody knows it."""
+        return self.head()
+
     def tree(self, revision: str) -> Mapping[str, TreeEntry]:
         """Every page file at the revision with its blob, or what it is instead of a file."""
         return read_tree(self._git(), _commit_id(revision), self._pages)

@@ -13,9 +13,10 @@ from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 
-from wikiholt.errors import NotWritable, SourceBroken, SourceMissing, StorageRefused
+from wikiholt.errors import IndexFault, NoCommits, NotWritable, SourceBroken, SourceMissing, StorageRefused
 from wikiholt.model import Author, Blob, FileEdit, TreeChange, TreeEntry
 from wikiholt.sources.address import parse, shown
+from wikiholt.sources.bringing import Bringing, Word
 from wikiholt.sources.claims import holding
 from wikiholt.sources.command import Git
 from wikiholt.sources.git import GitSource, never
@@ -29,16 +30,46 @@ _HEAD = re.compile(rb"([0-9a-f]{40}(?:[0-9a-f]{24})?)\tHEAD")
 
 
 class RemoteSource(GitSource):
-    """One wiki's repository elsewhere. Reads come from the mirror; only `fetch` and `prove` use the network."""
+    """One wiki's repository elsewhere. Reads come from the mirror; only `fetch` and `prove` use the network.
+
+    Where nodes share the wiki (`word`), reading fetches too, if the mirror is not here yet or another node's is ahead.
+    """
 
     def __init__(
-        self, url: str, directory: Path | None, costs: Costs, *, subdirectory: str = "", ignore: Sequence[str] = ()
+        self,
+        url: str,
+        directory: Path | None,
+        costs: Costs,
+        *,
+        subdirectory: str = "",
+        ignore: Sequence[str] = (),
+        word: Word | None = None,
     ) -> None:
         self._address = parse(url, costs.schemes)
         self._shown = shown(url)
         self._costs = costs
         self._directory = (directory or Path("/nonexistent")).absolute()
+        self._word = word
+        self._bringing = Bringing(self.fetch)
         super().__init__(self._directory / MIRROR, subdirectory=subdirectory, ignore=ignore)
+
+    def head(self) -> str:
+        """The commit at the mirror's HEAD, which is brought first where another node is known to have a later one."""
+        heard = self._word.heard() if self._word else None
+        if heard is not None and self._path.exists():
+            with suppress(NoCommits):
+                if super().head() == heard:
+                    return heard
+            self._bringing.bring(heard)
+        return super().head()
+
+    def seen(self) -> str:
+        """The HEAD that was fetched last, by whichever node."""
+        if self._word and (heard := self._word.heard()) is not None:
+            return heard
+        if not self._path.exists():
+            raise self._missing()
+        return super().head()
 
     def prove(self) -> None:
         """Read what was fetched or, before the first fetch, ask the remote for its HEAD; it may be without commits."""
@@ -52,7 +83,9 @@ class RemoteSource(GitSource):
         try:
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             with holding(self._directory / "mirror.lock", time.monotonic() + self._costs.timeout):
-                return self._fetch(stop)
+                came = self._fetch(stop)
+                self._say()
+                return came
         except OSError as error:
             raise StorageRefused(
                 f"The mirror of the repository cannot be written ({error.strerror}).",
@@ -84,6 +117,13 @@ class RemoteSource(GitSource):
             "This wiki lives in a repository elsewhere, and is only read here.",
             hint="Commit and push there; the pages are fetched from it.",
         )
+
+    def _say(self) -> None:
+        """Let other nodes know what was found, if they do not."""
+        if self._word is not None:
+            with suppress(NoCommits, IndexFault):  # what cannot be said now is said after the next fetch
+                if (here := super().head()) != self._word.heard():
+                    self._word.say(here)
 
     def _fetch(self, stop: Callable[[], bool]) -> bool:
         line = Line(self._address, self._costs)
@@ -173,11 +213,17 @@ class RemoteSource(GitSource):
         return found.out.decode().strip() if found.status == 0 else None
 
     def _locate(self) -> Location:
+        if not self._path.exists() and self._word is not None:
+            fault = self._bringing.bring(self._word.heard())
+            if fault is not None:
+                raise fault
         if not self._path.exists():
-            raise SourceMissing(
-                f"Nothing was fetched from {self._shown} yet.", hint="The first sync fetches it: `wikiholt sync`."
-            )
+            raise self._missing()
         return locate(self._path)
+
+    def _missing(self) -> SourceMissing:
+        hint = "The first sync fetches it: `wikiholt sync`. If it is being fetched now, try again in a moment."
+        return SourceMissing(f"Nothing was fetched from {self._shown} yet.", hint=hint)
 
 
 def _git(mirror: Path, timeout: float) -> Git:
