@@ -100,7 +100,9 @@ def escapes(wikis: dict[str, str], own: dict[str, Database], shared: Database) -
                     if name == "shared":
                         session.execute(sql.SQL("SET LOCAL ROLE {}").format(sql.Identifier(mine)))
                     session.execute(injected + steal)
-                found.append(f"`{injected.strip('; ') or 'nothing more'}` in the {name} session: **the other wiki's rows**")
+                found.append(
+                    f"`{injected.strip('; ') or 'nothing more'}` in the {name} session: **the other wiki's rows**"
+                )
             except psycopg.errors.InsufficientPrivilege:
                 found.append(f"`{injected.strip('; ') or 'nothing more'}` in the {name} session: refused")
     return "SQL that asks for another wiki's rows after " + "; after ".join(found) + "."

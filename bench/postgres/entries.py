@@ -1,0 +1,105 @@
+"""Real pages ready to be stored, made once: every store is given the same ones, and no model slows it down."""
+
+import pickle
+import random
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from bench.corpus import DATA
+from bench.postgres.parts import KEPT
+from wikiholt.embedding import load
+from wikiholt.model import Change, PageEntry, Recipe, TreeEntry
+from wikiholt.pages import Draft, Pipeline
+from wikiholt.ports import Embedder, WikiIndex
+from wikiholt.sources.git import GitSource
+from wikiholt.stores.sqlite.store import SqliteStore
+
+CHUNKS = 100_000
+BATCH = 48
+"""Pages a transaction, as a sync has."""
+REVISION = "0" * 40
+
+
+def pages(chunks: int = CHUNKS) -> list[PageEntry]:
+    """The first pages of the large wiki that have so many chunks together."""
+    kept = KEPT / "entries.pickle"
+    if not kept.exists():
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        kept.write_bytes(pickle.dumps(list(_made(max(chunks, CHUNKS))), protocol=5))
+    found: list[PageEntry] = pickle.loads(kept.read_bytes())
+    return list(_up_to(chunks, found))
+
+
+def recipe(embedder: Embedder) -> Recipe:
+    return Pipeline().recipe(embedder)
+
+
+def whole(entries: Sequence[PageEntry]) -> Iterator[Change]:
+    """The pages as a sync would write them, the last change with a revision."""
+    rest = iter(entries)
+    while some := tuple(islice(rest, BATCH)):
+        yield Change(some)
+    yield Change(revision=REVISION)
+
+
+def small(pool: Sequence[PageEntry], number: int, chunks: int = 20) -> Change:
+    """A small wiki of exactly so many chunks, the same for the same number."""
+    rng, taken, left = random.Random(number), {}, chunks
+    while left:
+        page = pool[rng.randrange(len(pool))]
+        if 0 < len(page.chunks) <= left and page.page.file not in taken:
+            taken[page.page.file] = page
+            left -= len(page.chunks)
+    return Change(tuple(taken.values()), revision=REVISION)
+
+
+def _up_to(chunks: int, entries: Sequence[PageEntry]) -> Iterator[PageEntry]:
+    left = chunks
+    for entry in entries:
+        if left <= 0:
+            return
+        left -= len(entry.chunks)
+        yield entry
+
+
+def _made(chunks: int) -> Iterator[PageEntry]:
+    source, began = GitSource(DATA / "mdn.git"), time.perf_counter()
+    tree = source.tree(source.head())
+    index = _large(chunks)
+    with load() as embedder:
+        files = iter(sorted(tree))
+        while chunks > 0 and (some := list(islice(files, 500))):
+            drafts = _drafts(source, some, tree, embedder)
+            known = index.reuse([each for draft in drafts for each in draft.hashes])
+            for draft in drafts:
+                lacking = [text for text, h in zip(draft.texts, draft.hashes, strict=True) if h not in known]
+                fresh = iter(embedder.passages(lacking) if lacking else ())
+                vectors = [known[each] if each in known else next(fresh) for each in draft.hashes]
+                block = np.stack(vectors) if vectors else np.empty((0, embedder.dimensions), np.float32)
+                yield PageEntry(draft.blob, draft.page, draft.chunks, draft.hashes, block, draft.words)
+                chunks -= len(vectors)
+            print(f"{max(0, chunks):,} chunks to go, {time.perf_counter() - began:.0f} s", flush=True)
+    index.close()
+
+
+def _drafts(source: GitSource, files: list[str], tree: Mapping[str, TreeEntry], embedder: Embedder) -> list[Draft]:
+
+    pipeline = Pipeline()
+    blobs = source.read([tree[file].blob for file in files], pipeline.max_bytes)
+    made = [pipeline.draft(file, blob, None, embedder) for file, blob in zip(files, blobs, strict=True)]
+    return [draft for draft in made if isinstance(draft, Draft)]
+
+
+def _large(chunks: int, place: Path = DATA / "sync" / "wikis") -> WikiIndex:
+    store = SqliteStore(place)
+    for wiki_id in store.ids():
+        index = store.open(wiki_id)
+        if index.state().chunks >= chunks:
+            return index
+        index.close()
+    sys.exit(f"there is no index of {chunks:,} chunks: run `python -m bench.sync` first")
