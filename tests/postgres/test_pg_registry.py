@@ -1,0 +1,212 @@
+"""The registry in PostgreSQL does what its file does: the same tests on it, and what only many nodes can ask of it."""
+
+import inspect
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import psycopg
+import pytest
+import test_keys
+import test_registry
+from pg_server import PgServer
+from pg_waiting import until
+
+from wikiholt.backups import BackupPlan
+from wikiholt.errors import Busy, DatabaseAway, IndexCorrupt, InvalidSetting, WikiExists
+from wikiholt.model import Scope, Wiki
+from wikiholt.registry import Registry, schema
+from wikiholt.stores.postgres.home import Home
+from wikiholt.stores.postgres.registry import TABLES, PostgresRegistry
+
+_OF_THE_FILE = {
+    "test_ten_thousand_wikis_are_registered_in_seconds_and_one_more_costs_what_one_costs",
+    "test_finding_a_wiki_is_cheap",
+}
+
+
+def _shared_with(module: object) -> dict[str, Callable[..., None]]:
+    """Tests of the registry that know nothing of where it is kept."""
+    return {
+        name: test
+        for name, test in vars(module).items()
+        if name.startswith("test_") and name not in _OF_THE_FILE
+        if "registry" in (asked := inspect.signature(test).parameters) and "path" not in asked
+    }
+
+
+globals().update(_shared_with(test_registry) | _shared_with(test_keys))
+
+
+@pytest.fixture(scope="module")
+def home(pg: PgServer) -> Iterator[Home]:
+    address = pg.new_database()
+    with closing(Home(address, (TABLES,))) as made:
+        yield made
+    pg.drop_database(address)
+
+
+@pytest.fixture
+def empty(home: Home) -> Home:
+    with home.writing() as connection:
+        for table in schema.COLUMNS:
+            connection.execute(f"DELETE FROM {table}")
+        connection.execute("DELETE FROM sealed")
+        connection.execute("INSERT INTO sealed VALUES (1, %s)", (schema.seal_of({t: [] for t in schema.COLUMNS}),))
+    return home
+
+
+def opened(home: Home, place: Path, timeout: float = 10.0) -> Registry:
+    plan = BackupPlan(place / "backups", 5)
+    return Registry(place / "none", backups=plan, database=PostgresRegistry(home, timeout))
+
+
+@pytest.fixture
+def registry(empty: Home, tmp_path: Path) -> Iterator[Registry]:
+    with closing(opened(empty, tmp_path)) as made:
+        yield made
+
+
+@pytest.fixture
+def garden(registry: Registry) -> Wiki:
+    return registry.add("garden", "/srv/garden")
+
+
+def test_the_tests_of_the_file_are_run_here_too() -> None:
+    assert {"test_a_slug_is_given_once", "test_a_revoked_key_opens_nothing"} <= set(globals())
+
+
+def test_of_two_nodes_that_add_one_slug_at_once_one_does(pg: PgServer, database: str, tmp_path: Path) -> None:
+    homes = [Home(database, (TABLES,)) for _ in range(2)]
+    outcomes: list[str] = []
+    ready = threading.Barrier(8)
+
+    def add(number: int) -> None:
+        node = opened(homes[number % 2], tmp_path)
+        ready.wait(60)
+        try:
+            outcomes.append(node.add("garden", f"/srv/{number}").source)
+        except WikiExists:
+            outcomes.append("refused")
+
+    threads = [threading.Thread(target=add, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert outcomes.count("refused") == 7
+    with closing(opened(homes[0], tmp_path)) as registry:
+        assert registry.get("garden").source in outcomes
+    for home in homes:
+        home.close()
+
+
+def test_a_key_revoked_on_one_node_is_refused_on_another_at_once(
+    registry: Registry, garden: Wiki, empty: Home, tmp_path: Path
+) -> None:
+    elsewhere = opened(empty, tmp_path / "elsewhere")
+    key, token = registry.keys.create(garden.id, Scope.READ)
+    assert elsewhere.keys.check(token) == key
+    elsewhere.keys.revoke(key.id)
+    assert registry.keys.check(token) is None
+
+
+def test_the_mark_changes_with_the_registry_and_only_then(registry: Registry) -> None:
+    before = registry.mark()
+    assert registry.mark() == before
+    wiki = registry.add("garden", "/srv/garden")
+    added = registry.mark()
+    assert added != before
+    assert registry.get("garden") == wiki
+    assert registry.mark() == added
+
+
+def test_a_node_that_holds_the_registry_makes_the_others_busy_and_no_reader_waits(
+    registry: Registry, garden: Wiki, empty: Home, tmp_path: Path
+) -> None:
+    hasty = opened(empty, tmp_path / "hasty", timeout=0.05)
+    with registry._database.writing() as ledger:
+        ledger.insert("marks", ("in the", "middle"))
+        assert hasty.list() == [garden]
+        with pytest.raises(Busy):
+            hasty.add("other", "/srv/other")
+    assert hasty.add("other", "/srv/other").slug == "other"
+
+
+@pytest.mark.parametrize("order", ["UPDATE keys SET wiki_id = NULL", "DELETE FROM wikis", "DELETE FROM sealed"])
+def test_rows_that_were_changed_by_hand_are_damage_and_a_backup_takes_their_place(
+    registry: Registry, garden: Wiki, empty: Home, order: str
+) -> None:
+    key, token = registry.keys.create(garden.id, Scope.READ)
+    taken = registry.backups.take()
+    with empty.writing() as connection:
+        connection.execute(order)
+    registry.close()
+    with pytest.raises(IndexCorrupt):
+        registry.list()
+    restored = registry.backups.restore()
+    assert restored.backup.name == taken.name
+    assert registry.list() == [garden]
+    assert registry.keys.check(token) == key
+    with empty.writing() as connection:
+        connection.execute(f"DROP SCHEMA {restored.aside} CASCADE")
+
+
+def test_a_backup_of_it_is_the_file_a_registry_of_one_machine_can_be_restored_from(
+    registry: Registry, garden: Wiki, tmp_path: Path
+) -> None:
+    _, token = registry.keys.create(garden.id, Scope.READ, "ключ")
+    registry.backups.take()
+    plan = BackupPlan(tmp_path / "backups", 5)
+    with closing(Registry(tmp_path / "data" / "registry.sqlite", backups=plan)) as file:
+        file.backups.restore()
+        assert file.list() == [garden]
+        assert file.keys.check(token) == registry.keys.check(token)
+        assert file.mark() == registry.mark()
+
+
+def test_a_removed_wiki_is_struck_from_the_backups(registry: Registry, garden: Wiki, tmp_path: Path) -> None:
+    registry.backups.take()
+    registry.remove("garden")
+    files = list((tmp_path / "backups").rglob("*.sqlite*"))
+    assert files
+    assert all(garden.id.encode() not in file.read_bytes() for file in files)
+
+
+@pytest.mark.parametrize("source", ["/srv/\0", "/srv/\udcff"], ids=["nul", "half"])
+def test_what_postgresql_cannot_hold_is_refused_and_nothing_changes(registry: Registry, source: str) -> None:
+    before = registry.add("before", "/srv", {"odd": "\0 and \U0001f33f"})
+    mark = registry.mark()
+    with pytest.raises(InvalidSetting) as caught:
+        registry.add_many([("good", "/srv/good", {}), ("bad", source, {})])
+    assert caught.value.hint
+    assert registry.list() == [before]
+    assert registry.mark() == mark
+
+
+def test_a_registry_whose_database_is_away_says_so_and_comes_back(pg: PgServer, database: str, tmp_path: Path) -> None:
+    with closing(Home(database, (TABLES,))) as home, closing(opened(home, tmp_path)) as registry:
+        wiki = registry.add("garden", "/srv/garden")
+        _, token = registry.keys.create(wiki.id, Scope.READ)
+        pg.stop()
+        try:
+            for ask in (registry.list, lambda: registry.keys.check(token), lambda: registry.add("other", "/srv")):
+                with pytest.raises(DatabaseAway) as caught:
+                    ask()
+                assert caught.value.retry_after > 0
+        finally:
+            pg.start()
+        with psycopg.connect(database) as connection:
+            assert connection.execute("SELECT count(*) FROM wikiholt.wikis").fetchone() == (1,)
+        _came_back(registry, wiki)
+
+
+def _came_back(registry: Registry, wiki: Wiki) -> None:
+    def there() -> bool:
+        try:
+            return registry.list() == [wiki]
+        except DatabaseAway:
+            return False
+
+    until(there)
