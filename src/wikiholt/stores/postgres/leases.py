@@ -1,0 +1,197 @@
+"""Leases with fences: who writes a wiki's index, or sits at its desk, whichever node that is on.
+
+A lease is a row of the wiki's `notes`: a holder, a time by the server's clock until which it holds, and a fence, which
+grows with every taking. A thread renews what this process holds. One that sleeps for too long loses its lease to the
+next who asks; when it wakes, its fence is an old one, and `hold`, which every write calls in its own transaction, ends
+it. The row is locked until that transaction's end, so no other can take the lease in the middle of it.
+
+    hold(connection, fence)    in a transaction whose search path is the wiki's schema: raises Busy unless the lease of
+                               the writer still has this fence; at the beginning and, if it took long, before the end
+    Leases(placements, seconds)
+        .held(wiki_id, name, timeout) -> context: Lease    raises Busy, IndexMissing, DatabaseAway
+        .leave(lease, text)                                a note in the lease's row; never fails
+"""
+
+import logging
+import os
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from threading import Condition, Thread
+
+import psycopg
+from psycopg import sql
+
+from wikiholt.errors import Busy, IndexMissing, WikiholtError
+from wikiholt.stores.postgres.placing import Placements
+from wikiholt.stores.postgres.pool import Connection
+
+_LOG = logging.getLogger(__name__)
+WRITER, DESK = "writer", "desk"
+_PAUSE = 0.05
+_TAKE = """
+INSERT INTO {notes} AS known (name, text, holder, until, fence)
+VALUES (%(name)s, %(text)s, %(holder)s, clock_timestamp() + %(seconds)s * interval '1 second', 1)
+ON CONFLICT (name) DO UPDATE SET text = excluded.text, holder = excluded.holder, until = excluded.until,
+    fence = known.fence + 1
+WHERE known.holder IS NULL OR known.until < clock_timestamp()
+RETURNING fence
+"""
+# A row that is locked is one whose writer is just writing: it has until the end of that.
+_RENEW = """
+WITH mine AS (
+    SELECT name FROM {notes} WHERE name = %(name)s AND holder = %(holder)s AND fence = %(fence)s FOR UPDATE SKIP LOCKED)
+UPDATE {notes} AS known SET until = clock_timestamp() + %(seconds)s * interval '1 second'
+FROM mine WHERE known.name = mine.name
+"""
+_MINE = "SELECT 1 FROM {notes} WHERE name = %(name)s AND holder = %(holder)s AND fence = %(fence)s"
+_LEAVE = "UPDATE {notes} SET text = %(text)s WHERE name = %(name)s AND holder = %(holder)s AND fence = %(fence)s"
+_RELEASE = (
+    "UPDATE {notes} SET holder = NULL, until = NULL WHERE name = %(name)s AND holder = %(holder)s AND fence = %(fence)s"
+)
+
+
+def hold(connection: Connection, fence: int | None) -> None:
+    """Raise Busy unless the writer's lease has this fence; it is renewed, and nobody can take it in this transaction.
+
+    Without a fence nothing is asked: who writes without the lease has nothing to lose.
+    """
+    if fence is None:
+        return
+    order = (
+        "UPDATE notes SET until = clock_timestamp() + text::float8 * interval '1 second'"
+        " WHERE name = %s AND fence = %s AND holder IS NOT NULL"
+    )
+    if not connection.execute(order, (WRITER, fence)).rowcount:
+        raise lost()
+
+
+def lost() -> Busy:
+    return Busy("another took over the writing of this wiki's index meanwhile", hint="it goes on there")
+
+
+@dataclass(slots=True)
+class Lease:
+    """A lease this process holds, as far as it knows."""
+
+    wiki_id: str
+    name: str
+    holder: str
+    fence: int
+
+    @property
+    def values(self) -> dict[str, object]:
+        return {"name": self.name, "holder": self.holder, "fence": self.fence}
+
+
+class Leases:
+    """The leases of a process, renewed by one thread for as long as there are any."""
+
+    def __init__(self, placements: Placements, seconds: float) -> None:
+        self._placements = placements
+        self.seconds = seconds
+        self._begin()
+
+    def _begin(self) -> None:
+        self._pid = os.getpid()
+        self._held: dict[str, Lease] = {}
+        self._changed = Condition()
+        self._thread: Thread | None = None
+
+    @contextmanager
+    def held(self, wiki_id: str, name: str, timeout: float) -> Iterator[Lease]:
+        """Hold a lease of a wiki that is placed; it is given back at the end, or runs out."""
+        lease = self._taken(wiki_id, name, timeout)
+        self._keep(lease)
+        try:
+            yield lease
+        finally:
+            with self._changed:
+                self._held.pop(lease.holder, None)
+                if not self._held:
+                    self._changed.notify()
+            # Where it cannot be given back it runs out; where the wiki was removed it went with it.
+            with suppress(WikiholtError, psycopg.Error):
+                self._do(_RELEASE, lease)
+
+    def leave(self, lease: Lease, text: str) -> None:
+        """Leave a note in the lease's row, if that can be; whoever lost the lease leaves none."""
+        with suppress(WikiholtError, psycopg.Error):
+            self._do(_LEAVE, lease, text=text)
+
+    def beat(self) -> None:
+        """Renew all that is held."""
+        with self._changed:
+            held = list(self._held.values())
+        for lease in held:
+            try:
+                renewed = self._do(_RENEW, lease, seconds=self.seconds) or self._do(_MINE, lease)
+            except IndexMissing:
+                self._placements.forget(lease.wiki_id)  # moved or removed; the next beat knows
+            except (WikiholtError, psycopg.Error):
+                continue
+            else:
+                if not renewed:
+                    _LOG.warning("a lease on a wiki was lost to another node: this one was away for too long")
+                    with self._changed:
+                        self._held.pop(lease.holder, None)
+
+    def _taken(self, wiki_id: str, name: str, timeout: float) -> Lease:
+        until, waited = time.monotonic() + timeout, False
+        lease = Lease(wiki_id, name, f"{os.getpid()}-{secrets.token_hex(8)}", 0)
+        while True:
+            try:
+                fence = self._take_once(lease)
+            except IndexMissing as error:
+                if waited:
+                    raise IndexMissing(
+                        "this wiki was removed while waiting for its index", hint="run `wikiholt list`"
+                    ) from error
+                raise
+            if fence is not None:
+                lease.fence = fence
+                return lease
+            if time.monotonic() >= until:
+                raise Busy(
+                    "another is at work on this wiki's index", hint="wait for it to finish, or raise lock.timeout"
+                )
+            waited = True
+            time.sleep(min(_PAUSE, max(0.0, until - time.monotonic())))
+            self._placements.forget(wiki_id)  # it may have been moved to another database meanwhile
+
+    def _take_once(self, lease: Lease) -> int | None:
+        text = str(self.seconds) if lease.name == WRITER else ""
+        given = {"name": lease.name, "holder": lease.holder, "seconds": self.seconds, "text": text}
+        placement = self._placements.get(lease.wiki_id)
+        order = sql.SQL(_TAKE).format(notes=sql.Identifier(placement.schema, "notes"))
+        with suppress(Busy), self._placements.operator(placement).writing() as connection:
+            connection.execute("SET LOCAL lock_timeout TO '50ms'")
+            row = connection.execute(order, given).fetchone()
+            return None if row is None else int(row[0])
+        return None
+
+    def _do(self, order: str, lease: Lease, **given: object) -> int:
+        placement = self._placements.get(lease.wiki_id)
+        composed = sql.SQL(order).format(notes=sql.Identifier(placement.schema, "notes"))
+        with self._placements.operator(placement).reading() as connection:
+            return connection.execute(composed, lease.values | given).rowcount
+
+    def _keep(self, lease: Lease) -> None:
+        if self._pid != os.getpid():
+            self._begin()
+        with self._changed:
+            self._held[lease.holder] = lease
+            if self._thread is None:
+                self._thread = Thread(target=self._beat_on, name="wikiholt-leases", daemon=True)
+                self._thread.start()
+
+    def _beat_on(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait(self.seconds / 3)
+                if not self._held:
+                    self._thread = None
+                    return
+            self.beat()
