@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo serve test check gate format lock bench clean
+.PHONY: help demo serve test check gate format lock wheel bench clean
 
 help:                ## Say what can be made
 	@grep -E '^[a-z-]+: *##|^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -45,6 +45,12 @@ lock: $(READY)       ## Write requirements.lock anew from pyproject.toml
 	$(BIN)/pip install --quiet uv
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --all-extras --group dev \
 		--no-emit-index-url --no-header -o requirements.lock pyproject.toml
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --extra postgres --extra mcp \
+		--constraint requirements.lock --no-emit-index-url --no-header -o deploy/requirements.lock pyproject.toml
+
+wheel: $(READY)      ## The package in dist, for deploy/Containerfile
+	rm -f dist/wikiholt-*.whl
+	$(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
 
 bench: $(READY)      ## The figures of bench/results; needs the corpora, see bench/README.md
 	$(BIN)/python -m bench.search --write
