@@ -1,6 +1,7 @@
 """How often somebody may ask: a bucket of tokens for every key and every address, refilled as time goes by.
 
 Ask in this order: `guard` before a key is looked at, `failed` if it is not known, `check` before the work is done.
+Where many nodes serve the same wikis they share the buckets (`shared`), and what cannot be counted is refused.
 """
 
 import math
@@ -10,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address
 from threading import Lock
+from typing import Protocol
 
 from wikiholt.errors import TooManyRequests
 
@@ -28,29 +30,94 @@ class Allowance:
     reset_seconds: int
 
 
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How much a bucket holds and how fast it fills, for so many requests a minute."""
+
+    per_minute: int
+
+    @property
+    def capacity(self) -> float:
+        return float(max(_LEAST_BURST, self.per_minute // 4))
+
+    @property
+    def per_second(self) -> float:
+        return self.per_minute / 60
+
+
+class Buckets(Protocol):
+    """Buckets of one size, by name; each is full when it is first asked for. Safe to use from many threads."""
+
+    def take(self, name: str) -> float:
+        """Take a token: how many are left. Where there is none, none is taken, and it is how many are wanting, < 0."""
+        ...
+
+    def spend(self, name: str) -> float:
+        """Take a token if there is one; how many are left."""
+        ...
+
+
+def _alone(_: str, __: Size) -> Buckets | None:
+    return None
+
+
 class Limits:
-    """Requests of keys and addresses, counted in this process; safe to use from many threads."""
+    """Requests of keys and addresses; safe to use from many threads.
+
+    They are counted in this process, or in what `shared` gives for a kind of bucket and its size.
+    """
 
     def __init__(
-        self, per_minute_key: int, per_minute_address: int, *, clock: Callable[[], float] = time.monotonic
+        self,
+        per_minute_key: int,
+        per_minute_address: int,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        shared: Callable[[str, Size], Buckets | None] = _alone,
     ) -> None:
-        self._keys = _Buckets(per_minute_key, clock)
-        self._addresses = _Buckets(per_minute_address, clock)
-        self._failures = _Buckets(FAILURES_PER_MINUTE, clock)
+        self._key_size, self._address_size = Size(per_minute_key), Size(per_minute_address)
+        self._keys = shared("key", self._key_size) or OwnBuckets(self._key_size, clock)
+        self._addresses = shared("address", self._address_size) or OwnBuckets(self._address_size, clock)
+        self._failure_size = Size(FAILURES_PER_MINUTE)
+        self._failures = OwnBuckets(self._failure_size, clock)
+        self._all_failures = shared("failure", self._failure_size)
 
     def check(self, key_id: str | None, address: str) -> Allowance:
         """Count one request: of the key where there is one, else of the address. Raises TooManyRequests."""
         if key_id is not None:
-            return self._keys.take(key_id)
-        return self._addresses.take(network_of(address))
+            return _taken(self._keys, self._key_size, key_id)
+        return _taken(self._addresses, self._address_size, network_of(address))
 
     def guard(self, address: str) -> None:
         """Raises TooManyRequests while too many unknown keys have come from this address."""
-        self._failures.look(network_of(address))
+        left = self._failures.look(network_of(address))
+        if left < 1:
+            raise _refusal(self._failure_size, left - 1)
 
     def failed(self, address: str) -> None:
         """Count a key that is not known, sent from this address."""
-        self._failures.spend(network_of(address))
+        name = network_of(address)
+        if self._all_failures is None:
+            self._failures.spend(name)
+        else:
+            # Looking costs nothing, for each node remembers what was left of all nodes' when it last counted one.
+            self._failures.keep(name, self._all_failures.spend(name))
+
+
+def _taken(buckets: Buckets, size: Size, name: str) -> Allowance:
+    if not size.per_minute:
+        return Allowance(0, 0, 0)
+    left = buckets.take(name)
+    if left < 0:
+        raise _refusal(size, left)
+    return Allowance(size.per_minute, int(left), math.ceil((size.capacity - left) / size.per_second))
+
+
+def _refusal(size: Size, left: float) -> TooManyRequests:
+    wait = max(1, math.ceil(-left / size.per_second))
+    return TooManyRequests(
+        f"Too many requests; ask again in {wait} s.", retry_after=float(wait), hint="Ask less often."
+    )
 
 
 def network_of(address: str) -> str:
@@ -64,53 +131,48 @@ def network_of(address: str) -> str:
     return str(found.ipv4_mapped) if found.ipv4_mapped else f"{int(found) >> 64:x}"
 
 
-class _Buckets:
-    def __init__(self, per_minute: int, clock: Callable[[], float]) -> None:
-        self._per_minute = per_minute
-        self._per_second = per_minute / 60
-        self._capacity = float(max(_LEAST_BURST, per_minute // 4))
+class OwnBuckets:
+    """Buckets in the memory of this process."""
+
+    def __init__(self, size: Size, clock: Callable[[], float]) -> None:
+        self._size = size
         self._clock = clock
         self._levels: OrderedDict[str, tuple[float, float]] = OrderedDict()
         self._lock = Lock()
 
-    def take(self, name: str) -> Allowance:
-        """One token; raises TooManyRequests when there is none."""
-        if not self._per_minute:
-            return Allowance(0, 0, 0)
+    def take(self, name: str) -> float:
         with self._lock:
-            left = self._after_one(name)
+            left = self._level(name) - 1
+            if left >= 0:
+                self._keep(name, left)
+            elif name in self._levels:
+                self._levels.move_to_end(name)  # whoever goes on asking is not forgotten
+            return left
+
+    def spend(self, name: str) -> float:
+        with self._lock:
+            left = max(0.0, self._level(name) - 1)
             self._keep(name, left)
-        return Allowance(self._per_minute, int(left), math.ceil((self._capacity - left) / self._per_second))
+            return left
 
-    def look(self, name: str) -> None:
-        """Raises TooManyRequests when there is no token."""
+    def look(self, name: str) -> float:
+        """How many tokens there are."""
         with self._lock:
-            self._after_one(name)
+            if name in self._levels:
+                self._levels.move_to_end(name)
+            return self._level(name)
 
-    def spend(self, name: str) -> None:
-        """One token, if there is one."""
+    def keep(self, name: str, level: float) -> None:
+        """Have so many tokens in a bucket."""
         with self._lock:
-            self._keep(name, max(0.0, self._level(name) - 1))
-
-    def _after_one(self, name: str) -> float:
-        left = self._level(name) - 1
-        if left < 0:
-            self._levels.move_to_end(name)  # whoever goes on asking is not forgotten
-            raise self._refusal(left)
-        return left
+            self._keep(name, level)
 
     def _level(self, name: str) -> float:
-        level, then = self._levels.get(name, (self._capacity, 0.0))
-        return min(self._capacity, level + (self._clock() - then) * self._per_second)
+        level, then = self._levels.get(name, (self._size.capacity, 0.0))
+        return min(self._size.capacity, level + (self._clock() - then) * self._size.per_second)
 
     def _keep(self, name: str, level: float) -> None:
         self._levels[name] = (level, self._clock())
         self._levels.move_to_end(name)
         if len(self._levels) > _REMEMBERED:
             self._levels.popitem(last=False)
-
-    def _refusal(self, left: float) -> TooManyRequests:
-        wait = max(1, math.ceil(-left / self._per_second))
-        return TooManyRequests(
-            f"Too many requests; ask again in {wait} s.", retry_after=float(wait), hint="Ask less often."
-        )

@@ -1,0 +1,105 @@
+"""Limits that nodes share: whoever asks two nodes gets no more than one would have given."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+from pg_server import PgServer
+
+from wikiholt.errors import DatabaseAway, TooManyRequests
+from wikiholt.limits import Allowance, Limits
+from wikiholt.stores.postgres import buckets as buckets_module
+from wikiholt.stores.postgres.buckets import TABLES, PostgresBuckets
+from wikiholt.stores.postgres.home import Home
+
+ADDRESS = "192.0.2.1"
+
+
+@pytest.fixture
+def home(database: str) -> Iterator[Home]:
+    with closing(Home(database, (TABLES,))) as made:
+        yield made
+
+
+def node(home: Home, per_minute: int = 1) -> Limits:
+    return Limits(per_minute, per_minute, shared=lambda kind, size: PostgresBuckets(home, kind, size))
+
+
+def passed(limits: Limits, key_id: str | None) -> int:
+    """How many requests pass at once."""
+    count = 0
+    while True:
+        try:
+            limits.check(key_id, ADDRESS)
+        except TooManyRequests:
+            return count
+        count += 1
+
+
+@pytest.mark.parametrize("key_id", ["key", None])
+def test_two_nodes_give_together_what_one_alone_gives(home: Home, key_id: str | None) -> None:
+    one, other = node(home), node(home)
+    first = one.check(key_id, ADDRESS)
+    assert first == Allowance(1, 19, 60) == Limits(1, 1).check(key_id, ADDRESS)
+    assert other.check(key_id, ADDRESS).remaining == 18
+    assert 2 + passed(one, key_id) + passed(other, key_id) in (20, 21)  # one comes back a minute
+    assert other.check("another key", ADDRESS).remaining == 19
+
+
+def test_threads_of_two_nodes_get_no_more_than_the_bucket_holds(home: Home) -> None:
+    nodes, counts = [node(home), node(home)], list[int]()
+    threads = [threading.Thread(target=lambda at=at: counts.append(passed(nodes[at % 2], "key"))) for at in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(counts) in (20, 21)
+
+
+def test_keys_tried_at_two_nodes_shut_their_address_out_of_both(home: Home) -> None:
+    one, other = node(home, 0), node(home, 0)
+    for _ in range(20):
+        one.failed(ADDRESS)
+
+    def refused() -> bool:
+        other.failed(ADDRESS)
+        try:
+            other.guard(ADDRESS)
+        except TooManyRequests:
+            return True
+        return False
+
+    assert any(refused() for _ in range(10))
+    other.guard("192.0.2.2")
+
+
+def test_no_limit_asks_the_database_nothing() -> None:
+    nowhere = Home("postgresql://nobody@127.0.0.1:1/none", (TABLES,))
+    assert node(nowhere, 0).check("key", ADDRESS) == Allowance(0, 0, 0)
+
+
+def test_while_the_database_is_away_nobody_is_let_in_uncounted(pg: PgServer, home: Home) -> None:
+    limits = node(home)
+    limits.check("key", ADDRESS)
+    pg.stop()
+    try:
+        for ask in (lambda: limits.check("key", ADDRESS), lambda: limits.failed(ADDRESS)):
+            with pytest.raises(DatabaseAway):
+                ask()
+        limits.guard(ADDRESS)
+    finally:
+        pg.start()
+
+
+def test_buckets_that_are_full_again_are_removed(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = node(home)
+    limits.check("old", ADDRESS)
+    limits.check("young", ADDRESS)
+    with home.reading() as connection:
+        connection.execute("UPDATE buckets SET at = at - interval '1 hour' WHERE name = 'old'")
+    monkeypatch.setattr(buckets_module, "_SWEEP", 0.0)
+    limits.check("young", ADDRESS)
+    with home.reading() as connection:
+        assert connection.execute("SELECT name FROM buckets").fetchall() == [("young",)]
+    assert limits.check("old", ADDRESS).remaining == 19
