@@ -22,7 +22,7 @@ MOVED = "moved"
 _WIKI = (
     "CREATE SCHEMA {schema}",
     "CREATE TABLE {schema}.state (number int4 PRIMARY KEY, published bool NOT NULL DEFAULT false,"
-    " origin text NOT NULL, condition text NOT NULL, why text NOT NULL DEFAULT '',"
+    " origin text NOT NULL, condition text NOT NULL, why text NOT NULL DEFAULT '', ended timestamptz,"
     " fingerprint text NOT NULL, dimensions int4 NOT NULL, pipeline text NOT NULL,"
     " model text NOT NULL, precision text NOT NULL,"
     " version int8 NOT NULL DEFAULT 0, horizon int8 NOT NULL DEFAULT 0, revision text, synced_at float8,"

@@ -1,0 +1,150 @@
+"""The generations of one wiki's index: rows of `state`, and the tables each has.
+
+What these functions are given is a connection whose search path is the wiki's schema. Rows are written as the wiki's
+role; tables are made and dropped by the operator, whose transaction then also holds the row.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from wikiholt.errors import IndexMissing
+from wikiholt.model import Recipe
+from wikiholt.stores.postgres import rows, tables
+from wikiholt.stores.postgres.layout import MOVED, Layout
+from wikiholt.stores.postgres.placing import Placement
+from wikiholt.stores.postgres.pool import Connection
+
+_COLUMNS = "number, published, origin, condition, why, fingerprint, dimensions, pipeline, model, precision, revision"
+_PUBLISHED = (
+    "SELECT number, version, seal FROM state WHERE published OR condition = 'good'"
+    " ORDER BY published DESC, revision IS NOT NULL DESC, number DESC LIMIT 1"
+)
+"""Where it was lost which one is published, it is the newest good one that stands for a revision."""
+
+
+class Origin(StrEnum):
+    """What a generation is made from."""
+
+    NOTHING = "nothing"
+    BEFORE = "before"
+    """Vectors of the published one are taken over."""
+    BACKUP = "backup"
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """A row of `state`, as far as it says what a generation is."""
+
+    number: int
+    published: bool
+    origin: Origin
+    condition: str
+    """building, good or aside"""
+    why: str
+    recipe: Recipe
+    revision: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """What one statement tells of a wiki's schema."""
+
+    layout: Layout | None
+    """None where the wiki has been moved to another database."""
+    published: int | None
+    stamp: str
+    """Another after anything was written."""
+    mark: str
+    """The stamp as the last writer left it."""
+
+
+def glance(connection: Connection) -> Glance:
+    """How the wiki stands; cheap enough for every search."""
+    order = (
+        "SELECT (SELECT text FROM notes WHERE name = 'layout'), (SELECT text FROM notes WHERE name = 'mark'),"
+        f" number, version, seal FROM (SELECT 1) AS one LEFT JOIN ({_PUBLISHED}) AS published ON true"
+    )
+    text, mark, number, version, seal = connection.execute(order).fetchone() or (None,) * 5
+    stamp = f"{number} {version} {seal}" if number is not None else "None"
+    return Glance(None if text == MOVED else Layout.read(text), number, stamp, mark or "")
+
+
+def leave_mark(connection: Connection) -> None:
+    """Note the stamp as it is now."""
+    order = "INSERT INTO notes (name, text) VALUES ('mark', %s) ON CONFLICT (name) DO UPDATE SET text = excluded.text"
+    connection.execute(order, (glance(connection).stamp,))
+
+
+def all_of(connection: Connection) -> list[Generation]:
+    """Every generation, those set aside too, in order."""
+    found = connection.execute(f"SELECT {_COLUMNS} FROM state ORDER BY number").fetchall()
+    return [
+        Generation(number, published, Origin(origin), condition, why, Recipe(*recipe), revision)
+        for number, published, origin, condition, why, *recipe, revision in found
+    ]
+
+
+def make(
+    connection: Connection, placement: Placement, recipe: Recipe, origin: Origin, *, published: bool = False
+) -> int:
+    """Make an empty generation, as the operator; its number was never another's."""
+    (number,) = connection.execute("SELECT coalesce(max(number), 0) + 1 FROM state").fetchone() or (1,)
+    for statement in tables.creating(placement.schema, number, recipe.dimensions, placement.role):
+        connection.execute(statement)
+    standing = rows.beginning(number, recipe)
+    values = (*standing.row, standing.seal, published, origin, "good" if published else "building")
+    order = (
+        f"INSERT INTO state ({rows.STANDING_COLUMNS}, seal, published, origin, condition)"
+        f" VALUES ({', '.join(['%s'] * len(values))})"
+    )
+    connection.execute(order, values)
+    return int(number)
+
+
+def remove(connection: Connection, placement: Placement, numbers: Sequence[int]) -> None:
+    """Remove generations with their tables, as the operator."""
+    for number in numbers:
+        connection.execute(tables.dropping(placement.schema, number))
+    connection.execute("DELETE FROM state WHERE number = ANY(%s)", (list(numbers),))
+
+
+def publish(connection: Connection, number: int) -> None:
+    """Make that one the published one, in one statement; raises IndexMissing."""
+    order = (
+        "UPDATE state SET published = (number = %(number)s), condition = 'good',"
+        " ended = CASE WHEN number = %(number)s THEN NULL ELSE clock_timestamp() END"
+        " WHERE published OR number = %(number)s RETURNING number"
+    )
+    changed = connection.execute(order, {"number": number}).fetchall()
+    if (number,) not in changed:
+        raise IndexMissing("this generation is not there", hint="run `wikiholt sync`")
+
+
+def swept(connection: Connection, linger: float) -> list[int]:
+    """Those that were before the published one, for longer than any search that began in one may take."""
+    order = (
+        "SELECT number FROM state WHERE number < (SELECT max(number) FROM state WHERE published)"
+        " AND condition <> 'aside' AND coalesce(ended < clock_timestamp() - %s * interval '1 second', true)"
+    )
+    return [number for (number,) in connection.execute(order, (linger,))]
+
+
+def abandoned(connection: Connection) -> list[int]:
+    """Copies whose restoring never came to its end."""
+    order = (
+        "SELECT number FROM state WHERE origin = 'backup' AND condition = 'building'"
+        " AND number > (SELECT max(number) FROM state WHERE published)"
+    )
+    return [number for (number,) in connection.execute(order)]
+
+
+def begin_again(connection: Connection, number: int, origin: Origin) -> None:
+    """Say what a generation that is gone on with is made from."""
+    connection.execute("UPDATE state SET origin = %s WHERE number = %s", (origin, number))
+
+
+def set_aside(connection: Connection, numbers: Sequence[int], name: str) -> None:
+    """Mark generations as set aside under a name: they are kept, and nothing opens them."""
+    order = "UPDATE state SET published = false, condition = 'aside', why = %s WHERE number = ANY(%s)"
+    connection.execute(order, (name, list(numbers)))

@@ -1,0 +1,62 @@
+"""Small texts with a wiki's index, and what the wiki takes up."""
+
+import re
+from contextlib import suppress
+from pathlib import Path
+
+from wikiholt.stores.postgres.pool import Connection
+
+_ID = re.compile(r"[a-z0-9]{8,64}")
+_OURS = {"writer", "desk", "layout", "mark"}
+
+
+def read(connection: Connection, name: str) -> str | None:
+    row = connection.execute("SELECT text FROM notes WHERE name = %s", (_theirs(name),)).fetchone()
+    return None if row is None else str(row[0])
+
+
+def keep(connection: Connection, name: str, text: str) -> None:
+    order = "INSERT INTO notes (name, text) VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET text = excluded.text"
+    connection.execute(order, (_theirs(name), text))
+
+
+def of_holder(connection: Connection, name: str) -> str | None:
+    """The note of whoever holds a lease; None when nobody does."""
+    order = "SELECT text FROM notes WHERE name = %s AND holder IS NOT NULL AND until >= clock_timestamp()"
+    row = connection.execute(order, (name,)).fetchone()
+    return None if row is None else str(row[0])
+
+
+def bytes_of_schema(connection: Connection) -> int:
+    order = (
+        "SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::int8 FROM pg_class"
+        " WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r'"
+    )
+    (total,) = connection.execute(order).fetchone() or (0,)
+    return int(total)
+
+
+def bytes_below(directory: Path) -> int:
+    total = 0
+    for file in directory.rglob("*"):
+        with suppress(OSError):  # some come and go meanwhile
+            total += file.stat().st_size if file.is_file() else 0
+    return total
+
+
+def files_below(directory: Path) -> list[str]:
+    return sorted(str(file.relative_to(directory)) for file in directory.rglob("*") if not file.is_dir())
+
+
+def directories(root: Path) -> list[str]:
+    """The ids of the wikis that have mirrors or caches on this machine."""
+    if not root.is_dir():
+        return []
+    return [entry.name for entry in root.iterdir() if entry.is_dir() and _ID.fullmatch(entry.name)]
+
+
+def _theirs(name: str) -> str:
+    """A name that is none of those the store itself uses."""
+    if name in _OURS:
+        raise ValueError(f"{name} is no name for a note")
+    return name

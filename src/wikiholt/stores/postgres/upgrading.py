@@ -1,0 +1,77 @@
+"""Bringing wikis to the layout this program writes: each in one transaction, any number of times, from where it stands.
+
+Layouts only add, so nodes with an older program go on reading and writing until a layout says it is too new for them.
+A wiki that is opened by a newer program is brought along at once; `upgrade_all` does those that nobody opens.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from psycopg import sql
+
+from wikiholt.errors import IndexFault, IndexMissing, WikiholtError
+from wikiholt.stores.postgres import layout
+from wikiholt.stores.postgres.layout import MOVED, Layout
+from wikiholt.stores.postgres.placing import Placement, Placements
+
+_LOG = logging.getLogger(__name__)
+_AT_ONCE = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Upgraded:
+    """What came of it: how many were brought along, and which could not be, with the reason."""
+
+    done: int
+    failed: tuple[tuple[str, str], ...]
+
+
+def upgrade_all(placements: Placements, progress: Callable[[int], None] = lambda _: None) -> Upgraded:
+    """Bring every wiki to the layout of this program; one that cannot be brought along holds up no other."""
+    done, failed, last = 0, [], ""
+    while True:
+        order = "SELECT wiki_id FROM placements WHERE layout < %s AND condition = 'here' AND wiki_id > %s"
+        with placements.home.reading() as connection:
+            rows = connection.execute(f"{order} ORDER BY wiki_id LIMIT {_AT_ONCE}", (layout.LAYOUT, last)).fetchall()
+        if not rows:
+            return Upgraded(done, tuple(failed))
+        for (wiki_id,) in rows:
+            last = wiki_id
+            try:
+                upgrade_one(placements, placements.get(wiki_id, again=True))
+            except WikiholtError as error:
+                _LOG.warning("%s: its schema could not be brought to layout %d: %s", wiki_id, layout.LAYOUT, error)
+                failed.append((wiki_id, error.message))
+            else:
+                done += 1
+                progress(done)
+
+
+def upgrade_one(placements: Placements, placement: Placement) -> None:
+    """Bring one wiki to the layout of this program, in one transaction of its database."""
+    lock = "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))"
+    names = {"schema": sql.Identifier(placement.schema)}
+    with placements.operator(placement).writing() as connection:
+        connection.execute("SET LOCAL lock_timeout TO '5s'")
+        connection.execute(lock, (placement.schema,))
+        order = sql.SQL("SELECT text FROM {schema}.notes WHERE name = 'layout'").format(**names)
+        row = connection.execute(order).fetchone()
+        if row == (MOVED,):
+            raise IndexMissing("this wiki has been moved meanwhile", hint="try again")
+        known = Layout.read(row[0] if row else None)
+        order = sql.SQL("SELECT number FROM {schema}.state ORDER BY number").format(**names)
+        numbers = [number for (number,) in connection.execute(order)]
+        for migration in layout.MIGRATIONS:
+            if known.number < migration.layout.number <= layout.LAYOUT:
+                for statement in migration.statements(placement.schema, numbers, placement.role):
+                    connection.execute(statement)
+                known = migration.layout
+        order = sql.SQL("UPDATE {schema}.notes SET text = %s WHERE name = 'layout'").format(**names)
+        connection.execute(order, (known.write(),))
+    if known.number < layout.LAYOUT:
+        raise IndexFault(f"there is no way from layout {known.number} to {layout.LAYOUT}", hint="report this")
+    with placements.home.writing() as connection:
+        update = "UPDATE placements SET layout = %s WHERE wiki_id = %s AND role = %s AND layout < %s"
+        connection.execute(update, (known.number, placement.wiki_id, placement.role, known.number))
+    placements.forget(placement.wiki_id)
