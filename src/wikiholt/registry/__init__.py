@@ -6,6 +6,7 @@ from wikiholt.registry.keys import Keys
 from wikiholt.registry.schema import RESTORE
 from wikiholt.registry.sessions import RegistryDatabase
 from wikiholt.registry.slugs import validate_slug
+from wikiholt.registry.taking import lacking
 from wikiholt.registry.wikis import Registry, Struck
 
 __all__ = [
@@ -18,5 +19,6 @@ __all__ = [
     "Restored",
     "Struck",
     "host_named",
+    "lacking",
     "validate_slug",
 ]

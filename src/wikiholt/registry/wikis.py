@@ -16,9 +16,10 @@ from wikiholt.registry.backups import STRUCK, RegistryBackups
 from wikiholt.registry.database import RegistryFile
 from wikiholt.registry.hosts import host_named, hosts_of
 from wikiholt.registry.keys import Keys, key_of
-from wikiholt.registry.schema import COLUMNS, RESTORE, Ledger, seal
+from wikiholt.registry.schema import COLUMNS, RESTORE, Ledger, Rows, read, seal
 from wikiholt.registry.sessions import RegistryDatabase, Session
 from wikiholt.registry.slugs import validate_slug
+from wikiholt.registry.taking import lacking
 
 _COLUMNS = ", ".join(COLUMNS["wikis"])
 _SHOWN = 80
@@ -117,6 +118,22 @@ class Registry:
         """The same as long as nothing in the registry changes: cheaper to ask for than a list. None: there is none."""
         with self._database.reading() as connection:
             return seal(connection) if connection else None
+
+    def rows(self) -> Rows:
+        """All that is registered, as of one moment."""
+        with self._database.reading() as connection:
+            return read(connection) if connection else {table: [] for table in COLUMNS}
+
+    def take_over(self, rows: Rows, wiki_ids: set[str]) -> int:
+        """Register these wikis of another registry as they are, with ids, hosts and keys, all at once; how many rows
+        that were. What is there and equal is left; raises WikiExists for what is there and another.
+        """
+        with self._database.writing() as ledger:
+            missing = lacking(read(ledger.connection), rows, wiki_ids)
+            for table, found in missing.items():
+                for row in found:
+                    ledger.insert(table, row)
+        return sum(map(len, missing.values()))
 
     def remove(self, slug: str) -> Struck:
         """Strike a wiki with its keys and hosts from the registry, all at once; its index is not touched.

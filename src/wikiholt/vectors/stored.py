@@ -1,0 +1,30 @@
+"""No cache at all: a store that finds the nearest chunks by itself, fast, is asked each time."""
+
+from wikiholt.model import Floats, Ints, Neighbours
+from wikiholt.ports import WikiIndex
+
+
+class StoredVectors:
+    """A `VectorCache` that holds nothing and so is never behind."""
+
+    def __init__(self, index: WikiIndex) -> None:
+        self._index = index
+
+    @property
+    def version(self) -> int | None:
+        return self._index.version()
+
+    def refresh(self) -> None:
+        """Nothing to bring up to date."""
+
+    def search(self, vector: Floats, limit: int, pages: Ints | None) -> Neighbours:
+        return self._index.nearest(vector, limit, pages)
+
+    def verify(self) -> None:
+        """Nothing to read."""
+
+    def settle(self, timeout: float | None = None) -> bool:  # noqa: ARG002
+        return False
+
+    def close(self) -> None:
+        """Nothing to let go of."""
