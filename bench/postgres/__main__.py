@@ -1,6 +1,6 @@
 """PostgreSQL as the store: beside the embedded one, and beside one table for all wikis.
 
-    python -m bench.postgres shared|roles [--write]
+    python -m bench.postgres shared|roles|small|large|nodes|agreement [--wikis 1000] [--rounds N] [--write]
 
 Every part starts servers of its own (fsync on, 1 GB of shared buffers) and removes them; what it found is kept in
 bench/data/postgres, and `--write` (or `report --write`) joins all parts that were run into bench/results/postgres.md.
@@ -8,8 +8,9 @@ Ways that are compared are asked in turns. The machine is shared: compare ratios
 """
 
 import argparse
+from collections.abc import Callable
 
-from bench.postgres import roles, shared
+from bench.postgres import roles, shared, small
 from bench.postgres.parts import joined
 
 
@@ -17,12 +18,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m bench.postgres", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parts = {"shared": shared.main, "roles": roles.main}
+    parts: dict[str, Callable[[argparse.Namespace], None]] = {
+        "shared": lambda _: shared.main(),
+        "roles": lambda _: roles.main(),
+        "small": lambda given: small.main(given.wikis, given.rounds),
+    }
     parser.add_argument("part", choices=[*parts, "report"])
+    parser.add_argument("--wikis", type=int, default=1_000, help="how many small wikis")
+    parser.add_argument("--rounds", type=int, default=300)
     parser.add_argument("--write", action="store_true", help="write bench/results/postgres.md")
     arguments = parser.parse_args()
     if arguments.part in parts:
-        parts[arguments.part]()
+        parts[arguments.part](arguments)
     if arguments.write:
         joined(str(__doc__))
 

@@ -1,0 +1,104 @@
+"""Whether PostgreSQL ranks the judged collections as the embedded store does: all queries, every mode, the real model."""
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from bench import collections
+from bench.postgres.parts import Part
+from bench.postgres.server import started
+from bench.postgres.sides import Knowing, Side
+from bench.quality import DATA
+from bench.search import Remembering
+from wikiholt.embedding import load
+from wikiholt.model import Hit, Mode
+from wikiholt.ports import Embedder
+from wikiholt.search import Request
+
+NAMES = ("scifact", "cranfield", "wiki-dendron", "wiki-k8s-en")
+DEPTH = 10
+
+
+@dataclass
+class Agreement:
+    """How alike two rankings were, over many queries."""
+
+    places: list[float] = field(default_factory=list)
+    """Share of the first ten places with the same page."""
+    shared: list[float] = field(default_factory=list)
+    """Share of the first ten pages that both have, wherever."""
+    apart: float = 0.0
+    """The largest difference of the scores of one page."""
+
+    def add(self, ours: Sequence[Hit], theirs: Sequence[Hit]) -> None:
+        count = max(len(ours), len(theirs), 1)
+        same = sum(a.path == b.path for a, b in zip(ours, theirs, strict=False))
+        scores = {hit.path: hit.score for hit in theirs}
+        both = [abs(hit.score - scores[hit.path]) for hit in ours if hit.path in scores]
+        self.places.append(same / count if ours or theirs else 1.0)
+        self.shared.append(len(both) / count if ours or theirs else 1.0)
+        self.apart = max([self.apart, *both])
+
+    def row(self, name: str, mode: str) -> str:
+        alike = sum(each == 1.0 for each in self.places)
+        return (
+            f"| {name} | {len(self.places)} | {mode} | {np.mean(self.shared):.4f} | {np.mean(self.places):.4f} "
+            f"| {alike / len(self.places):.1%} | {self.apart:.1e} |"
+        )
+
+
+def main(directory: Path = collections.DEFAULT, names: Sequence[str] = NAMES) -> None:
+    """Index the collections in PostgreSQL, ask both, and keep what was found."""
+    part = Part("agreement", "The same hits as the embedded store")
+    part.say(
+        "Every query of the judged collections, asked of the index that bench.quality made and of one synced into "
+        "PostgreSQL from the same repository (vectors of unchanged texts taken over, so the model does not blur it). "
+        "The first ten hits: the share of pages both have, of places with the same page, of queries alike in every "
+        "place, and the largest difference between the scores of one page.",
+        "",
+        "| collection | queries | mode | pages in both | same place | queries quite alike | score apart |",
+        "|---|---|---|---|---|---|---|",
+    )
+    with started() as server, load() as model, tempfile.TemporaryDirectory(prefix="bench-") as place:
+        embedder = Knowing(model)
+        files = Side("files", DATA / "quality", embedder)
+        for what, settings in (("", {}), (", HNSW at any size", {"postgres__hnsw_from": 1})):
+            ours = Side("PostgreSQL", Path(place) / f"data{len(settings)}", embedder, server.new_database(), **settings)
+            for name in names:
+                compared(part, files, ours, embedder, directory / name, what)
+            ours.close()
+        files.close()
+    part.keep()
+
+
+def compared(part: Part, files: Side, ours: Side, embedder: Knowing, directory: Path, what: str) -> None:
+    """One collection on both sides."""
+    indexed(files, ours, directory.name, embedder)
+    modes = (Mode.KEYWORD, Mode.SEMANTIC, Mode.HYBRID) if not what else (Mode.SEMANTIC, Mode.HYBRID)
+    for asked in collections.queries(directory):
+        for mode in modes:
+            found = Agreement()
+            for text in asked.texts.values():
+                request = Request(text, n=DEPTH, mode=mode)
+                a, b = (side.service.wiki(directory.name).search(request) for side in (files, ours))
+                assert not a.degraded, a.notes
+                assert not b.degraded, b.notes
+                found.add(b.hits, a.hits)
+            part.say(found.row(asked.name + what, mode))
+
+
+def indexed(files: Side, ours: Side, name: str, embedder: Embedder) -> None:
+    """The collection's repository, synced into our side with the vectors the other one has."""
+    wiki = files.service.wiki(name).wiki
+    index = files.store.open(wiki.id)
+    knowing = Knowing(Remembering(embedder, index))
+    ours.use(knowing)
+    ours.service.add(name, wiki.source, {})
+    report = ours.service.wiki(name).sync()
+    ours.service.wiki(name).settle(600)
+    ours.use(embedder)
+    index.close()
+    print(f"{name}: {report.added} pages, {report.chunks_embedded} chunks, {report.seconds:.0f} s", flush=True)

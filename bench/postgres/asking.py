@@ -1,0 +1,88 @@
+"""Searches in many small wikis: by a process that has them open, by one that has not, and what the server holds then."""
+
+import statistics
+from typing import TYPE_CHECKING
+
+import psycopg
+
+from bench.farm.wikis import slug
+from bench.postgres.parts import Part
+from bench.postgres.server import memory_of
+from bench.postgres.sides import Side
+from bench.postgres.times import Times
+from tests.postgres.pg_server import OPERATOR, PgServer
+from wikiholt.model import Filter, Mode
+from wikiholt.search import Request
+from wikiholt.text.queries import parse_query
+
+if TYPE_CHECKING:
+    from bench.postgres.small import Small
+
+HOT = 10
+"""Wikis asked in turn while their connections are open."""
+SOME = 500
+"""Wikis asked at random: more than connections are kept."""
+COLD = 200
+
+
+def search(small: "Small", part: Part, rounds: int) -> None:
+    warm, many, cold = Times(), Times(), Times()
+    for turn in range(-2 * HOT, rounds):
+        _ask(small, warm if turn >= 0 else Times(), turn % HOT)
+    some = min(SOME, small.count // 2)
+    for _ in range(rounds // 2):
+        _search(small, many, small.rng.randrange(HOT, some))
+    for number in small.rng.sample(range(some, small.count), min(COLD, small.count - some)):
+        _first(small, cold, number)
+    whom = ("files", "PostgreSQL", "shared table")
+    part.say(f"A process that has them open, {HOT} wikis in turn (embedding the question is left out everywhere):", "")
+    part.say(*warm.table("warm", whom), "")
+    part.say(f"{some} wikis at random, more than connections are kept open:", "")
+    part.say(*many.table("at random", whom), "")
+    part.say("A wiki that the process has never opened; in PostgreSQL, a login:", "")
+    part.say(*cold.table("cold", whom[:2]), "")
+
+
+def _ask(small: "Small", times: Times, number: int) -> None:
+    _search(small, times, number)
+    question = small.question(number)
+    for side in small.both:
+        index, vector, query = side.index(slug(number)), side.embedder.query(question), parse_query(question)
+        times.take("nearest 30 chunks alone", side.name, lambda i=index, v=vector: i.nearest(v, 30, None))
+        times.take("words alone", side.name, lambda i=index, q=query: i.words(q, 30, Filter()))
+
+
+def _search(small: "Small", times: Times, number: int) -> None:
+    question = small.question(number)
+    for mode in (Mode.SEMANTIC, Mode.KEYWORD, Mode.HYBRID):
+        for side in small.both:
+            times.take(f"{mode} search", side.name, lambda s=side, m=mode: _found(s, number, question, m))
+    times.take(f"{Mode.SEMANTIC} search", "shared table", lambda: small.shared.nearest(number, question))
+    times.take(f"{Mode.KEYWORD} search", "shared table", lambda: small.shared.words(number, question))
+
+
+def _first(small: "Small", times: Times, number: int) -> None:
+    question = small.question(number)
+    for what in ("first hybrid search", "second"):
+        for side in small.both:
+            times.take(what, side.name, lambda s=side: _found(s, number, question, Mode.HYBRID))
+
+
+def _found(side: Side, number: int, question: str, mode: Mode) -> None:
+    answer = side.service.wiki(slug(number)).search(Request(question, mode=mode))
+    assert answer.hits, (side.name, question)
+    assert not answer.degraded, answer.notes
+
+
+def backends(part: Part, server: PgServer) -> None:
+    with psycopg.connect(server.dsn(), autocommit=True) as operator:
+        rows = operator.execute(
+            "SELECT pid, usename FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
+        ).fetchall()
+    wikis = [memory_of(pid) for pid, user in rows if user != OPERATOR]
+    others = [memory_of(pid) for pid, user in rows if user == OPERATOR]
+    part.say(
+        f"Backends then: {len(wikis)} of wikis with {statistics.fmean(wikis):.1f} MB each (private; most "
+        f"{max(wikis):.1f}), {len(others)} of the operator with {max(others):.1f} MB at most.",
+        "",
+    )

@@ -1,0 +1,101 @@
+"""Large wikis: writing them, and finding nearest passages by reading all of them or by an HNSW index."""
+
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from bench.postgres import entries
+from bench.postgres.parts import Part, spread
+from bench.postgres.server import started
+from bench.postgres.sides import Knowing, Side
+from bench.postgres.times import Times
+from wikiholt.embedding import load
+from wikiholt.model import Change, Filter, Floats, PageEntry
+from wikiholt.ports import WikiIndex
+from wikiholt.text.queries import parse_query
+
+SIZES = (10_000, 100_000)
+LIMIT = 30
+QUESTIONS = 60
+EDITS = 20
+NEVER = 10**9
+
+
+def main(sizes: Sequence[int] = SIZES) -> None:
+    """Write each wiki on every side in turns, ask, and keep what was found."""
+    part = Part("large", "Large wikis")
+    with load() as model, started() as server, tempfile.TemporaryDirectory(prefix="bench-") as place:
+        embedder, sides = Knowing(model), []
+        for name, store, hnsw in (("files", "", NEVER), ("exact", "x", NEVER), ("HNSW", "x", 10_000)):
+            address = server.new_database() if store else ""
+            sides.append(Side(name, Path(place) / name, embedder, address, postgres__hnsw_from=hnsw))
+        for size in sizes:
+            pool = entries.pages(size)
+            part.say(f"### {sum(len(each.chunks) for each in pool):,} chunks, {len(pool):,} pages", "")
+            for side in sides:
+                side.register([f"w{size}"], Path("bench"))
+                side.create(f"w{size}", entries.recipe(model))
+            written(part, sides, f"w{size}", pool)
+            asked(part, sides, f"w{size}", pool, embedder)
+            edited(part, sides, f"w{size}", pool)
+        for side in sides:
+            side.close()
+    part.keep()
+
+
+def written(part: Part, sides: Sequence[Side], slug: str, pool: Sequence[PageEntry]) -> None:
+    """All pages, 48 a transaction as in a sync, batch by batch in turns; then what is done when it has grown."""
+    spent, tended = dict.fromkeys([side.name for side in sides], 0.0), {}
+    for change in entries.whole(pool):
+        for side in sides:
+            began = time.perf_counter()
+            side.fill(slug, change)
+            spent[side.name] += time.perf_counter() - began
+    for side in sides:
+        began = time.perf_counter()
+        side.grown(slug)
+        tended[side.name] = time.perf_counter() - began
+    part.say("| | pages/s written | to files | its indexes built, s | disk MB |", "|---|---|---|---|---|")
+    for side in sides:
+        rate, base = len(pool) / spent[side.name], len(pool) / spent["files"]
+        disk = side.store.disk_bytes(side.id_of(slug)) / 1e6
+        part.say(f"| {side.told} | {rate:.0f} | {rate / base:.2f} | {tended[side.name]:.1f} | {disk:.0f} |")
+    part.say("")
+
+
+def asked(part: Part, sides: Sequence[Side], slug: str, pool: Sequence[PageEntry], embedder: Knowing) -> None:
+    """Titles as questions, to every side in turn; recall against a product of all vectors."""
+    rng = np.random.default_rng(4)
+    titles = [pool[int(at)].page.name for at in rng.choice(len(pool), QUESTIONS, replace=False)]
+    vectors = np.concatenate([entry.vectors for entry in pool])
+    times, recalls = Times(), {side.name: [] for side in sides}
+    indexes = {side.name: side.index(slug) for side in sides}
+    for turn in range(3):
+        for title in titles:
+            query, words = embedder.query(title), parse_query(title)
+            best = np.sort(1 - vectors @ query)[:10]
+            for name, index in indexes.items():
+                found: list[Floats] = []
+                times.take("nearest 30 passages", name, lambda i=index, f=found, q=query: f.append(i.nearest(q, LIMIT, None).distances))  # fmt: skip
+                if turn == 0:
+                    # Passages that are equally near are equally right.
+                    recalls[name].append(float(np.mean(found[0][:10] <= best[-1] + 1e-5)))
+                if words:
+                    times.take("words, best 30 pages", name, lambda i=index, w=words: i.words(w, LIMIT, Filter()))
+    part.say(*times.table("the index alone, no cache", [side.name for side in sides]), "")
+    told = "; ".join(f"{name} {np.mean(some):.3f} (worst question {min(some):.1f})" for name, some in recalls.items())
+    part.say(f"Recall@10: {told}.", "")
+
+
+def edited(part: Part, sides: Sequence[Side], slug: str, pool: Sequence[PageEntry]) -> None:
+    """Pages of about ten chunks replaced one by one, each in a transaction of its own."""
+    some = [entry for entry in pool if 8 <= len(entry.chunks) <= 12][:EDITS]
+    times = Times()
+    for entry in some:
+        for side in sides:
+            again = PageEntry("1" * 40, entry.page, entry.chunks, entry.hashes, entry.vectors, entry.words)
+            times.take("a page of ten chunks replaced", side.name, lambda s=side, e=again: s.fill(slug, Change((e,))))
+    part.say(*times.table("one page", [side.name for side in sides]), "")

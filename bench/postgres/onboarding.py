@@ -1,0 +1,113 @@
+"""What it takes to have a wiki: time, disk, relations; and to have it no more."""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psycopg
+
+from bench.farm.wikis import slug
+from bench.postgres.parts import Part
+from bench.postgres.server import disk_of
+from bench.postgres.sides import Side
+from tests.postgres.pg_server import PgServer
+from wikiholt.model import Recipe
+
+if TYPE_CHECKING:
+    from bench.postgres.small import Small
+
+BATCH = 100
+EMPTY = 200
+"""Wikis that stay empty, to know what one costs."""
+_SIZES = """
+SELECT pg_database_size(current_database()),
+    (SELECT sum(pg_total_relation_size(oid)) FROM pg_class
+        WHERE relnamespace = 'pg_catalog'::regnamespace AND relkind = 'r'),
+    (SELECT count(*) FROM pg_class AS r JOIN pg_namespace AS n ON n.oid = r.relnamespace
+        WHERE n.nspname LIKE 'w\\_%' OR (n.nspname = 'pg_toast' AND r.oid >= 16384))
+"""
+
+
+def onboard(small: "Small", part: Part, server: PgServer, recipe: Recipe) -> None:
+    slugs = [slug(number) for number in range(small.count + EMPTY)]
+    spent: dict[tuple[str, str], float] = {}
+    for side in small.both:
+        began = time.perf_counter()
+        side.register(slugs, Path("bench"))
+        spent[side.name, "register"] = time.perf_counter() - began
+    before = disk_of(server)
+    _create(small, slugs[small.count :], recipe, {})
+    empty, empty_file = (disk_of(server) - before) / EMPTY, _taken(small.files) / EMPTY
+    for start in range(0, small.count, BATCH):
+        some = range(start, min(start + BATCH, small.count))
+        _create(small, [slugs[number] for number in some], recipe, spent)
+        _fill(small, some, spent)
+        if start % 1000 == 0:
+            told = ", ".join(f"{side} {what} {seconds:.1f} s" for (side, what), seconds in spent.items())
+            print(f"{start + BATCH:,} wikis; {told}", flush=True)
+    small.shared.finish()
+    part.say("| | files | PostgreSQL | ratio |", "|---|---|---|---|")
+    for what, told in (
+        ("register", "written into the registry a second, all at once"),
+        ("create", "on-boarded a second (an empty index)"),
+        ("fill", "filled a second (20 chunks, one transaction)"),
+    ):
+        a, b = (small.count / spent[side.name, what] for side in small.both)
+        part.say(f"| wikis {told} | {a:,.0f} | {b:,.0f} | {b / a:.2f} |")
+    _disk(small, part, empty, empty_file)
+
+
+def _create(small: "Small", slugs: Sequence[str], recipe: Recipe, spent: dict[tuple[str, str], float]) -> None:
+    for side in small.both:
+        began = time.perf_counter()
+        for each in slugs:
+            side.create(each, recipe)
+        spent[side.name, "create"] = spent.get((side.name, "create"), 0.0) + time.perf_counter() - began
+
+
+def _fill(small: "Small", some: range, spent: dict[tuple[str, str], float]) -> None:
+    changes = {number: small.change(number) for number in some}
+    for side in small.both:
+        began = time.perf_counter()
+        for number, change in changes.items():
+            side.fill(slug(number), change)
+        spent[side.name, "fill"] = spent.get((side.name, "fill"), 0.0) + time.perf_counter() - began
+    for number, change in changes.items():
+        small.shared.fill(number, change)
+
+
+def _disk(small: "Small", part: Part, empty: float, empty_file: float) -> None:
+    with psycopg.connect(small.postgres.address, autocommit=True) as database:
+        database.execute("CHECKPOINT")
+        row = database.execute(_SIZES).fetchone()
+    assert row is not None
+    total, catalogs, relations = map(int, row)
+    wikis = small.count + EMPTY
+    file = (_taken(small.files) - EMPTY * empty_file) / small.count
+    ours = (total - EMPTY * empty) / small.count
+    for what, a, b in (("an empty wiki", empty_file, empty), ("a wiki of 20 chunks", file, ours)):
+        part.say(f"| disk of {what}, KiB | {a / 1024:.0f} | {b / 1024:.0f} | {b / a:.1f} |")
+    shared, built = small.shared.disk() / small.count / 1024, small.shared.built
+    part.say(
+        "",
+        f"In that database: {relations / wikis:.1f} relations a wiki (tables, indexes, TOAST); catalogs "
+        f"{catalogs / 2**20:.0f} MB, {catalogs / wikis / 1024:.0f} KiB a wiki (counted above). The shared table takes "
+        f"{shared:.0f} KiB a wiki with its indexes, of which HNSW was built in {built:.0f} s.",
+        "",
+    )
+
+
+def offboard(small: "Small", part: Part) -> None:
+    going = [slug(number) for number in (*range(EMPTY // 2), *range(small.count, small.count + EMPTY // 2))]
+    rates = []
+    for side in small.both:
+        began = time.perf_counter()
+        for each in going:
+            side.store.drop(side.id_of(each))
+        rates.append(len(going) / (time.perf_counter() - began))
+    part.say(f"Off-boarded a second, schema, role and all: {rates[1]:.0f} (files: {rates[0]:.0f}).")
+
+
+def _taken(side: Side) -> int:
+    return sum(file.lstat().st_blocks * 512 for file in (side.data / "wikis").rglob("*"))

@@ -1,0 +1,85 @@
+"""The stores that are compared, each behind a service as `wikiholt serve` has it."""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from wikiholt.model import Change, Floats, Recipe
+from wikiholt.ports import Embedder, Store, WikiIndex
+from wikiholt.service import Service
+from wikiholt.settings import load
+from wikiholt.wiring import build
+
+
+class Knowing:
+    """The real embedder, which has embedded the questions of a bench before they are asked."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        self._embedder = embedder
+        self._known: dict[str, Floats] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._embedder, name)
+
+    def prove(self) -> None:
+        """It was proved when it was loaded."""
+
+    def query(self, text: str) -> Floats:
+        if text not in self._known:
+            self._known[text] = self._embedder.query(text)
+        return self._known[text]
+
+
+class Side:
+    """A service over one store, with wikis that have the same ids and pages on every side."""
+
+    def __init__(self, name: str, data: Path, embedder: Knowing, store: str = "", **settings: object) -> None:
+        self.name = name
+        self.data = data
+        self.address = store
+        self.embedder = embedder
+        given = {"search.stale_check": False, "store": store} | {k.replace("__", "."): v for k, v in settings.items()}
+        self.service: Service = build(load(data, overrides=given))
+        self.use(embedder)
+        self._ids: dict[str, str] = {}
+        self._open: dict[str, WikiIndex] = {}
+
+    def use(self, embedder: Embedder) -> None:
+        """Embed with this one from now on."""
+        self.service.workshop = dataclasses.replace(self.service.workshop, embedder=lambda: embedder, identity=None)
+
+    @property
+    def store(self) -> Store:
+        return self.service.workshop.store
+
+    def register(self, slugs: Sequence[str], source: Path) -> None:
+        added = self.service.registry.add_many([(slug, str(source), {}) for slug in slugs])
+        self._ids |= {wiki.slug: wiki.id for wiki in added}
+
+    def id_of(self, slug: str) -> str:
+        return self._ids[slug]
+
+    def create(self, slug: str, recipe: Recipe) -> None:
+        """On-board it: an empty index that is there to be searched."""
+        self.store.create(self._ids[slug], recipe).close()
+
+    def fill(self, slug: str, *changes: Change) -> None:
+        with self.store.writing(self._ids[slug], 60):
+            index = self.store.open(self._ids[slug])
+            try:
+                for change in changes:
+                    index.apply(change)
+            finally:
+                index.close()
+
+    def index(self, slug: str) -> WikiIndex:
+        """The wiki's index, which stays open."""
+        if slug not in self._open:
+            self._open[slug] = self.store.open(self._ids[slug])
+        return self._open[slug]
+
+    def close(self) -> None:
+        for index in self._open.values():
+            index.close()
+        self.service.close()

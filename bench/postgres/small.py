@@ -1,0 +1,92 @@
+"""Many small wikis: on-boarding, disk, searches warm and cold, beside files and beside one shared table."""
+
+import random
+import signal
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.farm.wikis import slug
+from bench.postgres import asking, entries, onboarding
+from bench.postgres.one_table import OneTable
+from bench.postgres.parts import Part
+from bench.postgres.server import started
+from bench.postgres.sides import Knowing, Side
+from tests.postgres.pg_server import PgServer
+from wikiholt.embedding import load
+from wikiholt.errors import WikiholtError
+from wikiholt.model import Change, PageEntry
+from wikiholt.search import Request
+from wikiholt.text.queries import parse_query
+
+
+@dataclass(frozen=True)
+class Small:
+    """The same small wikis in files, in PostgreSQL and in the shared table."""
+
+    files: Side
+    postgres: Side
+    shared: OneTable
+    pool: Sequence[PageEntry]
+    count: int
+    rng: random.Random
+
+    @property
+    def both(self) -> tuple[Side, Side]:
+        return self.files, self.postgres
+
+    def change(self, number: int) -> Change:
+        return entries.small(self.pool, number)
+
+    def question(self, number: int) -> str:
+        """A title of the wiki's own that has a word in it."""
+        titles = [entry.page.name for entry in self.change(number).pages]
+        return next((title for title in self.rng.sample(titles, len(titles)) if parse_query(title)), "example")
+
+
+def main(wikis: int, rounds: int) -> None:
+    """Make so many wikis on every side, measure, and keep what was found."""
+    part = Part(f"small-{wikis}", f"{wikis:,} wikis of 20 chunks")
+    pool = entries.pages()
+    with started() as server, load() as model, sides(server, Knowing(model)) as (files, postgres, shared):
+        small = Small(files, postgres, shared, pool, wikis, random.Random(9))
+        onboarding.onboard(small, part, server, entries.recipe(model))
+        asking.search(small, part, rounds)
+        asking.backends(part, server)
+        crash(small, part, server)
+        onboarding.offboard(small, part)
+    part.keep()
+
+
+@contextmanager
+def sides(server: PgServer, embedder: Knowing) -> Iterator[tuple[Side, Side, OneTable]]:
+    with tempfile.TemporaryDirectory(prefix="bench-") as place:
+        files = Side("files", Path(place) / "files", embedder)
+        postgres = Side("PostgreSQL", Path(place) / "postgres", embedder, server.new_database())
+        shared = OneTable(server.new_database(), embedder)
+        try:
+            yield files, postgres, shared
+        finally:
+            files.close()
+            postgres.close()
+            shared.close()
+
+
+def crash(small: Small, part: Part, server: PgServer) -> None:
+    """The server breaks off as if by a power cut, and is started again."""
+    server.stop(signal.SIGQUIT)
+    began = time.perf_counter()
+    server.start()
+    up = time.perf_counter()
+    while True:
+        try:
+            small.postgres.service.wiki(slug(0)).search(Request(small.question(0)))
+            break
+        except WikiholtError:
+            assert time.perf_counter() - up < 60
+            time.sleep(0.05)
+    found = time.perf_counter() - up
+    part.say(f"Server broken off (SIGQUIT), from its start to accepting connections: {up - began:.1f} s; the service, which was left alone, searches again {found:.1f} s later.", "")  # fmt: skip
