@@ -25,7 +25,7 @@ from psycopg import sql
 from wikiholt.errors import Conflict, InvalidSetting
 from wikiholt.stores.postgres.address import Address
 from wikiholt.stores.postgres.pool import Connection, Door, Doors, Login
-from wikiholt.stores.postgres.readying import ready
+from wikiholt.stores.postgres.readying import ready, require_rights
 
 HOME = "home"
 SCHEMA = "wikiholt"
@@ -166,6 +166,17 @@ class Home:
             connection.execute("DELETE FROM databases WHERE name = %s", (name,))
         self.databases()
 
+    @property
+    def connections(self) -> int:
+        """How many connections of the operator there are."""
+        return self._doors.open
+
+    @property
+    def up(self) -> dict[str, tuple[str, bool]]:
+        """Of each database that is known here its place, and whether it answered when it was last needed."""
+        places = {each.name: each.address.place for each in self._known.values()} or {HOME: self._address.place}
+        return {name: (place, place not in self._doors.away) for name, place in places.items()}
+
     def close(self) -> None:
         self._doors.close()
 
@@ -196,6 +207,7 @@ class Home:
 
     def _found(self, connection: Connection) -> None:
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+        require_rights(connection, self._address.dbname)
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
         connection.execute(f"CREATE TABLE IF NOT EXISTS {SCHEMA}.parts (name text PRIMARY KEY, steps int4 NOT NULL)")
         known: dict[str, int] = dict(connection.execute("SELECT name, steps FROM parts").fetchall())

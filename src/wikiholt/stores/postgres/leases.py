@@ -116,6 +116,11 @@ class Leases:
             with suppress(WikiholtError, psycopg.Error):
                 self._do(_RELEASE, lease)
 
+    @property
+    def count(self) -> int:
+        """How many leases this process holds."""
+        return len(self._held) if self._pid == os.getpid() else 0
+
     def leave(self, lease: Lease, text: str) -> None:
         """Leave a note in the lease's row, if that can be; whoever lost the lease leaves none."""
         with suppress(WikiholtError, psycopg.Error):

@@ -154,6 +154,17 @@ class Doors:
         for lent in idle:
             self.discard(lent)
 
+    @property
+    def open(self) -> int:
+        """How many connections there are, lent and idle."""
+        return self._open if self._pid == os.getpid() else 0
+
+    @property
+    def away(self) -> frozenset[str]:
+        """The places that could not be reached when that was last tried."""
+        with self._changed:
+            return frozenset(self._down)
+
     def _idle_or_room(self, login: Login) -> Lent | None:
         """An idle connection of the login, or None, and then there is room for one more."""
         until = time.monotonic() + self._wait
