@@ -1,0 +1,111 @@
+"""What may happen to any cache of vectors, in whatever order, and that its answers stay those of the truth."""
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import ClassVar, Protocol
+
+import numpy as np
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+from vector_truth import Truth, assert_same, random_vectors
+
+from wikiholt.ports import VectorCache
+
+QUERIES = random_vectors(8, seed=77)
+
+
+class Closing(VectorCache, Protocol):
+    """A cache that can be opened anew."""
+
+    def close(self) -> None: ...
+
+
+class FollowsTruth(RuleBasedStateMachine):
+    """Rows come and go, the past is forgotten, caches are reopened; searches are compared with the truth."""
+
+    compared: ClassVar[int] = 0
+    """Answers that were compared so far, over all examples of the class."""
+
+    cache: Closing
+
+    def prepare(self) -> None:
+        """Whatever caches need beside truth and folder."""
+
+    def make(self) -> Closing:
+        raise NotImplementedError
+
+    @initialize(rows=st.integers(0, 60))
+    def begin(self, rows: int) -> None:
+        self.folder = Path(tempfile.mkdtemp())
+        self.truth = Truth(rows, per_page=3)
+        self.seed = 1
+        self.prepare()
+        self.cache = self.make()
+
+    @rule(count=st.integers(1, 15), page=st.integers(1, 30))
+    def add(self, count: int, page: int) -> None:
+        self.seed += 1
+        self.truth.add(random_vectors(count, self.seed), [page] * count)
+
+    @rule(data=st.data())
+    def add_a_row_twice(self, data: st.DataObject) -> None:
+        if self.truth.rows:
+            chosen = data.draw(st.sampled_from(sorted(self.truth.rows)))
+            self.truth.add(self.truth.rows[chosen][1][None], [data.draw(st.integers(1, 30))])
+
+    @rule(data=st.data())
+    def drop(self, data: st.DataObject) -> None:
+        if self.truth.rows:
+            self.truth.drop(data.draw(st.lists(st.sampled_from(sorted(self.truth.rows)), unique=True, max_size=20)))
+
+    @rule(data=st.data())
+    def replace(self, data: st.DataObject) -> None:
+        if self.truth.rows:
+            self.seed += 1
+            self.truth.replace(data.draw(st.sampled_from(sorted(self.truth.rows))), random_vectors(1, self.seed)[0])
+
+    @rule()
+    def forget_the_past(self) -> None:
+        self.truth.horizon = self.truth.version()
+
+    @rule()
+    def reopen(self) -> None:
+        self.cache.close()
+        self.cache = self.make()
+
+    @rule(query=st.sampled_from(range(8)), limit=st.integers(1, 100), pages=st.none() | st.sets(st.integers(1, 40)))
+    def search(self, query: int, limit: int, pages: set[int] | None) -> None:
+        self.cache.refresh()
+        allowed = None if pages is None else np.array(sorted(pages), np.int64)
+        expected = self.truth.nearest(QUERIES[query], limit, allowed)
+        assert_same(self.cache.search(QUERIES[query], limit, allowed), expected)
+        type(self).compared += 1
+
+    def release(self) -> None:
+        """Give back what `prepare` took."""
+
+    def teardown(self) -> None:
+        """Compare once more: of a few examples, hardly one draws a search after everything else."""
+        if not hasattr(self, "cache"):
+            return
+        try:
+            for limit, pages in ((10, None), (100, None), (10, set(range(1, 40, 2)))):
+                self.search(limit % 8, limit, pages)
+        finally:
+            self.cache.close()
+            self.release()
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def follow(machine: type[FollowsTruth], examples: int, steps: int) -> int:
+    """Let it happen, so often and so many things at a time; returns how many answers were compared."""
+    checks = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
+    case = machine.TestCase()
+    case.settings = settings(
+        max_examples=examples, stateful_step_count=steps, deadline=None, suppress_health_check=checks
+    )
+    machine.compared = 0
+    case.runTest()
+    return machine.compared
