@@ -70,12 +70,12 @@ def stored_chunk(row: Row) -> StoredChunk:
 # ── links ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def link_rows(links: Iterable[Link]) -> list[list[Any]]:
+def link_rows(links: Iterable[Link]) -> list[tuple[Any, ...]]:
     """Links with the keys of their paths (one, or at most two), as the embedded store's columns have them."""
     found = []
     for link in links:
         keys = [*map(folded, link.paths[:2]), None, None][:2]
-        found.append([link.target, link.text, link.line, int(link.wiki), packing.packed(link.paths), *keys])
+        found.append((link.target, link.text, link.line, int(link.wiki), packing.packed(link.paths), *keys))
     return found
 
 

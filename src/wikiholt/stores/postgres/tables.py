@@ -83,7 +83,7 @@ class Sized:
 
 
 def creating(schema: str, number: int, dimensions: int, role: str) -> Iterator[sql.Composed]:
-    """The statements, for the operator and in one transaction, that make an empty generation its wiki's role can use."""
+    """The statements, for the operator and in one transaction, that make an empty generation for a wiki's role."""
     tables = Tables(number)
     names = {
         "pages": sql.Identifier(schema, tables.pages),

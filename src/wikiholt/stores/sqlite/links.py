@@ -74,8 +74,13 @@ def naming(db: sqlite3.Connection, keys: Sequence[str]) -> Sequence[StoredLink]:
 def facets(db: sqlite3.Connection, where: Filter) -> Facets:
     clause, values = where_clause(where)
     passing = f"WHERE {clause}" if clause else ""
+    return faceted(db.execute(f"SELECT path, category, tags FROM pages {passing}", values))
+
+
+def faceted(pages: Iterable[rows.Row]) -> Facets:
+    """The facets of pages given as (path, category, packed tags)."""
     count, categories, tags, folders = 0, Counter[str](), Counter[str](), Counter[str]()
-    for path, category, packed in db.execute(f"SELECT path, category, tags FROM pages {passing}", values):
+    for path, category, packed in pages:
         count += 1
         if category is not None:
             categories[category] += 1

@@ -1,0 +1,75 @@
+"""The indexes of generations that have grown, made beside readers and writers; by the operator, never in a search.
+
+Each is made CONCURRENTLY. One that a kill left half made is not valid: it is dropped and made again.
+"""
+
+import logging
+from collections.abc import Iterator
+
+import psycopg
+from psycopg import sql
+
+from wikiholt.stores.postgres.pool import Connection, Door
+from wikiholt.stores.postgres.tables import HNSW_FROM, Sized, sized
+
+_LOG = logging.getLogger(__name__)
+_KNOWN = (
+    "SELECT c.relname, i.indisvalid FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid"
+    " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s"
+)
+_LOCK = "SELECT pg_try_advisory_lock(hashtextextended('tending ' || %s, 0))"
+_UNLOCK = "SELECT pg_advisory_unlock(hashtextextended('tending ' || %s, 0))"
+
+
+def tend(door: Door, schema: str, hnsw_from: int = HNSW_FROM) -> list[str]:
+    """Make the indexes that the schema's generations lack by their size, and name them.
+
+    Another node that is at it is left to it. What cannot be made now is tried again the next time.
+    """
+    with door.reading() as db:
+        lacking = list(_lacking(db, schema, hnsw_from))
+        if not lacking or not _one(db, _LOCK, schema):
+            return []
+        try:
+            lacking = list(_lacking(db, schema, hnsw_from))
+            return [each.name for each in lacking if _made(db, schema, each)]
+        finally:
+            db.execute("RESET statement_timeout")
+            _one(db, _UNLOCK, schema)
+
+
+def _lacking(db: Connection, schema: str, hnsw_from: int) -> Iterator[Sized]:
+    """The indexes that are due and not there, or not valid."""
+    order = sql.SQL("SELECT number, dimensions, pages, chunks FROM {}.state WHERE condition <> 'aside'")
+    generations = db.execute(order.format(sql.Identifier(schema))).fetchall()
+    grown = [
+        each
+        for number, dimensions, pages, chunks in generations
+        for each in sized(number, dimensions, hnsw_from)
+        if (pages >= each.pages if each.pages else chunks >= each.chunks)
+    ]
+    if not grown:
+        return
+    known: dict[str, bool] = dict(db.execute(_KNOWN, (schema,)).fetchall())
+    yield from (each for each in grown if not known.get(each.name))
+
+
+def _made(db: Connection, schema: str, index: Sized) -> bool:
+    name, table = sql.Identifier(schema, index.name), sql.Identifier(schema, index.table)
+    # A lock on the table is asked for as any other; who stands in the way longer than this is waited for another time.
+    db.execute("SET statement_timeout TO 0; SET lock_timeout TO '30s'")
+    try:
+        db.execute(sql.SQL("DROP INDEX CONCURRENTLY IF EXISTS {}").format(name))
+        create = sql.SQL("CREATE INDEX CONCURRENTLY {} ON {} ").format(sql.Identifier(index.name), table)
+        db.execute(create + sql.SQL(index.how))
+    except psycopg.Error as error:
+        _LOG.warning("the index %s of a wiki could not be made now (code %s)", index.name, error.sqlstate)
+        return False
+    finally:
+        db.execute("RESET lock_timeout")
+    return True
+
+
+def _one(db: Connection, order: str, schema: str) -> bool:
+    row = db.execute(order, (schema,)).fetchone()
+    return bool(row and row[0])
