@@ -10,7 +10,7 @@ Ways that are compared are asked in turns. The machine is shared: compare ratios
 import argparse
 from collections.abc import Callable
 
-from bench.postgres import roles, shared, small
+from bench.postgres import agreement, large, nodes, roles, shared, small
 from bench.postgres.parts import joined
 
 
@@ -22,9 +22,13 @@ def main() -> None:
         "shared": lambda _: shared.main(),
         "roles": lambda _: roles.main(),
         "small": lambda given: small.main(given.wikis, given.rounds),
+        "large": lambda given: large.main(given.sizes),
+        "nodes": lambda _: nodes.main(),
+        "agreement": lambda _: agreement.main(),
     }
     parser.add_argument("part", choices=[*parts, "report"])
     parser.add_argument("--wikis", type=int, default=1_000, help="how many small wikis")
+    parser.add_argument("--sizes", type=int, nargs="+", default=large.SIZES, help="chunks of large wikis")
     parser.add_argument("--rounds", type=int, default=300)
     parser.add_argument("--write", action="store_true", help="write bench/results/postgres.md")
     arguments = parser.parse_args()

@@ -2,19 +2,19 @@
 
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
 
 from bench.postgres import entries
-from bench.postgres.parts import Part, spread
+from bench.postgres.parts import Part
 from bench.postgres.server import started
 from bench.postgres.sides import Knowing, Side
 from bench.postgres.times import Times
 from wikiholt.embedding import load
 from wikiholt.model import Change, Filter, Floats, PageEntry
-from wikiholt.ports import WikiIndex
 from wikiholt.text.queries import parse_query
 
 SIZES = (10_000, 100_000)
@@ -29,7 +29,11 @@ def main(sizes: Sequence[int] = SIZES) -> None:
     part = Part("large", "Large wikis")
     with load() as model, started() as server, tempfile.TemporaryDirectory(prefix="bench-") as place:
         embedder, sides = Knowing(model), []
-        for name, store, hnsw in (("files", "", NEVER), ("exact", "x", NEVER), ("HNSW", "x", 10_000)):
+        for name, store, hnsw in (
+            ("files", "", NEVER),
+            ("PostgreSQL, exact", "x", NEVER),
+            ("PostgreSQL, HNSW", "x", 10_000),
+        ):
             address = server.new_database() if store else ""
             sides.append(Side(name, Path(place) / name, embedder, address, postgres__hnsw_from=hnsw))
         for size in sizes:
@@ -49,11 +53,13 @@ def main(sizes: Sequence[int] = SIZES) -> None:
 def written(part: Part, sides: Sequence[Side], slug: str, pool: Sequence[PageEntry]) -> None:
     """All pages, 48 a transaction as in a sync, batch by batch in turns; then what is done when it has grown."""
     spent, tended = dict.fromkeys([side.name for side in sides], 0.0), {}
-    for change in entries.whole(pool):
-        for side in sides:
-            began = time.perf_counter()
-            side.fill(slug, change)
-            spent[side.name] += time.perf_counter() - began
+    with ExitStack() as stack:
+        indexes = {side.name: stack.enter_context(side.writing(slug)) for side in sides}
+        for change in entries.whole(pool):
+            for name, index in indexes.items():
+                began = time.perf_counter()
+                index.apply(change)
+                spent[name] += time.perf_counter() - began
     for side in sides:
         began = time.perf_counter()
         side.grown(slug)
@@ -62,7 +68,7 @@ def written(part: Part, sides: Sequence[Side], slug: str, pool: Sequence[PageEnt
     for side in sides:
         rate, base = len(pool) / spent[side.name], len(pool) / spent["files"]
         disk = side.store.disk_bytes(side.id_of(slug)) / 1e6
-        part.say(f"| {side.told} | {rate:.0f} | {rate / base:.2f} | {tended[side.name]:.1f} | {disk:.0f} |")
+        part.say(f"| {side.name} | {rate:.0f} | {rate / base:.2f} | {tended[side.name]:.1f} | {disk:.0f} |")
     part.say("")
 
 

@@ -37,3 +37,8 @@ def memory_of(pid: int) -> float:
     """Megabytes a process has of its own: what it shares with the server's other processes is left out."""
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     return sum(int(line.split()[1]) for line in lines if line.startswith("Private_")) / 1024
+
+
+def pid_of(server: PgServer) -> int:
+    """The process that all others of the server are children of."""
+    return int((server.place / "data" / "postmaster.pid").read_text().split()[0])

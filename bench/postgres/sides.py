@@ -1,7 +1,8 @@
 """The stores that are compared, each behind a service as `wikiholt serve` has it."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -65,11 +66,21 @@ class Side:
         self.store.create(self._ids[slug], recipe).close()
 
     def fill(self, slug: str, *changes: Change) -> None:
+        with self.writing(slug) as index:
+            for change in changes:
+                index.apply(change)
+
+    def grown(self, slug: str) -> None:
+        """What follows a sync: a wiki that has grown gets its indexes."""
+        self.store.sweep(self._ids[slug])
+
+    @contextmanager
+    def writing(self, slug: str) -> Iterator[WikiIndex]:
+        """Its index under the writer's lock, as in a sync."""
         with self.store.writing(self._ids[slug], 60):
             index = self.store.open(self._ids[slug])
             try:
-                for change in changes:
-                    index.apply(change)
+                yield index
             finally:
                 index.close()
 

@@ -1,0 +1,90 @@
+"""Clients that search as fast as they are answered, and what that costs the machine."""
+
+import http.client
+import json
+import os
+import statistics
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+from bench.postgres.parts import spread
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass
+class Load:
+    """What clients saw in so many seconds, and the CPU time nodes and database took meanwhile."""
+
+    seconds: float
+    times: list[float]
+    nodes: float = 0.0
+    database: float = 0.0
+
+    @property
+    def rate(self) -> float:
+        return len(self.times) / self.seconds
+
+    @staticmethod
+    def row(name: str, loads: Sequence["Load"], base: float) -> str:
+        """A line of the table: medians over rounds, and the rate beside another's."""
+        rate = statistics.median(load.rate for load in loads)
+        p50, p95 = spread([each for load in loads for each in load.times])
+        count = sum(len(load.times) for load in loads)
+        node, database = (sum(each) / count * 1e3 for each in zip(*((load.nodes, load.database) for load in loads), strict=True))  # fmt: skip
+        return f"| {name} | {rate:.0f} | {rate / base:.2f} | {p50:.1f} | {p95:.1f} | {node:.2f} | {database:.2f} |"
+
+
+def hammered(
+    ports: Sequence[int], question: Callable[[int], tuple[str, str]], mode: str, seconds: float, clients: int
+) -> Load:
+    """So many clients, spread over the ports, each with a connection that stays open."""
+    times: list[list[float]] = [[] for _ in range(clients)]
+    failed: list[BaseException] = []
+    until = time.perf_counter() + seconds
+
+    def client(number: int) -> None:
+        try:
+            connection = http.client.HTTPConnection("127.0.0.1", ports[number % len(ports)], timeout=60)
+            turn = number
+            while time.perf_counter() < until:
+                slug, text = question(turn)
+                began = time.perf_counter()
+                connection.request("GET", f"/w/{slug}/api/v1/search?mode={mode}&n=5&q={quote(text)}")
+                answer = connection.getresponse()
+                told = json.loads(answer.read())
+                times[number].append(time.perf_counter() - began)
+                assert answer.status == 200, told
+                assert told["results"], (slug, text)
+                turn += clients
+            connection.close()
+        except BaseException as error:  # noqa: BLE001 - told by the thread that waits
+            failed.append(error)
+
+    threads = [threading.Thread(target=client, args=(number,)) for number in range(clients)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failed:
+        raise failed[0]
+    return Load(seconds, [each for some in times for each in some])
+
+
+def cpu_below(pid: int) -> float:
+    """Seconds of CPU that a process has taken with all those it started, gone ones too."""
+    total = 0.0
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(stat.parent.name) == pid:
+            total += sum(int(field) for field in fields[11:15]) / _TICKS
+        elif int(fields[1]) == pid:
+            total += sum(int(field) for field in fields[11:13]) / _TICKS
+    return total
