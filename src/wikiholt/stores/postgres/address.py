@@ -36,9 +36,10 @@ class Address:
                 "that is not the address of a PostgreSQL database", hint="write postgresql://user:secret@host/database"
             ) from None
         given = {name: str(value) for name, value in found.items() if value is not None}
-        if not given.get("dbname"):
+        if not given.get("port", "1").replace(",", "").isdigit() or not given.get("dbname"):
             raise InvalidSetting(
-                "the address names no database", hint="write postgresql://user:secret@host/database"
+                "the address names no database, or no port that is a number",
+                hint="write postgresql://user:secret@host/database",
             ) from None
         return cls(tuple(sorted((_DEFAULTS | given).items())))
 

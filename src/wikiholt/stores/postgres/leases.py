@@ -164,12 +164,12 @@ class Leases:
                 )
             waited = True
             time.sleep(min(_PAUSE, max(0.0, until - time.monotonic())))
-            self._placements.forget(wiki_id)  # it may have been moved to another database meanwhile
 
     def _take_once(self, lease: Lease) -> int | None:
         text = str(self.seconds) if lease.name == WRITER else ""
         given = {"name": lease.name, "holder": lease.holder, "seconds": self.seconds, "text": text}
-        placement = self._placements.get(lease.wiki_id)
+        # Asked of the home every time: nobody must begin to write where the wiki is no more.
+        placement = self._placements.get(lease.wiki_id, again=True)
         order = sql.SQL(_TAKE).format(notes=sql.Identifier(placement.schema, "notes"))
         with suppress(Busy), self._placements.operator(placement).writing() as connection:
             connection.execute("SET LOCAL lock_timeout TO '50ms'")

@@ -4,6 +4,7 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
+from wikiholt.stores.postgres.layout import MOVED
 from wikiholt.stores.postgres.pool import Connection
 
 _ID = re.compile(r"[a-z0-9]{8,64}")
@@ -15,9 +16,11 @@ def read(connection: Connection, name: str) -> str | None:
     return None if row is None else str(row[0])
 
 
-def keep(connection: Connection, name: str, text: str) -> None:
+def keep(connection: Connection, name: str, text: str) -> bool:
+    """Keep it; whether that is where the wiki is, and has not been moved away meanwhile."""
     order = "INSERT INTO notes (name, text) VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET text = excluded.text"
     connection.execute(order, (_theirs(name), text))
+    return connection.execute("SELECT text FROM notes WHERE name = 'layout'").fetchone() != (MOVED,)
 
 
 def of_holder(connection: Connection, name: str) -> str | None:

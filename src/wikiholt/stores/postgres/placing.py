@@ -9,6 +9,7 @@
         .ids() -> list[str]                               placed ones, and those of schemas that no row knows of
         .strays() -> list[tuple[str, str]]                database and schema of each of the latter
         .door(wiki_id) -> Door                            as the wiki's role; follows the wiki to another database
+        .login(placement) -> Login                        the same for one placement
         .operator(placement) -> Door                      as the operator, into the wiki's database (search path: types)
         .database(placement) -> Database
 
@@ -19,6 +20,7 @@ Schema and role are made in one transaction. Where that is in another database t
 import hashlib
 import re
 import secrets
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -37,7 +39,10 @@ from wikiholt.stores.postgres.pool import Connection, Door, Doors, Login
 _ID = re.compile(r"[a-z0-9]{8,64}")
 _REMEMBERED = 20_000
 _COLUMNS = "wiki_id, database, schema, role, secret, layout, condition"
+_MOVES = "(SELECT *, 0 AS layout, 'going' AS condition FROM moves) AS moves"
 _LONGEST = 40
+_FRESH = 30.0
+"""Seconds for which a placement is believed: an old place tells who comes there, unless a crash kept it from that."""
 _KEEP_COUNTS = 200
 """After so many new wikis a process counts again how many each database has."""
 
@@ -69,7 +74,7 @@ class Placements:
     def __init__(self, home: Home, doors: Doors) -> None:
         self.home = home
         self._doors = doors
-        self._known: dict[str, Placement] = {}
+        self._known: dict[str, tuple[float, Placement]] = {}
         self._counts: dict[str, float] = {}
         self._counted = 0
         self._lock = Lock()
@@ -77,10 +82,16 @@ class Placements:
     def find(self, wiki_id: str, *, again: bool = False) -> Placement | None:
         """Where the wiki is, whatever its condition; None where no row knows it."""
         require_id(wiki_id)
-        if not again and (known := self._known.get(wiki_id)) is not None:
+        since, known = self._known.get(wiki_id, (0.0, None))
+        if not again and known is not None and time.monotonic() - since < _FRESH:
             return known
-        with self.home.reading() as connection:
-            found = _read(connection, wiki_id)
+        try:
+            with self.home.reading() as connection:
+                found = _read(connection, wiki_id)
+        except DatabaseAway:
+            if known is None or again:
+                raise
+            found = known  # its own database may be well
         self._remember(wiki_id, found)
         return found
 
@@ -103,11 +114,11 @@ class Placements:
         with self.home.writing() as connection:
             made = _reserved(connection, wiki_id, chosen)
             if made.condition is not Condition.HERE and made.database == HOME:
-                made = self._founded(connection, made)
+                made = self.found(connection, made)
                 _set_condition(connection, made)
         if made.condition is not Condition.HERE:
             with self.operator(made).writing() as connection:
-                made = self._founded(connection, made)
+                made = self.found(connection, made)
             with self.home.writing() as connection:
                 _set_condition(connection, made)
         self._remember(wiki_id, made)
@@ -120,9 +131,10 @@ class Placements:
         with self.home.writing() as connection:
             order = f"UPDATE placements SET condition = 'going' WHERE wiki_id = %s RETURNING {_COLUMNS}"
             row = connection.execute(order, (wiki_id,)).fetchone()
+            left = connection.execute(f"SELECT {_COLUMNS} FROM {_MOVES} WHERE wiki_id = %s", (wiki_id,)).fetchone()
+        went = [] if left is None else self._removed(_placement(left), "moves")
         if row is not None:
-            return self._removed(_placement(row))
-        went = []
+            return went + self._removed(_placement(row), "placements")
         for database in self.home.databases():
             with database.door.writing() as connection:
                 went += remove_schema(connection, schema_of(wiki_id))
@@ -151,7 +163,7 @@ class Placements:
     def door(self, wiki_id: str) -> Door:
         """The way into the wiki's schema as its role, wherever it is by then."""
         require_id(wiki_id)
-        return Door(self._doors, lambda again: self._login(self.get(wiki_id, again=again)))
+        return Door(self._doors, lambda again: self.login(self.get(wiki_id, again=again)))
 
     def operator(self, placement: Placement) -> Door:
         return self.database(placement).door
@@ -163,7 +175,8 @@ class Placements:
         """Look it up again before its next use."""
         self._known.pop(wiki_id, None)
 
-    def _login(self, placement: Placement) -> Login:
+    def login(self, placement: Placement) -> Login:
+        """As whom, and where, to log in for a wiki that is placed so."""
         database = self.database(placement)
         address = database.address.of(placement.role, placement.secret)
         return Login(address, placement.role, (placement.schema, database.types))
@@ -174,7 +187,7 @@ class Placements:
             return
         if len(self._known) >= _REMEMBERED:
             self._known.clear()
-        self._known[wiki_id] = found
+        self._known[wiki_id] = (time.monotonic(), found)
 
     def _fewest(self) -> str:
         """The open database with the fewest wikis for its weight; counted now and then, for counting takes a while."""
@@ -194,7 +207,7 @@ class Placements:
             raise IndexFault("no database takes new wikis", hint="open one: `wikiholt database`")
         return there
 
-    def _founded(self, connection: Connection, placement: Placement) -> Placement:
+    def found(self, connection: Connection, placement: Placement) -> Placement:
         """Make schema and role in an open transaction of the operator, unless they are there."""
         database = self.database(placement)
         connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (placement.schema,))
@@ -207,11 +220,11 @@ class Placements:
                 connection.execute(statement)
         return replace(placement, condition=Condition.HERE)
 
-    def _removed(self, placement: Placement) -> list[str]:
+    def _removed(self, placement: Placement, table: str) -> list[str]:
         with self.operator(placement).writing() as connection:
             went = remove_schema(connection, placement.schema, placement.role)
         with self.home.writing() as connection:
-            connection.execute("DELETE FROM placements WHERE wiki_id = %s", (placement.wiki_id,))
+            connection.execute(f"DELETE FROM {table} WHERE wiki_id = %s", (placement.wiki_id,))
         return went
 
 

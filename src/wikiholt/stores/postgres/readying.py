@@ -16,7 +16,7 @@ def ready(connection: Connection, dbname: str) -> tuple[str, str]:
     """
     if connection.info.server_version < _OLDEST_SERVER:
         raise InvalidSetting("this PostgreSQL is too old", hint="PostgreSQL 16 or newer is needed")
-    _require_rights(connection, dbname)
+    require_rights(connection, dbname)
     types = _vector(connection)
     (oid,) = connection.execute("SELECT oid FROM pg_database WHERE datname = current_database()").fetchone() or (0,)
     guests = f"wikiholt_guests_{oid}"
@@ -26,7 +26,8 @@ def ready(connection: Connection, dbname: str) -> tuple[str, str]:
     return guests, types
 
 
-def _require_rights(connection: Connection, dbname: str) -> None:
+def require_rights(connection: Connection, dbname: str) -> None:
+    """Raise unless the operator may make what wikis need."""
     order = (
         "SELECT rolsuper OR rolcreaterole, has_database_privilege(current_user, current_database(), 'CREATE')"
         " FROM pg_roles WHERE rolname = current_user"

@@ -23,6 +23,7 @@ from wikiholt.stores.postgres.index import PostgresIndex
 from wikiholt.stores.postgres.leases import DESK, WRITER, Leases, hold
 from wikiholt.stores.postgres.placing import Placement, Placements, require_id
 from wikiholt.stores.postgres.pool import Connection, Door, Doors
+from wikiholt.stores.postgres.tables import HNSW_FROM
 from wikiholt.stores.sqlite import schema as files
 from wikiholt.stores.sqlite.index import SqliteIndex
 
@@ -34,11 +35,19 @@ class PostgresStore:
     """A `Store` in one PostgreSQL or many."""
 
     def __init__(
-        self, home: Home, doors: Doors, scratch: Path, lease: float = 15.0, *, linger: float = _LINGER
+        self,
+        home: Home,
+        doors: Doors,
+        scratch: Path,
+        lease: float = 15.0,
+        *,
+        hnsw_from: int = HNSW_FROM,
+        linger: float = _LINGER,
     ) -> None:
         self.placements = Placements(home, doors)
         self.leases = Leases(self.placements, lease)
         self._scratch = scratch
+        self._hnsw_from = hnsw_from
         self._linger = linger
         self._fences: dict[str, int] = {}
 
@@ -51,6 +60,10 @@ class PostgresStore:
     def door(self, wiki_id: str) -> Door:
         """The way into the wiki's schema, as its role."""
         return self.placements.door(wiki_id)
+
+    def fence(self, wiki_id: str) -> int | None:
+        """The number of the writer's lease, where this process holds it."""
+        return self._fences.get(wiki_id)
 
     def holds(self, wiki_id: str) -> bool:
         return self.placements.find(wiki_id) is not None or self.directory(wiki_id).exists()
@@ -139,7 +152,11 @@ class PostgresStore:
             with self._building(wiki_id) as (connection, placement):
                 connection.execute("SET LOCAL lock_timeout TO '2s'")
                 generations.remove(connection, placement, generations.swept(connection, self._linger))
-            tending.tend(self.placements.operator(placement), placement.schema)
+            self.tend(placement)
+
+    def tend(self, placement: Placement) -> None:
+        """Make the indexes that a wiki has come to need by its size."""
+        tending.tend(self.placements.operator(placement), placement.schema, self._hnsw_from)
 
     # ── writing ──────────────────────────────────────────────────────────────────────────────────
 
@@ -179,8 +196,13 @@ class PostgresStore:
     def keep_note(self, wiki_id: str, name: str, text: str, *, make: bool = False) -> None:
         if make:
             self._require_place(wiki_id)
-        with suppress(IndexMissing), self.door(wiki_id).writing() as connection:
-            notes.keep(connection, name, text)
+        with suppress(IndexMissing):
+            for _ in range(2):
+                with self.door(wiki_id).writing() as connection:
+                    kept = notes.keep(connection, name, text)
+                if kept:
+                    return
+                self.placements.forget(wiki_id)
 
     # ── health ───────────────────────────────────────────────────────────────────────────────────
 
@@ -252,7 +274,7 @@ class PostgresStore:
     # ── ways in ──────────────────────────────────────────────────────────────────────────────────
 
     def _index(self, wiki_id: str, generation: int) -> PostgresIndex:
-        return PostgresIndex(self.door(wiki_id), generation, lambda: self._fences.get(wiki_id))
+        return PostgresIndex(self.door(wiki_id), generation, lambda: self.fence(wiki_id), self._hnsw_from)
 
     def _glance(self, wiki_id: str) -> Glance:
         """How the wiki stands, wherever it is now; raises IndexMissing."""
@@ -281,7 +303,7 @@ class PostgresStore:
     def _changing(self, wiki_id: str) -> Iterator[Connection]:
         """One transaction as the wiki's role, of one who writes: it is lost with the lease."""
         with self.door(wiki_id).writing() as connection:
-            hold(connection, self._fences.get(wiki_id))
+            hold(connection, self.fence(wiki_id))
             yield connection
 
     @contextmanager
@@ -293,7 +315,7 @@ class PostgresStore:
         with database.door.writing() as connection:
             connection.execute(path.format(sql.Identifier(placement.schema), sql.Identifier(database.types)))
             connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (placement.schema,))
-            hold(connection, self._fences.get(wiki_id))
+            hold(connection, self.fence(wiki_id))
             yield connection, placement
 
     def _require_place(self, wiki_id: str) -> None:
