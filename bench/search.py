@@ -23,6 +23,8 @@ import numpy as np
 
 from bench.corpus import DATA, DEFAULT, BareWiki, cloned, smaller
 from bench.report import machine, write
+from wikiholt.backups import BackupPlan
+from wikiholt.grounds import ground_of
 from wikiholt.model import Floats, Mode
 from wikiholt.ports import Embedder, WikiIndex
 from wikiholt.search import Request
@@ -101,7 +103,8 @@ def prepare(service: Service, slug: str, large: BareWiki, pages: int) -> None:
     shop, wiki = service.workshop, service.wiki(slug).wiki
     known = shop.store.open(service.wiki("mdn").wiki.id)
     embedder = Remembering(shop.embedder(), known) if pages else shop.embedder()
-    parts = parts_of(wiki, load())
+    settings = load()
+    parts = parts_of(wiki, settings, ground_of(settings, BackupPlan()))
     Syncer(wiki.id, shop.store, parts.source, embedder, parts.pipeline, 60).sync()
     known.close()
 

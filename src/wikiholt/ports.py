@@ -1,8 +1,9 @@
 """What the core asks of the world. Each Protocol is bound to its scope when made: none takes a wiki beside a query."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from datetime import datetime
+from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
@@ -12,6 +13,7 @@ from wikiholt.model import (
     Blob,
     Change,
     Commit,
+    DatabaseStanding,
     Facets,
     FileEdit,
     Filter,
@@ -370,6 +372,44 @@ class VectorEngine(Protocol):
     def close(self) -> None: ...
 
 
+class Databases(Protocol):
+    """The databases that hold indexes, where those are no files: one for all wikis of a process."""
+
+    def standing(self) -> Sequence[DatabaseStanding]:
+        """How each stands: asks each of them, for a few seconds at most; raises DatabaseAway if nobody knows them."""
+
+    def strays(self) -> Sequence[str]:
+        """What lies in them and belongs to no wiki, in words for the operator."""
+
+    def add(self, name: str, address: str, weight: float) -> DatabaseStanding:
+        """Make a database ready for wikis, and have new ones go there; raises InvalidSetting and DatabaseAway."""
+
+    def remove(self, name: str) -> None:
+        """Know it no more, and touch nothing in it; raises Conflict while there are wikis on it."""
+
+    def open(self, name: str, *, to_new: bool) -> None:
+        """Whether new wikis may go there."""
+
+    def upgrade(self, progress: Callable[[int, int], None]) -> Sequence[tuple[str, str]]:
+        """Bring every wiki to the layout of this program; goes on where another left off. Ids of those that could not
+        be brought along, with the reason.
+        """
+
+    def move(self, wiki_id: str, to: str) -> bool:
+        """Move a wiki to another database while it answers; whether it was not there already."""
+
+    def tidy(self, wiki_ids: Collection[str]) -> None:
+        """Remove what this machine keeps of wikis other than these: caches and mirrors of wikis that were removed."""
+
+    def figures(self) -> Mapping[str, int]:
+        """Connections that are open, and leases held, by this process."""
+
+    def up(self) -> Mapping[str, bool]:
+        """Of each database that is known here, whether it answered when it was last needed; asks nobody."""
+
+    def close(self) -> None: ...
+
+
 class WordCache(Protocol):
     """A faster form of one index's words: the same pages with the same scores. May fail in any way."""
 
@@ -387,3 +427,32 @@ class WordCache(Protocol):
     def settle(self, timeout: float | None = None) -> bool: ...
 
     def close(self) -> None: ...
+
+
+class Call(StrEnum):
+    """Why a node is called: for a wiki it looks after, or because which wikis those are may have changed."""
+
+    WAKE = "wake"
+    MEND = "mend"
+    ASKED = "asked"
+    REINDEX = "reindex"
+    SHIFTS = "shifts"
+
+
+class Shifts(Protocol):
+    """Which wikis this node looks after, where several share the work. Safe to use from many threads.
+
+    It only divides the work: that two never write one index is the store's to see to.
+    """
+
+    def mine(self) -> Set[str] | None:
+        """The ids of the wikis this node looks after; None where there is no other node."""
+
+    def wake(self, wiki_id: str, why: Call) -> None:
+        """Call the node that looks after the wiki, or that will; raises DatabaseAway."""
+
+    def begin(self, called: Callable[[str, Call], None]) -> None:
+        """Take on wikis, and tell of calls: with the wiki's id, or with none for SHIFTS. It must not raise."""
+
+    def close(self) -> None:
+        """Leave all wikis to others."""

@@ -166,3 +166,5 @@ class Service:
         if self.workshop.engine is not None:
             self.workshop.engine.close()
         self.registry.close()
+        if self.workshop.databases is not None:
+            self.workshop.databases.close()

@@ -10,7 +10,7 @@ from wikiholt.errors import ModelError, ModelMismatch
 from wikiholt.hits import HitMaker
 from wikiholt.model import Recipe
 from wikiholt.pages import Pipeline
-from wikiholt.ports import Embedder, Identity, Source, Store, VectorCache, VectorEngine, WikiIndex, WordCache
+from wikiholt.ports import Databases, Embedder, Identity, Source, Store, VectorCache, VectorEngine, WikiIndex, WordCache
 from wikiholt.search import Searcher
 
 _FEW = 200
@@ -50,6 +50,8 @@ class Workshop:
     """What the embedder is, told without loading it; where None, it is loaded."""
     engine: VectorEngine | None = None
     """What vector caches lean on, where they are more than files."""
+    databases: Databases | None = None
+    """What the store stands on, where that is more than files."""
 
 
 class Serving:

@@ -3,9 +3,10 @@
 import importlib.util
 import logging
 import resource
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from threading import Lock
 from typing import cast
@@ -15,30 +16,30 @@ from wikiholt.access import Access
 from wikiholt.backups import BackupPlan
 from wikiholt.embedding.former import FormerModels
 from wikiholt.errors import MissingExtra
+from wikiholt.grounds import Ground, ground_of, own_buckets
 from wikiholt.handle import Parts, Workshop
-from wikiholt.keeper import Keeper, Pace
+from wikiholt.keeper import Finding, Keeper, Pace
 from wikiholt.limits import Limits
 from wikiholt.model import Wiki
 from wikiholt.pages import Pipeline
-from wikiholt.ports import Embedder, Source, VectorCache, WikiIndex, WordCache
+from wikiholt.ports import Embedder, Source, Store, VectorCache, WikiIndex, WordCache
 from wikiholt.registry import Registry
 from wikiholt.service import Service
 from wikiholt.settings import Settings, WikiSettings, load
 from wikiholt.sources.address import is_remote
+from wikiholt.sources.bringing import Word
 from wikiholt.sources.discovery import repositories
 from wikiholt.sources.git import GitSource
 from wikiholt.sources.remote import RemoteSource
 from wikiholt.sources.transfer import Costs
-from wikiholt.stores.sqlite.store import SqliteStore
 from wikiholt.text.anchors import AnchorStyle
 from wikiholt.vectors import cache_for
 from wikiholt.vectors.chroma import Chroma, Place
+from wikiholt.vectors.stored import StoredVectors
 from wikiholt.words.cache import PostingsCache
 
 _LOG = logging.getLogger(__name__)
 
-_FEW_PAGES = 300
-"""Up to here FTS5 answers in half a millisecond, and a word cache would only cost memory."""
 _MOST_OPEN = 256
 _FILES_OF_ONE = 16
 """Files that a wiki under load may have open: a few connections, each with its log, and caches."""
@@ -55,32 +56,29 @@ def open_service(
     return build(load(data, config, environ or {}, overrides or {}))
 
 
-def build(settings: Settings, roots: Sequence[Path] = ()) -> Service:
+def build(settings: Settings, roots: Sequence[Path] = (), ground: Ground | None = None) -> Service:
     """The service these settings describe; nothing is touched until it is used. What lies below `roots` stays there."""
-    store = _store(settings)
-    backups = BackupPlan(_backup_place(settings), settings.backup_keep)
-    registry = Registry(settings.data / "registry.sqlite", backups=backups)
+    ground = ground or ground_of(settings, _backups(settings))
+    store, registry = ground.store, ground.registry
     chroma = _chroma(settings, registry) if settings.vectors == "chroma" else None
     workshop = Workshop(
         engine=chroma,
         store=store,
         embedder=embedder_of(settings),
-        vector_cache=_vector_cache(settings, store) if chroma is None else _chroma_cache(chroma, store, registry),
-        word_cache=_word_cache(store),
+        databases=ground.databases,
+        vector_cache=_vector_cache(settings, ground) if chroma is None else _chroma_cache(chroma, ground),
+        word_cache=_word_cache(ground),
         lock_timeout=settings.lock_timeout,
-        backups=backups,
+        backups=_backups(settings),
         former=FormerModels(settings.threads or None),
         identity=cache(lambda: embedding.identify(settings.model, settings.precision)),
     )
-    return Service(registry, workshop, lambda wiki: parts_of(wiki, settings, roots), open_wikis=_open_wikis())
+    open_wikis = _open_wikis()
+    return Service(registry, workshop, lambda wiki: parts_of(wiki, settings, ground, roots), open_wikis=open_wikis)
 
 
-def _store(settings: Settings) -> SqliteStore:
-    return SqliteStore(settings.data / "wikis")
-
-
-def _backup_place(settings: Settings) -> Path:
-    return settings.data / Path(settings.backup_place).expanduser()
+def _backups(settings: Settings) -> BackupPlan:
+    return BackupPlan(settings.data / Path(settings.backup_place).expanduser(), settings.backup_keep)
 
 
 def _open_wikis() -> int:
@@ -107,7 +105,8 @@ def open_farm(
 
     `only` is the slug of the one wiki its keeper looks after, and then only keeps at its HEAD; raises WikiNotFound.
     """
-    service = service or build(settings, roots)
+    ground = ground_of(settings, _backups(settings)) if service is None else None
+    service = service or build(settings, roots, ground)
     pace = Pace(
         workers=settings.sync_workers,
         slice=settings.sync_slice,
@@ -117,7 +116,9 @@ def open_farm(
         interval_of=lambda wiki: WikiSettings.parse(wiki.settings).interval or settings.sync_interval,
     )
     only_id = service.registry.get(only).id if only is not None else None
-    keeper = Keeper(service, pace, lambda: (found for root in roots for found in repositories(root)), only_id)
+    shifts = ground.shifts() if ground is not None and only is None else None
+    find = partial(_found_below, roots)
+    keeper = Keeper(service, pace, find, only_id, shifts)
     service.on_broken = keeper.mend
     return Farm(
         service=service,
@@ -127,10 +128,18 @@ def open_farm(
             public=settings.serve_public,
             own_hosts=settings.serve_hosts,
         ),
-        limits=Limits(settings.limit_key_per_minute, settings.limit_address_per_minute),
+        limits=Limits(
+            settings.limit_key_per_minute,
+            settings.limit_address_per_minute,
+            shared=ground.buckets if ground else own_buckets,
+        ),
         keeper=keeper,
         settings=settings,
     )
+
+
+def _found_below(roots: Sequence[Path]) -> Iterator[Finding]:
+    return (found for root in roots for found in repositories(root))
 
 
 def embedder_of(settings: Settings) -> Callable[[], Embedder]:
@@ -149,7 +158,7 @@ def embedder_of(settings: Settings) -> Callable[[], Embedder]:
     return loaded
 
 
-def parts_of(wiki: Wiki, settings: Settings, roots: Sequence[Path] = ()) -> Parts:
+def parts_of(wiki: Wiki, settings: Settings, ground: Ground, roots: Sequence[Path] = ()) -> Parts:
     """What the general settings and a wiki's own make of it."""
     own = WikiSettings.parse(wiki.settings)
     pipeline = Pipeline(
@@ -160,15 +169,17 @@ def parts_of(wiki: Wiki, settings: Settings, roots: Sequence[Path] = ()) -> Part
         max_bytes=settings.page_max_bytes,
         hide=own.hide,
     )
-    return Parts(_source(wiki, own, settings, roots), pipeline, own.url or settings.url, settings.search_stale_check)
-
-
-def _source(wiki: Wiki, own: WikiSettings, settings: Settings, roots: Sequence[Path]) -> Source:
-    if not is_remote(wiki.source):
+    if is_remote(wiki.source):
+        source: Source = _elsewhere(wiki, own, settings, ground)
+    else:
         path = Path(wiki.source)
         entries = (root / path.relative_to(root).parts[0] for root in roots if root in path.parents)
         confined = Path(own.confined) if own.confined else next(entries, None)
-        return GitSource(path, subdirectory=own.subdirectory, ignore=own.ignore, confined=confined)
+        source = GitSource(path, subdirectory=own.subdirectory, ignore=own.ignore, confined=confined)
+    return Parts(source, pipeline, own.url or settings.url, settings.search_stale_check)
+
+
+def _elsewhere(wiki: Wiki, own: WikiSettings, settings: Settings, ground: Ground) -> RemoteSource:
     costs = Costs(
         schemes=settings.remote_schemes,
         allow_private=settings.remote_allow_private,
@@ -176,14 +187,22 @@ def _source(wiki: Wiki, own: WikiSettings, settings: Settings, roots: Sequence[P
         max_bytes=settings.remote_max_bytes,
     )
     # A wiki that is only being tried has no id, and so no place for a mirror.
-    place = _store(settings).directory(wiki.id) if wiki.id else None
-    return RemoteSource(wiki.source, place, costs, subdirectory=own.subdirectory, ignore=own.ignore)
+    place = ground.store.directory(wiki.id) if wiki.id else None
+    word = _word(ground.store, wiki.id) if wiki.id and ground.shared else None
+    return RemoteSource(wiki.source, place, costs, subdirectory=own.subdirectory, ignore=own.ignore, word=word)
 
 
-def _vector_cache(settings: Settings, store: SqliteStore) -> Callable[[WikiIndex, str], VectorCache]:
+def _word(store: Store, wiki_id: str) -> Word:
+    """What nodes tell each other of a remote lies with the wiki's index."""
+    return Word(lambda: store.note(wiki_id, "head"), lambda head: store.keep_note(wiki_id, "head", head))
+
+
+def _vector_cache(settings: Settings, ground: Ground) -> Callable[[WikiIndex, str], VectorCache]:
     def make(index: WikiIndex, wiki_id: str) -> VectorCache:
-        kind, place = settings.vectors, store.directory(wiki_id)
-        made, note = cache_for(kind, index, place, crossover=settings.faiss_crossover)
+        kind = settings.vectors
+        if kind == "auto" and ground.shared:
+            return StoredVectors(index)
+        made, note = cache_for(kind, index, _place(ground, wiki_id), crossover=settings.faiss_crossover)
         if note:
             _LOG.info(note)
         return made
@@ -207,19 +226,28 @@ def _chroma(settings: Settings, registry: Registry) -> Chroma:
     return Chroma(place, settings.data / "chroma-owner", lambda: (wiki.id for wiki in registry.list()))
 
 
-def _chroma_cache(chroma: Chroma, store: SqliteStore, registry: Registry) -> Callable[[WikiIndex, str], VectorCache]:
+def _chroma_cache(chroma: Chroma, ground: Ground) -> Callable[[WikiIndex, str], VectorCache]:
     def make(index: WikiIndex, wiki_id: str) -> VectorCache:
-        generation, slug = index.generation, registry.by_id(wiki_id).slug
-        place = store.directory(wiki_id)
-        return chroma.cache(index, place, wiki_id, slug, lambda: store.published(wiki_id) == generation)
+        generation, slug = index.generation, ground.registry.by_id(wiki_id).slug
+        place = _place(ground, wiki_id)
+        return chroma.cache(index, place, wiki_id, slug, lambda: ground.store.published(wiki_id) == generation)
 
     return make
 
 
-def _word_cache(store: SqliteStore) -> Callable[[WikiIndex, str], WordCache | None]:
+def _word_cache(ground: Ground) -> Callable[[WikiIndex, str], WordCache | None]:
     def make(index: WikiIndex, wiki_id: str) -> WordCache | None:
-        if index.state().pages <= _FEW_PAGES:
+        if index.state().pages <= ground.few_pages:
             return None
-        return PostingsCache(index, store.directory(wiki_id))
+        return PostingsCache(index, _place(ground, wiki_id))
 
     return make
+
+
+def _place(ground: Ground, wiki_id: str) -> Path:
+    """Where caches of the wiki may lie; beside a database there may be nothing of it on this machine yet."""
+    place = ground.store.directory(wiki_id)
+    if ground.shared:
+        with suppress(OSError):  # a cache that cannot be written answers all the same
+            place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return place

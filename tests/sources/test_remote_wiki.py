@@ -9,13 +9,13 @@ import pytest
 from git_repository import Repository
 from servers import Server, advertising, git_backend, serving
 
+from wikiholt.backups import BackupPlan
 from wikiholt.errors import InvalidSource, SourceBroken, SourceMissing, WikiholtError, WikiNotFound
+from wikiholt.grounds import ground_of
 from wikiholt.handle import Workshop
-from wikiholt.registry import Registry
 from wikiholt.search import Request
 from wikiholt.service import Service
 from wikiholt.settings import Settings, load
-from wikiholt.stores.sqlite.store import SqliteStore
 from wikiholt.surfaces.cli.main import main
 from wikiholt.surfaces.documents import status_document, wiki_document
 from wikiholt.testing import FakeEmbedder
@@ -32,7 +32,8 @@ def server(repository: Repository) -> Iterator[Server]:
 
 
 def opened(settings: Settings) -> Service:
-    store, embedder = SqliteStore(settings.data / "wikis"), FakeEmbedder()
+    ground, embedder = ground_of(settings, BackupPlan()), FakeEmbedder()
+    store = ground.store
     shop = Workshop(
         store,
         lambda: embedder,
@@ -40,7 +41,7 @@ def opened(settings: Settings) -> Service:
         lambda index, wiki_id: None,
         0.05,
     )
-    return Service(Registry(settings.data / "registry.sqlite"), shop, lambda wiki: parts_of(wiki, settings))
+    return Service(ground.registry, shop, lambda wiki: parts_of(wiki, settings, ground))
 
 
 @pytest.fixture

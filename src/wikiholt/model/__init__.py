@@ -34,6 +34,7 @@ from wikiholt.model.contents import (
     Renamed,
     Written,
 )
+from wikiholt.model.databases import DatabaseStanding
 from wikiholt.model.health import Condition, Health
 from wikiholt.model.index import (
     Change,
@@ -75,6 +76,7 @@ __all__ = [
     "Commit",
     "Condition",
     "Confidence",
+    "DatabaseStanding",
     "Deleted",
     "EntryKind",
     "Facet",
