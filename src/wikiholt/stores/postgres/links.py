@@ -17,9 +17,9 @@ def listed(
     passing = f"FROM {tables.pages} WHERE {clause or 'true'}"
     # One statement sees one state: the count beside every row, and by itself where no row is left.
     found = db.execute(
-        f"SELECT all_of_them.count, some.* FROM (SELECT count(*) {passing}) all_of_them LEFT JOIN"
-        f' (SELECT {rows.PAGE_COLUMNS} {passing} ORDER BY path, file COLLATE "C" LIMIT %s OFFSET %s) some ON true'
-        ' ORDER BY some.path, some.file COLLATE "C"',
+        f"SELECT whole.count, part.* FROM (SELECT count(*) {passing}) AS whole LEFT JOIN"
+        f' (SELECT {rows.PAGE_COLUMNS} {passing} ORDER BY path, file COLLATE "C" LIMIT %s OFFSET %s) AS part ON true'
+        ' ORDER BY part.path, part.file COLLATE "C"',
         (*values, *values, limit, offset),
     ).fetchall()
     return found[0][0], [rows.stored_page(row[1:]) for row in found if row[1] is not None]
