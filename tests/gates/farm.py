@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from wikiholt import embedding, wiring
+from wikiholt.grounds import ground_of
 from wikiholt.handle import Parts, Workshop
 from wikiholt.model import Floats, Wiki
 from wikiholt.pages import Pipeline
@@ -67,7 +69,7 @@ def stand_in(model: str, seconds: float) -> None:
     if model != REAL:
         embedding.load = lambda name, **_: SlowEmbedder(name, seconds)
         embedding.identify = lambda name, _: SlowEmbedder(name, 0.0)
-    wiring._FEW_PAGES = 0
+    wiring.ground_of = lambda settings, backups: replace(ground_of(settings, backups), few_pages=0)
 
 
 def product(data: Path, model: str = "fake", seconds: float = 0.0) -> Service:

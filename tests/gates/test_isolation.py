@@ -5,14 +5,14 @@ import json
 import logging
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 
 import pytest
 from canaries import ALIKE, PLACES, CanaryWiki, codes, codes_on_disk
-from farm import contents, open_farm
+from gate_grounds import Files, Ground
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -30,33 +30,45 @@ WIKIS, THREADS, HUGE = 20, 16, 2500
 
 
 class Farm:
-    """Twenty wikis in one data directory; the first is a thousand times as large as the others."""
+    """Twenty wikis in one place; the first is a thousand times as large as the others."""
 
-    def __init__(self, directory: Path) -> None:
-        self.data = directory / "data"
-        self.wikis = [CanaryWiki(directory / "r", n, HUGE if n == 0 else 0) for n in range(WIKIS)]
-        service = open_farm(self.data)
+    def __init__(self, directory: Path, ground: Ground, huge: int = HUGE) -> None:
+        self.ground = ground
+        self.huge = huge
+        self.wikis = [CanaryWiki(directory / "r", n, huge if n == 0 else 0) for n in range(WIKIS)]
+        service = ground.open()
         for wiki in self.wikis:
             service.add(wiki.slug, str(wiki.repository.path), {})
             service.wiki(wiki.slug).sync()
         self.ids = {wiki.slug: wiki.id for wiki in service.wikis()}
         service.close()
 
+    @property
+    def data(self) -> Path:
+        return self.ground.data
+
     def directory(self, wiki: CanaryWiki) -> Path:
         return self.data / "wikis" / self.ids[wiki.slug]
 
-    def of_others(self, wiki: CanaryWiki) -> dict[str, dict[str, bytes]]:
-        return {other.slug: contents(self.directory(other)) for other in self.wikis if other is not wiki}
+    def held(self, wikis: Sequence[CanaryWiki]) -> dict[str, Mapping[str, object]]:
+        return {wiki.slug: self.ground.held(self.ids[wiki.slug]) for wiki in wikis}
+
+    def of_others(self, wiki: CanaryWiki) -> dict[str, Mapping[str, object]]:
+        return self.held([other for other in self.wikis if other is not wiki])
+
+    def codes_of(self, wiki: CanaryWiki) -> set[str]:
+        return self.ground.codes_of(self.ids[wiki.slug])
 
 
 @pytest.fixture(scope="module")
 def farm(tmp_path_factory: pytest.TempPathFactory) -> Farm:
-    return Farm(tmp_path_factory.mktemp("farm"))
+    place = tmp_path_factory.mktemp("farm")
+    return Farm(place, Files(place / "data"))
 
 
 @pytest.fixture
 def service(farm: Farm) -> Iterator[Service]:
-    opened = open_farm(farm.data)
+    opened = farm.ground.open()
     yield opened
     opened.close()
 
@@ -118,12 +130,12 @@ def test_a_tiny_wiki_beside_a_huge_one_gives_every_page(farm: Farm, service: Ser
         answer = tiny.search(Request("restart pump", 100, mode))
         assert (answer.total, len(answer.hits)) == (3, 3)
     huge = service.wiki(farm.wikis[0].slug).search(Request("restart pump", 100, Mode.SEMANTIC))
-    assert (huge.total, len(huge.hits)) == (HUGE + 3, 100)
+    assert (huge.total, len(huge.hits)) == (farm.huge + 3, 100)
 
 
-def test_files_of_a_wiki_hold_only_its_own_words(farm: Farm) -> None:
+def test_what_is_kept_of_a_wiki_holds_only_its_own_words(farm: Farm) -> None:
     for wiki in farm.wikis:
-        assert codes_on_disk(farm.directory(wiki)) == {wiki.code}
+        assert farm.codes_of(wiki) == {wiki.code}
 
 
 def test_syncing_and_rebuilding_one_wiki_change_no_other_by_a_byte(farm: Farm) -> None:
@@ -131,7 +143,7 @@ def test_syncing_and_rebuilding_one_wiki_change_no_other_by_a_byte(farm: Farm) -
     before = farm.of_others(wiki)
     wiki.edit(1)
     for model in ("fake", "other", "fake"):
-        service = open_farm(farm.data, model=model)
+        service = farm.ground.open(model=model)
         report = service.wiki(wiki.slug).sync()
         service.wiki(wiki.slug).search(Request("pump"))
         service.close()
@@ -181,7 +193,7 @@ def test_a_store_takes_nothing_but_ids(tmp_path: Path, path: str) -> None:
 def test_the_command_line_shows_one_wiki_when_asked_for_one(
     farm: Farm, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("wikiholt.surfaces.cli.main.build", lambda settings: open_farm(settings.data))
+    monkeypatch.setattr("wikiholt.surfaces.cli.main.build", lambda _: farm.ground.open())
 
     def run(*arguments: str) -> str:
         main(["--data", str(farm.data), *arguments])
@@ -227,13 +239,17 @@ class Storm:
 
     def run(self, service: Service) -> None:
         with ThreadPoolExecutor(THREADS) as threads:
-            asking = [threads.submit(self._ask, service, seed) for seed in range(THREADS - 3)]
-            working = [threads.submit(work, service) for work in (self._sync, self._rebuild, self._remove)]
+            asking = [threads.submit(self._ask, service, seed) for seed in range(THREADS - len(self.works()))]
+            working = [threads.submit(work, service) for work in self.works()]
             for work in working:
                 work.result()
             self._over.set()
             for each in asking:
                 each.result()
+
+    def works(self) -> Sequence[Callable[[Service], None]]:
+        """What goes on while others ask."""
+        return self._sync, self._rebuild, self._remove
 
     def _ask(self, service: Service, seed: int) -> None:
         rng = Random(seed)
@@ -266,7 +282,7 @@ class Storm:
 
     def _rebuild(self, _: Service) -> None:
         for model in ("other", "fake"):
-            another = open_farm(self.farm.data, model=model, seconds=0.02)
+            another = self.farm.ground.open(model=model, seconds=0.02)
             assert another.wiki(self.rebuilt.slug).sync().rebuilt
             another.close()
 
@@ -280,29 +296,37 @@ class Storm:
 def test_under_threads_and_during_syncs_rebuilds_and_removals_nothing_leaks(
     farm: Farm, caplog: pytest.LogCaptureFixture
 ) -> None:
+    weather(farm, Storm(farm), caplog)
+
+
+def weather(farm: Farm, storm: Storm, caplog: pytest.LogCaptureFixture) -> None:
+    """Let a storm pass, and see that it took what it was to take and nothing else."""
     caplog.set_level(logging.DEBUG)
     untouched = farm.wikis[1:10]
-    before = {wiki.slug: contents(farm.directory(wiki)) for wiki in untouched}
-    storm = Storm(farm)
-    service = open_farm(farm.data, background=True)
+    before = farm.held(untouched)
+    service = farm.ground.open(background=True)
     storm.run(service)
     service.close()
     assert storm.answers > 100
     assert [record.getMessage() for record in caplog.records if codes(record.getMessage())] == []
-    assert {wiki.slug: contents(farm.directory(wiki)) for wiki in untouched} == before
-    gone = {wiki.code for wiki in storm.doomed}
-    assert codes_on_disk(farm.data) & gone == set()
+    assert farm.held(untouched) == before
+    assert farm.ground.codes() & {wiki.code for wiki in storm.doomed} == set()
     for wiki in storm.doomed:
         assert not farm.directory(wiki).exists()
+        assert not farm.ground.traces(farm.ids[wiki.slug])
     for wiki in farm.wikis[:-4]:
-        assert codes_on_disk(farm.directory(wiki)) == {wiki.code}
+        assert farm.codes_of(wiki) == {wiki.code}
     farm.wikis = farm.wikis[:-4]
 
 
-def test_removal_leaves_no_byte_though_others_have_it_open(tmp_path: Path) -> None:
+@pytest.fixture
+def ground(tmp_path: Path) -> Ground:
+    return Files(tmp_path / "data")
+
+
+def test_removal_leaves_no_byte_though_others_have_it_open(tmp_path: Path, ground: Ground) -> None:
     wikis = [CanaryWiki(tmp_path / "r", n) for n in range(3)]
-    data = tmp_path / "data"
-    service, elsewhere = open_farm(data), open_farm(data, background=True)
+    service, elsewhere = ground.open(), ground.open(background=True)
     for wiki in wikis:
         service.add(wiki.slug, str(wiki.repository.path), {})
         service.wiki(wiki.slug).sync()
@@ -314,17 +338,16 @@ def test_removal_leaves_no_byte_though_others_have_it_open(tmp_path: Path) -> No
         held.search(Request("pump"))
     with pytest.raises(WikiNotFound):
         elsewhere.wiki(wikis[1].slug)
-    assert codes_on_disk(data) == {wikis[0].code, wikis[2].code}
+    assert ground.codes() == {wikis[0].code, wikis[2].code}
     elsewhere.close()
     service.close()
-    assert codes_on_disk(data) == {wikis[0].code, wikis[2].code}
-    assert not [file for file in data.rglob("*") if gone in str(file)]
-    assert all(gone.encode() not in file.read_bytes() for file in data.rglob("*") if file.is_file())
+    assert ground.codes() == {wikis[0].code, wikis[2].code}
+    assert not ground.traces(gone)
 
 
 def test_a_sync_that_waited_while_its_wiki_was_removed_brings_nothing_back(tmp_path: Path) -> None:
     wiki = CanaryWiki(tmp_path / "r", 0)
-    service = open_farm(tmp_path / "data")
+    service = Files(tmp_path / "data").open()
     service.add(wiki.slug, str(wiki.repository.path), {})
     handle = service.wiki(wiki.slug)
     handle.sync()

@@ -1,0 +1,116 @@
+"""A farm whose one setting `store` is another: every row of every schema, looked at by the operator."""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import psycopg
+from canaries import codes, codes_on_disk
+from farm import SlowEmbedder, contents
+from gate_grounds import traces_on_disk
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+from wikiholt import wiring
+from wikiholt.service import Service
+from wikiholt.settings import load
+
+_LARGE = "SELECT oid::text, lo_get(oid) FROM pg_largeobject_metadata"
+_ROLES = "SELECT rolname FROM pg_roles WHERE rolname ~ '^w_' ORDER BY rolname"
+_SCHEMAS = "SELECT nspname FROM pg_namespace WHERE nspname !~ '^(pg_|information_schema)' ORDER BY nspname"
+_TABLES = "SELECT relname FROM pg_class WHERE relnamespace = to_regnamespace(%s) AND relkind = 'r' ORDER BY relname"
+_SAMPLES = "SELECT schemaname, tablename, attname, most_common_vals::text, histogram_bounds::text FROM pg_stats"
+_ORPHANED_SAMPLES = "SELECT starelid FROM pg_statistic WHERE starelid NOT IN (SELECT oid FROM pg_class)"
+
+
+def write_settings(data: Path, store: str, **more: object) -> None:
+    """The settings file of a node: `store` is what makes it one of PostgreSQL's."""
+    data.mkdir(parents=True, exist_ok=True)
+    lines = [f'store = "{store}"', *(f"{name.replace('__', '.')} = {value}" for name, value in more.items())]
+    (data / "wikiholt.toml").write_text("\n".join(lines) + "\n")
+
+
+class Rows:
+    """All rows of some databases of one server, as the operator sees them."""
+
+    def __init__(self, addresses: Sequence[str]) -> None:
+        self._addresses = [make_conninfo(address) for address in addresses]
+
+    def schemas(self) -> list[tuple[str, str]]:
+        """Database (by number) and name of every schema that is not the server's own."""
+        return [(str(at), name) for at, db in self._each() for (name,) in db.execute(_SCHEMAS).fetchall()]
+
+    def of_schema(self, schema: str) -> dict[str, list[tuple[object, ...]]]:
+        """Every row of every table of a schema, with the transaction that wrote it, wherever that schema is."""
+        found: dict[str, list[tuple[object, ...]]] = {}
+        for at, db in self._each():
+            for (table,) in db.execute(_TABLES, (schema,)).fetchall():
+                order = sql.SQL("SELECT xmin::text, * FROM {}").format(sql.Identifier(schema, table))
+                found[f"{at} {schema}.{table}"] = db.execute(order).fetchall()
+        return found
+
+    def texts(self) -> Iterator[tuple[str, str]]:
+        """Everything there is to read, with where it stands: rows, names, large objects, samples of the planner."""
+        for _, schema in self.schemas():
+            for place, rows in self.of_schema(schema).items():
+                yield place, f"{place} {text_of(rows)}"
+        for at, db in self._each():
+            for name, order in (("large objects", _LARGE), ("samples", _SAMPLES), ("lost samples", _ORPHANED_SAMPLES)):
+                yield f"{at} {name}", text_of(db.execute(order).fetchall())
+        yield "roles", text_of([(role,) for role in self.roles()])
+
+    def roles(self) -> list[str]:
+        for _, db in self._each():
+            return [name for (name,) in db.execute(_ROLES).fetchall()]
+        return []
+
+    def analyze(self) -> None:
+        """Have the planner take its samples now, as it does by itself sooner or later."""
+        for _, db in self._each():
+            db.execute("ANALYZE")
+
+    def _each(self) -> Iterator[tuple[int, "psycopg.Connection[tuple[object, ...]]"]]:
+        for at, address in enumerate(self._addresses):
+            with psycopg.connect(address, autocommit=True) as connection:
+                yield at, connection
+
+
+def text_of(rows: Sequence[tuple[object, ...]]) -> str:
+    """Rows as text, their bytes as letters."""
+    return "\n".join(
+        " ".join(value.decode("latin-1") if isinstance(value, bytes) else str(value) for value in row) for row in rows
+    )
+
+
+class InPostgres:
+    """A data directory whose indexes and registry are in PostgreSQL, in the product's own wiring."""
+
+    def __init__(self, data: Path, address: str, others: Sequence[str] = (), **more: object) -> None:
+        self.data = data
+        self.rows = Rows([address, *others])
+        write_settings(data, address, **more)
+
+    def open(self, *, model: str = "fake", seconds: float = 0.0, background: bool = False) -> Service:
+        embedder = SlowEmbedder(model, seconds)
+        service = wiring.build(load(self.data, overrides={"page.max_bytes": 200_000, "url": "/w/{path}"}))
+        service.workshop = replace(service.workshop, embedder=lambda: embedder, identity=None)
+        return service
+
+    def held(self, wiki_id: str) -> Mapping[str, object]:
+        found = {
+            place: hashlib.sha256(repr(sorted(rows, key=repr)).encode()).hexdigest()
+            for place, rows in self.rows.of_schema(f"w_{wiki_id}").items()
+        }
+        return {**found, **contents(self.data / "scratch" / wiki_id)}
+
+    def codes_of(self, wiki_id: str) -> set[str]:
+        rows = self.rows.of_schema(f"w_{wiki_id}")
+        return codes("\n".join(map(text_of, rows.values()))) | codes_on_disk(self.data / "scratch" / wiki_id)
+
+    def codes(self) -> set[str]:
+        return codes("\n".join(text for _, text in self.rows.texts())) | codes_on_disk(self.data)
+
+    def traces(self, wiki_id: str) -> list[str]:
+        stands = [place for place, text in self.rows.texts() if wiki_id in text]
+        return stands + traces_on_disk(self.data, wiki_id)
