@@ -15,9 +15,11 @@ from wikiholt.model import Wiki
 
 
 def test_a_repository_that_appears_becomes_searchable(ground: Ground) -> None:
-    ground.keeper()
+    keeper = ground.keeper()
+    assert keeper.counters().wikis == 0
     ground.repository("garden", {"Beans.md": "# Beans\n\nClimbing beans like warmth.\n"})
     until(lambda: ground.finds("garden", "climbing beans", "Beans"))
+    assert keeper.counters().wikis == 1
 
 
 def test_a_commit_is_noticed_without_being_told(ground: Ground) -> None:

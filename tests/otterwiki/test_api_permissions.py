@@ -114,6 +114,8 @@ def test_nothing_a_client_sends_is_taken_for_what_the_host_decides(private: Otte
     forged |= {"x-otterwiki-name": "Otto", "x-otterwiki-email": "otto@example.org", "x-otterwiki-permissions": "ADMIN"}
     forged |= {"x-author": "Otto <otto@example.org>", "x-forwarded-user": "otto", "x-script-name": "/w/other"}
     refused(Asker(private, **forged), {401})
+    assert Asker(private, **forged).get("health")["status"] == "ok", "it is not the headers that are refused"
+    assert set(private.files()) == set(private.until_equal()) & set(PAGES), "no page was forged or lost"
 
 
 def test_a_session_reads_what_it_may_and_changes_nothing_without_the_wikis_token(private: Otter) -> None:

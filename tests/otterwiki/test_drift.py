@@ -111,7 +111,8 @@ def test_a_push_of_three_commits_is_found_whole(otter: Otter, tmp_path: Path) ->
     clone.git("push", "--quiet", f"{otter.url}/.git", "HEAD")
     for name in ("one", "two", "three"):
         otter.until_found("quixotic", f"pushed {name}")
-    otter.until_equal()
+    assert {f"pushed {name}.md" for name in ("one", "two", "three")} <= set(otter.until_equal())
+    assert otter.head() == clone.git("rev-parse", "HEAD").decode().strip()
 
 
 def test_what_a_webhook_pulls_in_a_thread_of_its_own_is_found(otter: Otter, tmp_path: Path) -> None:
@@ -124,13 +125,13 @@ def test_what_a_webhook_pulls_in_a_thread_of_its_own_is_found(otter: Otter, tmp_
     answer = otter.client.post(f"/-/api/v1/pull/{secret}")
     assert answer.status_code == 200, answer.text
     otter.until_found("marzipan", "pulled two")
-    otter.until_equal()
+    assert {"pulled one.md", "pulled two.md"} <= set(otter.until_equal())
 
 
 def test_a_commit_that_otterwiki_was_not_told_of_is_noticed(otter: Otter) -> None:
     Repository(otter.repository).commit({"behind its back.md": "# Behind\n\nSurreptitious.\n"})
     otter.until_found("surreptitious", "behind its back")
-    otter.until_equal()
+    assert "behind its back.md" in otter.until_equal()
 
 
 def test_saves_in_quick_succession_by_different_sessions_are_all_found(otter: Otter) -> None:
@@ -160,7 +161,7 @@ def test_workers_that_are_killed_right_after_a_save_lose_nothing(otter: Otter) -
     for pid in most:
         os.kill(pid, signal.SIGKILL)
     otter.until_found("indefatigable", "last words")
-    otter.until_equal()
+    assert "last words.md" in otter.until_equal()
 
 
 def test_every_page_view_went_well_and_nothing_was_logged_as_a_fault(otter: Otter) -> None:

@@ -79,6 +79,7 @@ def test_a_slug_that_is_an_attack_is_text(hostile: WebServer, visit: Visiting) -
         for view in ("", "status"):
             page = visit(f"{hostile.url}w/{quote(payload, safe='%')}/{view}", expected=("404", "422")).page
             page.wait_for_load_state("networkidle")
+            assert page.locator("main").count() == int("%2F" not in payload), "with a slash it is no page at all"
             is_unharmed(page)
 
 

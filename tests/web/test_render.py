@@ -150,6 +150,7 @@ def test_a_long_page_is_cut_and_says_so() -> None:
 
 @pytest.mark.parametrize("written", ATTACKS)
 def test_nothing_that_acts_is_left(written: str) -> None:
+    assert "before" in html(f"before {written}"), "what stands beside it is shown"
     for text in (
         written,
         f"words {written} words",
@@ -163,7 +164,9 @@ def test_nothing_that_acts_is_left(written: str) -> None:
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.sampled_from([*ATTACKS, "\n", "\n\n", "<", ">", "`", "[", "]", "(", '"', "'", "&", "#", "|", "\\"])))
 def test_no_mixture_of_attacks_acts(parts: list[str]) -> None:
-    harmless(html("".join(parts)[:5_000]))
+    shown = html("before " + "".join(parts)[:5_000])
+    assert "before" in shown, "what stands beside it is shown"
+    harmless(shown)
 
 
 @settings(max_examples=200, deadline=None)
@@ -171,7 +174,9 @@ def test_no_mixture_of_attacks_acts(parts: list[str]) -> None:
 def test_any_text_has_harmless_html(text: str) -> None:
     page = parse_page("a.md", "0" * 40, text.encode("utf-8", "replace"), None)
     if isinstance(page, Page):
-        harmless(render(page, resolve).html)
+        shown = render(page, resolve)
+        assert not shown.cut
+        harmless(shown.html)
 
 
 @pytest.mark.parametrize(
