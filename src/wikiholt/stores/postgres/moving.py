@@ -1,10 +1,10 @@
 """A wiki moves to another database while it answers.
 
 Under the writer's lease all its tables are copied, byte for byte and under the same numbers, to a schema and a role
-that are made for it there. The copy is counted and read against its seals; then one transaction of the home places the wiki
-there, and the old schema says `moved`. Readers go on in that until they see it, or until it is gone. The row in `moves`
-always names the place that is not the wiki's: the new one before that transaction, the old one after it. So the move of
-one who was killed is finished by removing what the row names, and can be made again.
+that are made for it there. The copy is counted and read against its seals; then one transaction of the home places the
+wiki there, and the old schema says `moved`. Readers go on in that until they see it, or until it is gone. The row in
+`moves` always names the place that is not the wiki's: the new one before that transaction, the old one after it. So the
+move of one who was killed is finished by removing what the row names, and can be made again.
 
     move(store, wiki_id, to, timeout=30.0) -> bool   whether it had to be moved; raises Busy, DatabaseAway, IndexCorrupt
     finish(store, wiki_id) -> bool                   remove what a move left behind; whether there was something
