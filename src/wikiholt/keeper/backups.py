@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from wikiholt.errors import Busy, IndexMissing, WikiholtError, WikiNotFound
+from wikiholt.errors import Busy, DatabaseAway, IndexMissing, WikiholtError, WikiNotFound
 from wikiholt.keeper.board import Board
 from wikiholt.keeper.entries import Entry
 from wikiholt.model import Occasion
@@ -68,7 +68,7 @@ class Rounds:
             self._board.count["backups"] += newest is None or kept.name != newest.name
             entry.backup_error = None
             return self._every
-        except (Busy, WikiNotFound):
+        except (Busy, DatabaseAway, WikiNotFound):
             return 0.0
         except IndexMissing:
             return 0.0  # it was never synced; as soon as it is there is something to keep

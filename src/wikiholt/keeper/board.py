@@ -55,9 +55,16 @@ class Board:
     def forget(self, wiki_id: str) -> None:
         """The wiki was removed."""
         with self.changed:
-            entry = self._entries.pop(wiki_id, None)
+            entry = self._entries.get(wiki_id)
             if entry is not None:
                 self.declined.add(entry.wiki.source)
+                self.release(wiki_id)
+
+    def release(self, wiki_id: str) -> None:
+        """The wiki is another node's from now on; what is being done for it here ends at its next pause."""
+        with self.changed:
+            entry = self._entries.pop(wiki_id, None)
+            if entry is not None:
                 self._syncs.drop(wiki_id)
                 self._fetches.drop(wiki_id)
                 entry.turns += 1

@@ -138,6 +138,8 @@ class Entry:
     backup_error: WikiholtError | None = None
     urgent: bool = False
     """Whether somebody waits for what the next fetch brings."""
+    shared: tuple[tuple[object, ...], str] | None = None
+    """What other nodes were last told of it: what was known, and the note."""
 
     @property
     def remote(self) -> bool:

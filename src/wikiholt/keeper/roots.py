@@ -1,7 +1,7 @@
 """Which wikis there are: those in the registry, and repositories in directories of wikis that are to be registered."""
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 
 from wikiholt.errors import WikiholtError
 from wikiholt.keeper.board import Board
@@ -14,7 +14,10 @@ _LOG = logging.getLogger(__name__)
 
 
 class Roots:
-    """Keeps a board's wikis equal to the registry, and the registry to what is found; used by one thread."""
+    """Keeps a board's wikis equal to those in the registry that are this node's, and the registry to what is found.
+
+    Used by one thread.
+    """
 
     def __init__(
         self,
@@ -23,33 +26,51 @@ class Roots:
         pace: Pace,
         find: Callable[[], Iterable[Finding]],
         only: str | None = None,
+        mine: Callable[[], Set[str] | None] = lambda: None,
     ) -> None:
         self._service = service
         self._board = board
         self._pace = pace
         self._find = find
         self._only = only
+        self._mine = mine
+        self._mark: str | None = None
+        self._wikis: Sequence[Wiki] = ()
         self.skipped: tuple[Finding, ...] = ()
 
     def look(self) -> None:
         """Take up wikis and repositories that are new, let go of wikis that were removed; a failure changes nothing."""
         try:
-            wikis = [wiki for wiki in self._service.wikis() if self._only in (None, wiki.id)]
-            self._follow(wikis)
-            self._adopt(self._register(wikis))
+            self._list()
+            self._follow(self._wikis)
+            self._adopt(self._register(self._wikis))
         except (WikiholtError, OSError) as error:
             _LOG.warning("wikis could not be looked for: %s", error)
 
+    def _list(self) -> None:
+        """Read the registry, unless nothing in it has changed."""
+        mark = self._service.registry.mark()
+        if mark is not None and mark == self._mark:
+            return
+        wikis = [wiki for wiki in self._service.wikis() if self._only in (None, wiki.id)]
+        there = {wiki.source for wiki in wikis}
+        self._board.declined |= {wiki.source for wiki in self._wikis if wiki.source not in there}
+        self._wikis, self._mark = wikis, mark
+
     def _follow(self, wikis: Sequence[Wiki]) -> None:
-        there = {wiki.id for wiki in wikis}
+        there, mine = {wiki.id for wiki in wikis}, self._mine()
         for entry in self._board.all():
             if entry.wiki.id not in there:
                 self._board.forget(entry.wiki.id)
+            elif mine is not None and entry.wiki.id not in mine:
+                self._board.release(entry.wiki.id)
         self._adopt(wikis)
 
     def _adopt(self, wikis: Iterable[Wiki]) -> None:
-        store = self._service.workshop.store
+        store, mine = self._service.workshop.store, self._mine()
         for wiki in wikis:
+            if mine is not None and wiki.id not in mine:
+                continue
             known = self._board.get(wiki.id)
             if known is not None and known.wiki == wiki:
                 continue

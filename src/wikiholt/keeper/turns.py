@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 
 from wikiholt.batches import Pause, Paused
-from wikiholt.errors import Busy, NoCommits, SourceError, SourceMissing, WikiholtError, WikiNotFound
+from wikiholt.errors import Busy, DatabaseAway, NoCommits, SourceError, SourceMissing, WikiholtError, WikiNotFound
 from wikiholt.handle import WikiHandle
 from wikiholt.keeper.board import Board
 from wikiholt.keeper.desk import Desk, sitting
@@ -15,6 +15,7 @@ from wikiholt.keeper.entries import Activity, Entry, Pace, spread
 from wikiholt.keeper.jobs import read_job
 from wikiholt.keeper.line import Rank
 from wikiholt.keeper.reindexing import Reindexing
+from wikiholt.keeper.standings import share
 from wikiholt.service import Service
 from wikiholt.sync import Progress
 
@@ -29,11 +30,13 @@ _SOON = 1.0
 class Turns:
     """Bound to a service and a board; which wiki it works for, each call says by its entry."""
 
-    def __init__(self, service: Service, board: Board, pace: Pace, me: str) -> None:
+    def __init__(self, service: Service, board: Board, pace: Pace, me: str, *, many: bool = False) -> None:
+        """With `many` nodes, each tells the others how its wikis stand."""
         self._service = service
         self._board = board
         self._pace = pace
         self._me = me
+        self._many = many
 
     def look(self, entry: Entry) -> None:
         """Compare HEAD with what the index stands for, by files alone, and put the wiki in line where they differ."""
@@ -115,7 +118,7 @@ class Turns:
         if entry.job:
             result.reindexing = True
             with self._sitting(entry) as desk:
-                self._reindexing(entry, desk).go_on(handle, self._pause(entry))
+                self._reindexing(entry, desk).go_on(handle, self._pause(entry, reindexing=True))
             self._board.count["reindexes"] += 1
             self._note(entry, handle)
 
@@ -124,7 +127,7 @@ class Turns:
         if self.settled(entry, head):
             return  # whoever sat here before has done it, and no model need be loaded
         self._tell(entry, "sync", Progress(0, 0, 0), desk)
-        handle.sync(lambda done: self._tell(entry, "sync", done, desk), self._pause(), patience=0)
+        handle.sync(lambda done: self._tell(entry, "sync", done, desk), self._pause(entry), patience=0)
         self._board.count["syncs"] += 1
         self._note(entry, handle)
 
@@ -177,7 +180,8 @@ class Turns:
         except Paused:
             if result is not None:
                 result.paused = True
-        except Busy:
+        except (Busy, DatabaseAway):
+            # Neither is the wiki's fault: it is tried again soon, however long that goes on.
             if result is not None:
                 result.busy = True
         except SourceMissing as error:
@@ -188,6 +192,8 @@ class Turns:
         except Exception as error:  # noqa: BLE001 - a fault met in one wiki must not end the thread that serves all
             _LOG.exception("%s: a fault of Wikiholt's own", entry.wiki.slug)
             self._failed(entry, result.head if result else None, WikiholtError(f"{type(error).__name__}: {error}"))
+        if self._many and self._board.get(entry.wiki.id) is entry:
+            share(self._service.workshop.store, entry)
 
     def _missing(self, entry: Entry, _: str | None, error: WikiholtError) -> None:
         if not self._registered(entry):
@@ -224,7 +230,7 @@ class Turns:
         store = self._service.workshop.store
         return Reindexing(entry, store, self._me, lambda done: self._tell(entry, "reindex", done, desk))
 
-    def _pause(self, reindexed: Entry | None = None) -> Callable[[], Pause]:
+    def _pause(self, entry: Entry, *, reindexing: bool = False) -> Callable[[], Pause]:
         """What a sync that begins now is to ask in between."""
         board, began = self._board, time.monotonic()
 
@@ -232,12 +238,13 @@ class Turns:
             if board.stopping:
                 return Pause.AT_ONCE
             took = time.monotonic() - began
-            asked = board.urgent_wait() or (reindexed is not None and reindexed.again is not None)
+            asked = board.urgent_wait() or (reindexing and entry.again is not None)
             long = took > self._pace.slice and board.others_wait()
             # The index that answers during a reindexing is to follow HEAD.
-            due = reindexed is not None and took > max(self._pace.slice, reindexed.interval)
+            due = reindexing and took > max(self._pace.slice, entry.interval)
             soon = asked and took > min(_SOON, self._pace.slice)
-            return Pause.AFTER_THIS if long or due or soon else Pause.GO_ON
+            given_up = board.get(entry.wiki.id) is not entry  # another node goes on
+            return Pause.AFTER_THIS if long or due or soon or given_up else Pause.GO_ON
 
         return pause
 
