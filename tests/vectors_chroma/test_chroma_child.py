@@ -39,6 +39,18 @@ def test_the_first_search_is_helped_already_and_right(ground: Ground) -> None:
     assert not [name for name in set(sys.modules) - imported if name.startswith("chromadb")]
 
 
+def test_the_child_wipes_memory_that_it_frees(ground: Ground) -> None:
+    """Chroma writes memory to disk that it has not filled; so the C library must not hand out what was in it before."""
+    ground.wiki(ONE)
+    with ground.chroma() as engine:
+        cache = ground.cache(engine)
+        until(lambda: helped(cache), "a child")
+        surroundings = Path(f"/proc/{ground.child_pid(engine)}/environ").read_bytes().split(b"\0")
+        given = dict(line.split(b"=", 1) for line in surroundings if b"=" in line)
+        assert 0 < int(given[b"MALLOC_PERTURB_"]) < 256
+        cache.close()
+
+
 def test_an_empty_index_gives_an_empty_answer_and_grows(ground: Ground) -> None:
     index = ground.wiki(ONE, 0)
     with ground.chroma() as engine:
