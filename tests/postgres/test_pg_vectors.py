@@ -7,7 +7,7 @@ import numpy as np
 import psycopg
 import pytest
 from pg_server import PgServer
-from pg_stores import store_on
+from pg_shared import store_on
 from psycopg import sql
 
 from wikiholt.model import Change, Chunk, Floats, Ints, Metadata, Page, PageEntry, Recipe, Words

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pg_server import PgServer
-from pg_stores import store_on
+from pg_shared import store_on
 
 from wikiholt.model import Change, Filter, Metadata, Page, PageEntry, Recipe, WordQuery, Words
 from wikiholt.ports import Store, WikiIndex

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 from pg_server import PgServer
-from pg_stores import emptied, store_on
+from pg_shared import emptied, store_on
 
 from wikiholt.ports import Store
 from wikiholt.stores.postgres.store import PostgresStore
