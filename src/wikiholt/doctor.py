@@ -11,7 +11,7 @@ from pathlib import Path
 from wikiholt.errors import WikiholtError
 from wikiholt.handle import WikiHandle
 from wikiholt.model import State, Wiki
-from wikiholt.ports import Embedder
+from wikiholt.ports import Databases, Embedder
 from wikiholt.service import Service
 
 _LITTLE_DISK = 500 * 1024 * 1024
@@ -41,6 +41,8 @@ def examine(service: Service, data: Path, backup_interval: float) -> Iterator[Fi
         wrong = service.workshop.engine.examine()
         advice = "see docs/engines.md; exact search answers meanwhile" if wrong else ""
         yield Finding(service.workshop.engine.name, not wrong, wrong or "answers as it should", advice)
+    if service.workshop.databases is not None:
+        yield from _databases(service.workshop.databases)
     wikis: Sequence[Wiki] = ()
     try:
         wikis = service.wikis()
@@ -48,16 +50,47 @@ def examine(service: Service, data: Path, backup_interval: float) -> Iterator[Fi
         yield Finding("registry", False, error.message, error.hint)
     else:
         yield from _registry(service, data / "registry.sqlite", len(wikis), backup_interval)
+        yield from _strays(service, {wiki.id for wiki in wikis})
     for wiki in wikis:
         try:
             yield from _wiki(service.wiki(wiki.slug), backup_interval)
         except WikiholtError as error:
             yield Finding(f"wiki {wiki.slug}", False, error.message, error.hint)
-    known = {wiki.id for wiki in wikis}
-    for stray in service.workshop.store.ids():
-        if stray not in known:
-            place = service.workshop.store.directory(stray)
-            yield Finding("strays", False, f"{place} belongs to no wiki", "delete it if nothing else put it there")
+
+
+def _databases(databases: Databases) -> Iterator[Finding]:
+    """The databases that hold indexes: there, of a version that will do, and of today's layout."""
+    try:
+        found = databases.standing()
+    except WikiholtError as error:
+        yield Finding("databases", False, error.message, error.hint or "check the setting store, and the server")
+        return
+    for each in found:
+        subject = f"database {each.name}"
+        if each.away:
+            yield Finding(subject, False, each.away, "its wikis answer again once it is back; nothing is lost")
+            continue
+        held = f"{each.wikis} wikis" if each.wikis != 1 else "1 wiki"
+        yield Finding(subject, True, f"PostgreSQL {each.server}, pgvector {each.vector}; {held}")
+        if each.behind:
+            detail = f"{each.behind} of its wikis have tables of an older layout"
+            yield Finding(subject, False, detail, "run `wikiholt upgrade` once every node runs this version")
+
+
+def _strays(service: Service, known: set[str]) -> Iterator[Finding]:
+    store = service.workshop.store
+    try:
+        strays = [each for each in store.ids() if each not in known]
+    except WikiholtError:
+        return  # a database that is away was told of already
+    if service.workshop.databases is None:
+        for stray in strays:
+            detail = f"{store.directory(stray)} belongs to no wiki"
+            yield Finding("strays", False, detail, "delete it if nothing else put it there")
+    elif strays:
+        shown = ", ".join(strays[:_SHOWN]) + (" …" if len(strays) > _SHOWN else "")
+        advice = "a move may be under way; if none is, `wikiholt database sweep` removes them"
+        yield Finding("strays", False, f"indexes that belong to no wiki: {shown}", advice)
 
 
 def _git() -> Finding:
@@ -100,6 +133,10 @@ def _disk(data: Path) -> Finding:
 def _registry(service: Service, file: Path, wikis: int, backup_interval: float) -> Iterator[Finding]:
     """The registry's file, which holds secrets, its backups, and keys that open nothing any more."""
     counted = Finding("registry", True, "1 wiki" if wikis == 1 else f"{wikis} wikis")
+    if service.workshop.databases is not None:
+        yield counted
+        yield from _expired(service)
+        return
     try:
         found = file.stat()
     except OSError:

@@ -52,13 +52,7 @@ def ground_of(settings: Settings, backups: BackupPlan) -> Ground:
 
 
 def _in_postgres(settings: Settings, backups: BackupPlan, file: Path) -> Ground:
-    try:
-        import psycopg  # noqa: F401, PLC0415 - it is an extra
-    except ImportError as error:
-        raise MissingExtra(
-            "The setting store names a PostgreSQL, and its driver is not installed.",
-            hint='pip install "wikiholt[postgres]"',
-        ) from error
+    _require_driver()
     from wikiholt.stores.postgres import buckets, registry, shifts  # noqa: PLC0415 - as above
     from wikiholt.stores.postgres.home import Home  # noqa: PLC0415
     from wikiholt.stores.postgres.operating import PostgresDatabases  # noqa: PLC0415
@@ -78,3 +72,25 @@ def _in_postgres(settings: Settings, backups: BackupPlan, file: Path) -> Ground:
         lambda kind, size: buckets.PostgresBuckets(home, kind, size),
         lambda: shifts.PostgresShifts(home, settings.postgres_lease),
     )
+
+
+def _require_driver() -> None:
+    try:
+        import psycopg  # noqa: F401, PLC0415 - it is an extra
+    except ImportError as error:
+        raise MissingExtra(
+            "The setting store names a PostgreSQL, and its driver is not installed.",
+            hint='pip install "wikiholt[postgres]"',
+        ) from error
+
+
+def same_ground(one: Settings, other: Settings) -> bool:
+    """Whether both settings name the same place, as far as that can be told without going there."""
+    if not one.store and not other.store:
+        return one.data.resolve() == other.data.resolve()
+    if not one.store or not other.store:
+        return False
+    _require_driver()
+    from wikiholt.stores.postgres.address import Address  # noqa: PLC0415 - as above
+
+    return Address.parse(one.store).place == Address.parse(other.store).place

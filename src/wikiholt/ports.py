@@ -395,6 +395,9 @@ class Databases(Protocol):
         be brought along, with the reason.
         """
 
+    def place(self, wiki_id: str) -> str | None:
+        """The name of the database a wiki is on; None for one that has no index yet."""
+
     def move(self, wiki_id: str, to: str) -> bool:
         """Move a wiki to another database while it answers; whether it was not there already."""
 

@@ -93,7 +93,7 @@ class Service:
         store = self.workshop.store
         if not found and any(store.published(wiki_id) is not None for wiki_id in store.ids()):
             raise IndexCorrupt(
-                "The registry lists no wiki, but there are indexes in the data directory.",
+                "The registry lists no wiki, but there are indexes.",
                 hint=f"{RESTORE} Without a backup, add each wiki again.",
             )
         return found

@@ -54,6 +54,10 @@ class PostgresDatabases:
         progress(0, total)
         return upgrading.upgrade_all(self._store.placements, lambda done: progress(done, max(done, total))).failed
 
+    def place(self, wiki_id: str) -> str | None:
+        found = self._store.placements.find(wiki_id, again=True)
+        return found.database if found is not None else None
+
     def move(self, wiki_id: str, to: str) -> bool:
         self._home.database(to)
         return moving.move(self._store, wiki_id, to)

@@ -12,7 +12,7 @@ from pathlib import Path
 from wikiholt.errors import InvalidSetting, WikiholtError
 from wikiholt.service import Service
 from wikiholt.settings import Settings, load
-from wikiholt.surfaces.cli import backups, commands, keys, output, parser
+from wikiholt.surfaces.cli import backups, commands, databases, keys, moves, output, parser
 from wikiholt.wiring import build
 
 UNEXPECTED = 70
@@ -29,7 +29,10 @@ _ON_SERVICE = {
     "remove": commands.remove,
     "backup": backups.backup,
     "restore": backups.restore,
+    "database": databases.database,
+    "upgrade": databases.upgrade,
 }
+_ON_SETTINGS = {"doctor": commands.doctor, "move": moves.move}
 _CHANGING_THE_REGISTRY = ("add", "set", "key", "remove", "restore")
 _OFTEN = 300.0
 
@@ -66,8 +69,8 @@ def _run(parsed: Namespace, settings: Settings) -> int:
         return _serve(parsed, settings)
     service = build(settings)
     try:
-        if parsed.command == "doctor":
-            return commands.doctor(service, parsed, settings)
+        if parsed.command in _ON_SETTINGS:
+            return _ON_SETTINGS[parsed.command](service, parsed, settings)
         if parsed.command == "import":
             from wikiholt.surfaces.cli.imports import import_  # noqa: PLC0415 - no other command needs its readers
 

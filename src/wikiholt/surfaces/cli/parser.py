@@ -46,6 +46,9 @@ def build() -> argparse.ArgumentParser:
     _backup(commands)
     _restore(commands)
     _import(commands)
+    _database(commands)
+    _move(commands)
+    _command(commands, "upgrade", "bring every wiki in PostgreSQL to the layout of this version")
     _search(commands)
     _mcp(commands)
     _slug(_command(commands, "status", "say how wikis stand: pages, problems, freshness"), optional=True)
@@ -204,6 +207,39 @@ def _import(commands: _Commands) -> None:
             "--timeout", type=float, default=120, metavar="SECONDS", help="longest silence (default: 120)"
         )
         each.add_argument("--quiet", action="store_true", help="show no progress bar")
+
+
+def _database(commands: _Commands) -> None:
+    text = "add, list and remove the databases that hold wikis"
+    parser = commands.add_parser("database", help=text, description=text[0].upper() + text[1:] + ".")
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    add = _command(actions, "add", "make a database ready for wikis, and have new ones go there")
+    name = "what it is called: lower-case letters and digits"
+    add.add_argument("name", metavar="NAME", help=name)
+    add.add_argument("address", metavar="ADDRESS", help="postgresql://…; - takes it from standard input")
+    add.add_argument("--weight", type=float, default=1.0, metavar="N", help="its share of new wikis (default: 1)")
+    _command(actions, "list", "list the databases and how they stand")
+    for action, about in (
+        ("open", "let new wikis go to a database"),
+        ("close", "let no new wikis go to a database"),
+        ("remove", "know a database no more; refused while it holds wikis"),
+    ):
+        _command(actions, action, about).add_argument("name", metavar="NAME", help="as `database list` shows it")
+    _command(actions, "sweep", "remove indexes that belong to no wiki, such as those of a move that was given up")
+
+
+def _move(commands: _Commands) -> None:
+    parser = _command(commands, "move", "move wikis to another database, or all of them to another store")
+    parser.add_argument("slugs", nargs="*", metavar="SLUG", help="the wikis to move to another database")
+    parser.add_argument("--all", action="store_true", help="every wiki")
+    parser.add_argument("--from", dest="origin", metavar="DATABASE", help="with --all: only those of this database")
+    parser.add_argument(
+        "--to",
+        required=True,
+        metavar="TARGET",
+        help="a database; with --all also a directory, or postgresql://…, which - takes from standard input",
+    )
+    parser.add_argument("--dry-run", action="store_true", help="only say what would be done")
 
 
 def _mcp(commands: _Commands) -> None:

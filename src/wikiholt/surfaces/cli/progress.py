@@ -28,3 +28,23 @@ def watched(name: str, *, shown: bool) -> Iterator[Callable[[Progress], None]]:
     finally:
         if bar is not None:
             bar.close()
+
+
+@contextmanager
+def counted_up(name: str, unit: str, *, shown: bool) -> Iterator[Callable[[int, int], None]]:
+    """A function that is told how many of how many are done; it draws a bar where one is shown."""
+    bar: tqdm[NoReturn] | None = None
+
+    def tell(done: int, total: int) -> None:
+        nonlocal bar
+        if not shown or not total:
+            return
+        if bar is None:
+            bar = tqdm(total=total, desc=name, unit=unit, ascii=" ▏▎▍▌▋▊▉█", leave=True)
+        bar.update(done - bar.n)
+
+    try:
+        yield tell
+    finally:
+        if bar is not None:
+            bar.close()

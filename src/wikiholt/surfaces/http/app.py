@@ -27,7 +27,7 @@ from wikiholt.surfaces.http import (
     wikis,
     writing,
 )
-from wikiholt.surfaces.http.counting import Keeping, Leaning, Metrics
+from wikiholt.surfaces.http.counting import Keeping, Leaning, Metrics, Standing
 from wikiholt.surfaces.http.edge import Edge, EdgeLimits
 from wikiholt.surfaces.http.guests import Guest
 from wikiholt.surfaces.http.visits import Visitor
@@ -99,6 +99,8 @@ def _empty_app(farm: Farm, visitor: type[Visitor], document: str) -> FastAPI:
     app.state.metrics.registry.register(Keeping(farm.keeper.counters))
     if farm.service.workshop.engine is not None:
         app.state.metrics.registry.register(Leaning(farm.service.workshop.engine))
+    if farm.service.workshop.databases is not None:
+        app.state.metrics.registry.register(Standing(farm.service.workshop.databases))
     app.add_exception_handler(WikiholtError, failures.on_error)
     app.add_exception_handler(RequestValidationError, failures.on_invalid)
     app.add_exception_handler(HTTPException, failures.on_refusal)

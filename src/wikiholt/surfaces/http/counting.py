@@ -7,7 +7,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from wikiholt.keeper import Counters
-from wikiholt.ports import VectorEngine
+from wikiholt.ports import Databases, VectorEngine
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -45,6 +45,21 @@ class Leaning(Collector):
         yield GaugeMetricFamily(f"{name}_up", "Whether it answered when it was last needed", float(self._engine.up))
         for counter, (about, count) in self._engine.figures().items():
             yield CounterMetricFamily(f"{name}_{counter}", f"Since the start: {about}", count)
+
+
+class Standing(Collector):
+    """The databases that hold indexes, by the operator's names for them, read when it is asked for; asks none."""
+
+    def __init__(self, databases: Databases) -> None:
+        self._databases = databases
+
+    def collect(self) -> Iterator[Metric]:
+        up = GaugeMetricFamily("wikiholt_database_up", "Whether it answered when last needed", labels=("database",))
+        for name, well in self._databases.up().items():
+            up.add_metric((name,), float(well))
+        yield up
+        for name, count in self._databases.figures().items():
+            yield GaugeMetricFamily(f"wikiholt_database_{name}", f"Now, of this process: {name}", count)
 
 
 class Keeping(Collector):
