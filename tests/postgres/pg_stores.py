@@ -1,28 +1,38 @@
-"""A store in a database of its own, for tests that need no more of PostgreSQL than that."""
+"""A store in PostgreSQL as a node has it, and wikis in it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pg_server import PgServer
-
+from wikiholt.model import Change, Recipe
+from wikiholt.ports import WikiIndex
 from wikiholt.stores.postgres.home import Home
 from wikiholt.stores.postgres.pool import Doors
 from wikiholt.stores.postgres.store import PostgresStore
+from wikiholt.testing import FakeEmbedder
+from wikiholt.testing.entries import entry
+
+ONE, OTHER = "aaaaaaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbbbbbb"
+EMBEDDER = FakeEmbedder()
+RECIPE = Recipe(EMBEDDER.fingerprint, EMBEDDER.dimensions, "test")
 
 
 @contextmanager
-def store_on(pg: PgServer, scratch: Path) -> Iterator[PostgresStore]:
-    """One store for many tests: a wiki is made in no time, a database is not."""
-    address = pg.new_database()
-    home, doors = Home(address), Doors(10)
-    yield PostgresStore(home, doors, scratch)
-    doors.close()
-    home.close()
-    pg.drop_database(address)
+def node(
+    database: str, place: Path, *, lease: float = 15.0, connections: int = 10, linger: float = 60.0
+) -> Iterator[PostgresStore]:
+    """What one process has open of a farm."""
+    home, doors = Home(database), Doors(connections)
+    try:
+        yield PostgresStore(home, doors, place, lease, linger=linger)
+    finally:
+        doors.close()
+        home.close()
 
 
-def emptied(store: PostgresStore) -> PostgresStore:
-    for wiki_id in store.ids():
-        store.drop(wiki_id)
-    return store
+def filled(store: PostgresStore, wiki_id: str, pages: int = 3, revision: str = "r1") -> WikiIndex:
+    """A published index of so many pages that each hold `needle`."""
+    index = store.create(wiki_id, RECIPE)
+    some = tuple(entry(f"{number}.md", [f"needle {number}"], EMBEDDER) for number in range(pages))
+    index.apply(Change(pages=some, revision=revision))
+    return index
