@@ -21,7 +21,22 @@ from wikiholt.text.queries import parse_query
 from wikiholt.text.words import page_words
 from wikiholt.words.cache import PostingsCache
 
-WORDS = ("disk", "diskette", "raid", "mirror", "backup", "c++", "日本", "本語", "naïve", "it's", "a\\b", "dis:k", "&", "|")
+WORDS = (
+    "disk",
+    "diskette",
+    "raid",
+    "mirror",
+    "backup",
+    "c++",
+    "日本",
+    "本語",
+    "naïve",
+    "it's",
+    "a\\b",
+    "dis:k",
+    "&",
+    "|",
+)
 TERM = st.sampled_from(WORDS)
 FIELD = st.lists(TERM, max_size=8).map(" ".join)
 FIELDS = st.lists(st.builds(Words, FIELD, FIELD, FIELD), min_size=1, max_size=10)
@@ -133,7 +148,14 @@ def test_real_pages_are_found_alike_with_and_without_indexes(
     pages = [Page(f"1/{n}", f"1/{n}", part[:30], Metadata(), (), (), part, 1) for n, part in enumerate(paragraphs)]
     fields = [page_words(page) for page in pages]
     ours, theirs = both(fields, postgres, embedded)
-    queries = ["index", 'what is "the index"', "search wiki -git", "rebuil", '"a wiki" -"the index" sync', "backup restor"]
+    queries = [
+        "index",
+        'what is "the index"',
+        "search wiki -git",
+        "rebuil",
+        '"a wiki" -"the index" sync',
+        "backup restor",
+    ]
     with closing(ours), closing(theirs), closing(PostingsCache(ours, tmp_path, background=False)) as cache:
         cache.refresh()
         for turn in range(2):

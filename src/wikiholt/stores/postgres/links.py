@@ -38,7 +38,7 @@ def on_pages(db: Connection, tables: Tables, page_ids: Sequence[int] | None) -> 
     else:
         found = db.execute(f"{sql} AND id = ANY(%s) ORDER BY id", (list(page_ids),))
     for page_id, packed in found:
-        for link in rows.unpack_links(packed):
+        for link in rows.unpack_links(rows.meant(packed)):
             yield rows.stored_link(page_id, link)
 
 
@@ -46,7 +46,7 @@ def naming(db: Connection, tables: Tables, keys: Sequence[str]) -> Iterator[Stor
     sql = f"SELECT id, links FROM {tables.pages} WHERE link_keys && %s::text[] ORDER BY id"
     wanted = frozenset(keys)
     for page_id, packed in db.execute(sql, ([rows.indexed(key) for key in keys],)):
-        for link in rows.unpack_links(packed):
+        for link in rows.unpack_links(rows.meant(packed)):
             if not wanted.isdisjoint(link[5:7]):
                 yield rows.stored_link(page_id, link)
 

@@ -85,7 +85,7 @@ def pack_links(links: Sequence[Row]) -> str:
 
 def unpack_links(packed: str) -> list[list[Any]]:
     try:
-        return [list(link) for link in json.loads(meant(packed))]
+        return [list(link) for link in json.loads(packed)]
     except (ValueError, TypeError) as error:
         raise IndexCorrupt("a page's links cannot be read", hint="run `wikiholt sync` to build it again") from error
 

@@ -1,0 +1,245 @@
+"""Copies go both ways between the stores, text that PostgreSQL cannot hold is kept, and damage is found."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pg_server import PgServer
+from pg_shared import emptied, store_on
+from psycopg import sql
+
+from wikiholt.errors import Busy, IndexCorrupt, IndexFault
+from wikiholt.model import Change, Chunk, Filter, Link, Metadata, Page, PageEntry, Problem, Recipe, WordQuery, Words
+from wikiholt.ports import Store, WikiIndex
+from wikiholt.stores.postgres import writing
+from wikiholt.stores.postgres.index import PostgresIndex
+from wikiholt.stores.postgres.store import PostgresStore
+from wikiholt.stores.sqlite.store import SqliteStore
+from wikiholt.testing import FakeEmbedder
+from wikiholt.testing.entries import entry
+from wikiholt.text.links import folded
+
+WIKI = "aaaaaaaaaaaaaaaaaaaa"
+EMBEDDER = FakeEmbedder()
+RECIPE = Recipe(EMBEDDER.fingerprint, EMBEDDER.dimensions, "test", "models/m", "int8")
+TABLES = ("pages", "chunks", "vectors", "tags", "links", "dropped", "problems", "seals", "model", "sqlite_sequence")
+
+
+@pytest.fixture(scope="module")
+def shared(pg: PgServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresStore]:
+    with store_on(pg, tmp_path_factory.mktemp("scratch")) as store:
+        yield store
+
+
+@pytest.fixture
+def postgres(shared: PostgresStore) -> PostgresStore:
+    return emptied(shared)
+
+
+@pytest.fixture
+def embedded(tmp_path: Path) -> SqliteStore:
+    return SqliteStore(tmp_path / "embedded")
+
+
+def filled(store: Store) -> WikiIndex:
+    """A wiki with a past: pages that came, changed and went, links, problems."""
+    index = store.create(WIKI, RECIPE)
+    when = datetime(2024, 5, 6, 7, 8, 9, 123456, tzinfo=UTC)
+    pages = [entry(f"dir/{n}.md", [f"alpha {n}", f"beta {n}"], EMBEDDER, tags=["T", "Ü"]) for n in range(50)]
+    index.apply(Change(tuple(pages), problems=(Problem("bad.md", "b" * 40, "binary", "why"),), revision="r1"))
+    gone = tuple(f"dir/{n}.md" for n in range(0, 50, 5))
+    links = ["My Page", "../b.md", "https://x.example", "dir/7"]
+    index.apply(Change((entry("dir/7.md", ["gamma 'quoted'"], EMBEDDER, category="C", updated=when),), gone))
+    index.apply(Change((entry("dir/8.md", ["delta", "日本語"], EMBEDDER, links=links),), revision="r2"))
+    return index
+
+
+def content(file: Path) -> dict[str, Any]:
+    """All that a file of the embedded store holds, but for its generation."""
+    with closing(sqlite3.connect(file)) as db:
+        found: dict[str, Any] = {
+            table: sorted(db.execute(f"SELECT * FROM {table}").fetchall(), key=repr) for table in TABLES
+        }
+        state = "fingerprint, dimensions, pipeline, version, horizon, revision, synced_at"
+        found["state"] = db.execute(f"SELECT {state} FROM state").fetchone()
+        db.execute("CREATE VIRTUAL TABLE temp.terms USING fts5vocab('main', 'words', 'instance')")
+        found["words"] = sorted(db.execute("SELECT term, doc, col, offset FROM temp.terms"))
+    return found
+
+
+def test_a_wiki_goes_from_store_to_store_and_back_without_a_bit_changed(
+    postgres: PostgresStore, embedded: SqliteStore, tmp_path: Path
+) -> None:
+    with closing(filled(embedded)) as index:
+        before = index.backup(tmp_path / "one")
+    number = postgres.adopt(WIKI, tmp_path / "one")
+    postgres.publish(WIKI, number)
+    with closing(postgres.open(WIKI)) as index:
+        state = index.state()
+        assert (state.version, state.revision, state.synced_at) == (before.version, "r2", before.synced_at)
+        assert (state.pages, state.chunks, state.problems, state.recipe) == (40, 80 - 1, 1, RECIPE)
+        assert index.check() == []
+        assert index.changes_since(1) is not None
+        index.backup(tmp_path / "two")
+    assert content(tmp_path / "two") == content(tmp_path / "one")
+    again = SqliteStore(tmp_path / "again")
+    again.publish(WIKI, again.adopt(WIKI, tmp_path / "two"))
+    with closing(again.open(WIKI)) as index:
+        assert index.check() == []
+        assert index.state().version == before.version
+
+
+def test_the_same_changes_make_the_same_index_in_either_store(
+    postgres: PostgresStore, embedded: SqliteStore, tmp_path: Path
+) -> None:
+    for store, name in ((postgres, "ours"), (embedded, "theirs")):
+        with closing(filled(store)) as index:
+            index.backup(tmp_path / name)
+    ours, theirs = content(tmp_path / "ours"), content(tmp_path / "theirs")
+    for found in (ours, theirs):
+        found["seals"] = [(page_id, crc) for page_id, crc in found["seals"] if page_id]  # 0 holds when it was synced
+    assert [name for name in TABLES if ours[name] != theirs[name]] == []
+    assert ours["words"] == theirs["words"]
+
+
+def test_a_damaged_copy_is_refused_and_leaves_nothing(postgres: PostgresStore, tmp_path: Path) -> None:
+    with closing(filled(postgres)) as index:
+        index.backup(tmp_path / "copy")
+        with closing(sqlite3.connect(tmp_path / "copy")) as db:
+            db.execute("UPDATE chunks SET text = 'another' WHERE id = 3")
+            db.commit()
+        with pytest.raises(IndexCorrupt):
+            postgres.adopt(WIKI, tmp_path / "copy")
+        assert index.state().pages == 40
+    with postgres.door(WIKI).reading() as db:
+        assert db.execute("SELECT number FROM state").fetchall() == [(1,)]
+
+
+def test_a_copy_that_was_stopped_is_not_there(postgres: PostgresStore, tmp_path: Path) -> None:
+    asked: list[int] = []
+
+    def stop() -> bool:
+        asked.append(1)
+        return len(asked) > 20
+
+    with closing(filled(postgres)) as index:
+        with pytest.raises(Busy):
+            index.backup(tmp_path / "copy", stop)
+        asked.clear()
+        with pytest.raises(Busy):
+            index.check(stop)
+    assert list(tmp_path.iterdir()) == []
+
+
+DAMAGE = {
+    "a chunk's text": "UPDATE {chunks} SET text = overlay(text placing 'X' from 1 for 1) WHERE id = 30",
+    "a number of a vector": "UPDATE {chunks} SET vector = (SELECT vector FROM {chunks} WHERE id = 33) WHERE id = 30",
+    "a chunk": "DELETE FROM {chunks} WHERE id = 30",
+    "a chunk's page": "UPDATE {chunks} SET page_id = 9999 WHERE id = 30",
+    "a page": "DELETE FROM {pages} WHERE id = 12",
+    "a page's name": "UPDATE {pages} SET name = 'other' WHERE id = 12",
+    "a page's words": "UPDATE {pages} SET words = set_byte(words, 9, 255 - get_byte(words, 9)) WHERE id = 12",
+    "what finds a page": "UPDATE {pages} SET terms = '' WHERE id = 12",
+    "a page's tags": "UPDATE {pages} SET tag_keys = '{{}}' WHERE id = 12",
+    "a page's links": "UPDATE {pages} SET links = '[' WHERE id = 12",
+    "a page, twice": "INSERT INTO {pages} SELECT 9998, {columns} FROM {pages} WHERE id = 12",
+    "a problem": "UPDATE {problems} SET reason = 'other'",
+    "all problems": "DELETE FROM {problems}",
+    "the version": "UPDATE {state} SET version = version + 1",
+    "ids": "UPDATE {state} SET next_chunk = 3",
+}
+
+
+@pytest.mark.parametrize("what", DAMAGE)
+def test_damage_is_found(what: str, postgres: PostgresStore) -> None:
+    filled(postgres).close()
+    index = PostgresIndex(postgres.door(WIKI), 1)
+    schema = postgres.placements.get(WIKI).schema
+    names = {name: sql.Identifier(schema, f"g1_{name}") for name in ("pages", "chunks", "problems")}
+    with postgres.placements.operator(postgres.placements.get(WIKI)).writing() as db:
+        row = db.execute("SELECT * FROM " + f"{schema}.g1_pages LIMIT 0").description or []
+        columns = sql.SQL(", ").join(sql.Identifier(column.name) for column in row[1:])
+        db.execute(sql.SQL(DAMAGE[what]).format(columns=columns, state=sql.Identifier(schema, "state"), **names))
+    faults = index.check()
+    index.close()
+    assert faults
+    assert all("quoted" not in fault for fault in faults)
+
+
+ODD = ("nul\0nul", "half \ud83d pair", "\ufdd0 itself", "\ufdd00000", "\uffff", "a'b\\c", "x" * 9_000)
+
+
+def test_text_that_postgresql_cannot_hold_is_kept_as_it_is(postgres: PostgresStore, tmp_path: Path) -> None:
+    pages = [odd_page(odd) for odd in ODD]
+    problems = tuple(Problem(f"{odd}.md", "b", "odd", odd) for odd in ODD)
+    with closing(postgres.create(WIKI, RECIPE)) as index:
+        index.apply(Change(tuple(pages), problems=problems))
+        version = index.version()
+        assert index.apply(Change(tuple(pages), problems=problems)) == version
+        assert set(index.pages()) == {f"{odd}/p.md" for odd in ODD}
+        assert {problem.detail for problem in index.problems()} == set(ODD)
+        assert index.check() == []
+        for odd in ODD:
+            page = index.find_page(f"{odd}/p")
+            assert page is not None
+            assert (page.file, page.tags, page.category) == (f"{odd}/p.md", (odd, "T"), odd)
+            assert [chunk.text for chunk in index.page_chunks([page.page_id])[page.page_id]] == [odd, "needle"]
+            for where in (Filter(tags=(odd,)), Filter(categories=(odd,)), Filter(path_prefix=odd)):
+                assert [each.page_id for each in index.list_pages(where, None)[1]] == [page.page_id]
+            assert [link.target for link in index.links([page.page_id])] == [f"{odd} link"]
+            assert index.links_naming([folded(f"{odd} link")]) == index.links([page.page_id])
+        assert len(index.words(WordQuery(("needle",)), 100, Filter())) == len(ODD)
+        index.apply(Change(deleted=tuple(index.pages())))
+        assert index.state().pages == 0
+
+
+def odd_page(odd: str) -> PageEntry:
+    """A page with this wherever text can be, but for its words: those are analysed, and never hold the like."""
+    link = Link(f"{odd} link", odd, 1, True, (f"{odd} link",))
+    metadata = Metadata(tags=(odd, "T"), category=odd, description=odd, language=odd)
+    page = Page(f"{odd}/p.md", f"{odd}/p", odd, metadata, (), (link,), "", 1, (odd,))
+    chunks = tuple(Chunk(at, text, (odd,), odd, 1, 1, 0, 1) for at, text in enumerate((odd, "needle")))
+    return PageEntry("b", page, chunks, (b"one", b"two"), EMBEDDER.passages(["a", "b"]), Words("p", "", "needle"))
+
+
+def test_the_list_of_what_was_dropped_stays_short(postgres: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writing, "REMEMBERED", 40)
+    with closing(postgres.create(WIKI, RECIPE)) as index:
+        for turn in range(60):
+            index.apply(Change((entry("a.md", [f"text {turn}"], EMBEDDER),)))
+        assert index.changes_since(0) is None
+        delta = index.changes_since(index.version() - 10)
+        assert delta is not None
+        assert len(delta.dropped) == 10
+        assert index.check() == []
+
+
+def test_a_file_that_goes_and_comes_in_one_change_is_a_new_page(postgres: PostgresStore, embedded: SqliteStore) -> None:
+    ids = []
+    for store in (postgres, embedded):
+        with closing(store.create(WIKI, RECIPE)) as index:
+            index.apply(Change((entry("a.md", ["one"], EMBEDDER), entry("b.md", ["two"], EMBEDDER))))
+            index.apply(Change((entry("a.md", ["one"], EMBEDDER),), deleted=("a.md",)))
+            problem = Problem("b.md", "b", "binary", "")
+            index.apply(Change((entry("b.md", ["two"], EMBEDDER),), problems=(problem,)))
+            assert index.problems() == []
+            assert index.check() == []
+            ids.append({page.file: page.page_id for page in index.list_pages(Filter(), None)[1]})
+            ids.append(index.version())
+    assert ids[:2] == ids[2:]
+
+
+def test_vectors_of_another_size_are_refused_and_change_nothing(postgres: PostgresStore) -> None:
+    with closing(filled(postgres)) as index:
+        before = index.state()
+        one = entry("new.md", ["x"], EMBEDDER)
+        wrong = type(one)(one.blob, one.page, one.chunks, one.hashes, np.ones((1, 3), np.float32), one.words)
+        with pytest.raises(IndexFault):
+            index.apply(Change((wrong,)))
+        assert index.state() == before
+        assert index.check() == []
