@@ -9,6 +9,7 @@ not, and every beat looks at them. All times are the database's.
 """
 
 import logging
+import os
 import secrets
 import select
 import socket
@@ -30,7 +31,7 @@ _LOG = logging.getLogger(__name__)
 TABLES = Part(
     "shifts",
     (
-        "CREATE TABLE nodes (id text PRIMARY KEY, until timestamptz NOT NULL)",
+        "CREATE TABLE nodes (id text PRIMARY KEY, name text NOT NULL, until timestamptz NOT NULL)",
         # A node that ends, or is ended, lets go of all it had in the same transaction.
         "CREATE TABLE work (wiki_id text PRIMARY KEY, node text REFERENCES nodes ON DELETE SET NULL, asked text)",
         "CREATE INDEX work_of_a_node ON work (node, wiki_id)",
@@ -47,7 +48,7 @@ _RENEW = (
     "UPDATE nodes SET until = clock_timestamp() + make_interval(secs => %s)"
     " WHERE id = %s AND until > clock_timestamp() RETURNING 1"
 )
-_JOIN = "INSERT INTO nodes VALUES (%s, clock_timestamp() + make_interval(secs => %s))"
+_JOIN = "INSERT INTO nodes VALUES (%s, %s, clock_timestamp() + make_interval(secs => %s))"
 _END = "DELETE FROM nodes WHERE until < clock_timestamp() RETURNING id"
 _NEW = "INSERT INTO work (wiki_id) SELECT id FROM wikis ORDER BY id ON CONFLICT DO NOTHING"
 _GONE = "DELETE FROM work WHERE NOT EXISTS (SELECT 1 FROM wikis WHERE id = wiki_id)"
@@ -142,7 +143,7 @@ class PostgresShifts:
         began = time.monotonic()
         if not self._joined or not connection.execute(_RENEW, (self._lease, self._node)).fetchone():
             self._forget()
-            connection.execute(_JOIN, (self._node, self._lease))
+            connection.execute(_JOIN, (self._node, f"{socket.gethostname()}:{os.getpid()}", self._lease))
             self._joined = True
             tell(connection, NODES)
         self._sure_until = began + self._lease

@@ -1,0 +1,110 @@
+"""A node: a real `wikiholt serve` over PostgreSQL in a process of its own, with a stand-in for the model if wanted.
+
+As a script: `python pg_node.py SLOW ARGUMENT…`. While there is a file SLOW, texts with the word in it take their time.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from wikiholt import embedding
+from wikiholt.model import Floats
+from wikiholt.surfaces.cli.main import main
+from wikiholt.testing import FakeEmbedder
+
+QUICK = {
+    "discover.interval": "1",
+    "sync.interval": "3600",
+    "sync.slice": "1",
+    "postgres.lease": "3",
+    "sync.workers": "1",
+}
+REAL = Path("/nowhere")
+"""In the place of the file SLOW: the model the product comes with."""
+
+
+class ToldEmbedder(FakeEmbedder):
+    """Takes its time over texts when it is told to."""
+
+    def __init__(self, slow: Path) -> None:
+        super().__init__()
+        self._slow = slow
+
+    def passages(self, texts: Sequence[str]) -> Floats:
+        for text in texts:
+            while self._slow.exists() and self._slow.read_text() in text:
+                time.sleep(0.1)
+                break
+        return super().passages(texts)
+
+
+class Node:
+    """A running server and who visits it."""
+
+    def __init__(self, process: "subprocess.Popen[str]", token: str) -> None:
+        self.process = process
+        self._token = token
+
+    @cached_property
+    def url(self) -> str:
+        """Where it listens; waits until it does."""
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, "the node did not start"
+        return str(json.loads(line)["listening"])
+
+    def ask(self, method: str, path: str, token: str = "", **more: Any) -> httpx.Response:
+        headers = {"Authorization": f"Bearer {token or self._token}"}
+        return httpx.request(method, f"{self.url}{path}", headers=headers, timeout=60, **more)
+
+    def finds(self, slug: str, query: str, path: str, more: str = "") -> bool:
+        found = self.ask("GET", f"w/{slug}/api/v1/search?q={query}{more}")
+        return found.status_code == 200 and path in [hit["path"] for hit in found.json()["results"]]
+
+    def status(self, slug: str) -> dict[str, Any]:
+        found = self.ask("GET", f"w/{slug}/api/v1/status")
+        return dict(found.json()) if found.status_code == 200 else {}
+
+    def kill(self) -> None:
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait(60)
+
+
+@contextmanager
+def running(
+    place: Path, store: str, token: str, *wikis: Path, slow: Path = REAL, quick: dict[str, str] = QUICK
+) -> Iterator[Node]:
+    """A node with a data directory of its own, until the end of the block."""
+    place.mkdir(parents=True, exist_ok=True)
+    settings = [word for name, value in {**quick, "store": store}.items() for word in ("--set", f"{name}={value}")]
+    served = ["serve", "--json", "--port", "0", *map(str, wikis)]
+    command = [sys.executable, __file__, str(slow), "--data", str(place / "data"), *settings, *served]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("WIKIHOLT_")}
+    with (
+        (place / "log").open("w") as log,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment) as process,
+    ):
+        try:
+            yield Node(process, token)
+        finally:
+            if process.poll() is None:
+                process.terminate()
+                assert process.wait(60) == 0, (place / "log").read_text()[-3000:]
+
+
+if __name__ == "__main__":
+    told = Path(sys.argv[1])
+    if told != REAL:
+        embedding.load = lambda *_, **__: ToldEmbedder(told)  # type: ignore[assignment]
+        embedding.identify = lambda *_: ToldEmbedder(told)  # type: ignore[assignment]
+    raise SystemExit(main(sys.argv[2:]))
