@@ -31,7 +31,7 @@ def away(error: Exception | None = None) -> DatabaseAway:
     if error is not None:
         _LOG.info("a database cannot be reached: %s", str(error).strip())
     return DatabaseAway(
-        "the database of this wiki cannot be reached", retry_after=RETRY_AFTER, hint="try again; nothing is lost"
+        "the database cannot be reached now", retry_after=RETRY_AFTER, hint="try again in a moment; nothing is lost"
     )
 
 

@@ -161,7 +161,8 @@ class Home:
             row = connection.execute(order, (name, name)).fetchone()
             if row is None or any(row):
                 raise Conflict(
-                    f"there are wikis on {name}", hint=f"move them first: `wikiholt move --all --from {name}`"
+                    f"there are wikis on {name}",
+                    hint=f"move them first: `wikiholt move --all --from {name} --to OTHER`",
                 )
             connection.execute("DELETE FROM databases WHERE name = %s", (name,))
         self.databases()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from wikiholt import doctor as checks
-from wikiholt.errors import ModelError, WikiholtError, WikiNotFound
+from wikiholt.errors import DatabaseAway, ModelError, WikiholtError, WikiNotFound
 from wikiholt.model import Filter, Mode
 from wikiholt.search import Request
 from wikiholt.service import Service
@@ -179,6 +179,9 @@ def complain(error: WikiholtError, slug: str = "") -> None:
     """Say on stderr what is wrong and what to do."""
     about = f"{slug}: " if slug else ""
     sys.stderr.write(f"error: {about}{output.line(error.message)}\n")
+    if isinstance(error, DatabaseAway) and error.__cause__ is not None:
+        # The server's words name hosts and roles: for the operator's own terminal, and for nobody else.
+        sys.stderr.write(f"  {output.line(str(error.__cause__))[:500]}\n")
     if error.hint:
         sys.stderr.write(f"hint: {output.line(error.hint)}\n")
 
@@ -200,7 +203,7 @@ def show(arguments: Namespace, document: Mapping[str, Any], lines: list[str]) ->
     """Print what a command found, for people or as JSON."""
     if arguments.json:
         _json(document)
-    else:
+    elif lines:
         output.say(lines)
     return 0
 
