@@ -1,0 +1,429 @@
+"""What the store in PostgreSQL does beside what every store must: on-boarding, leases, generations, notes."""
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from threading import Event
+
+import pytest
+from pg_server import PgServer
+from pg_stores import EMBEDDER, ONE, OTHER, RECIPE, filled, node
+from pg_waiting import until
+
+from wikiholt.errors import Busy, IndexCorrupt, IndexMissing, InvalidSetting, WikiholtError
+from wikiholt.model import Change, Recipe
+from wikiholt.stores.postgres import placing
+from wikiholt.stores.postgres.leases import Lease
+from wikiholt.stores.postgres.placing import Condition, Placements
+from wikiholt.stores.postgres.store import PostgresStore
+from wikiholt.testing.entries import entry
+
+
+@pytest.fixture(scope="module")
+def addresses(pg: PgServer) -> Iterator[tuple[str, str]]:
+    made = pg.new_database(), pg.new_database()
+    yield made
+    for address in made:
+        pg.drop_database(address)
+
+
+@pytest.fixture
+def store(addresses: tuple[str, str], tmp_path: Path) -> Iterator[PostgresStore]:
+    """A node of a farm over two databases, without wikis."""
+    with node(addresses[0], tmp_path / "node", lease=1.0, linger=0.0) as made:
+        made.placements.home.add_database("second", addresses[1])
+        yield made
+        for wiki_id in made.ids():
+            made.drop(wiki_id)
+
+
+@pytest.fixture
+def another(addresses: tuple[str, str], tmp_path: Path) -> Iterator[PostgresStore]:
+    """Another node of the same farm."""
+    with node(addresses[0], tmp_path / "another", lease=1.0) as made:
+        yield made
+
+
+def pages(*files: str) -> Change:
+    return Change(pages=tuple(entry(file, [file], EMBEDDER) for file in files), revision="r2")
+
+
+def asleep(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on this node renews none of its leases, as if its machine had been stopped."""
+    monkeypatch.setattr(store.leases, "beat", lambda: None)
+
+
+# ── on-boarding ──────────────────────────────────────────────────────────────────────────────────
+
+
+def test_new_wikis_go_where_fewest_are(store: PostgresStore) -> None:
+    made = [store.placements.make(f"aaaaaaaa{number}").database for number in range(8)]
+    assert sorted(made) == ["home"] * 4 + ["second"] * 4
+    store.placements.home.set_open("home", to_new=False)
+    try:
+        fresh = Placements(store.placements.home, store.placements._doors)
+        assert [fresh.make(f"bbbbbbbb{number}").database for number in range(2)] == ["second"] * 2
+    finally:
+        store.placements.home.set_open("home", to_new=True)
+
+
+@pytest.mark.parametrize("database", ["home", "second"])
+@pytest.mark.parametrize("killed_at", ["_reserved", "found", "_set_condition"])
+def test_on_boarding_that_breaks_off_is_done_by_the_next(
+    store: PostgresStore, another: PostgresStore, monkeypatch: pytest.MonkeyPatch, database: str, killed_at: str
+) -> None:
+    owner = Placements if killed_at == "found" else placing
+    really = getattr(owner, killed_at)
+
+    def killed(*given: object) -> None:
+        really(*given)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, killed_at, killed)
+        with pytest.raises(KeyboardInterrupt):
+            store.placements.make(ONE, database)
+    with pytest.raises(IndexMissing):
+        another.open(ONE)
+    assert another.published(ONE) is None
+    index = filled(another, ONE)
+    assert len(index.pages()) == 3
+    index.close()
+    assert store.open(ONE).state().pages == 3
+    assert store.placements.strays() == []
+    store.drop(ONE)
+    assert_gone(store)
+
+
+@pytest.mark.parametrize("database", ["home", "second"])
+def test_off_boarding_that_breaks_off_is_done_by_the_next(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch, database: str
+) -> None:
+    store.placements.make(ONE, database)
+    filled(store, ONE).close()
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(placing, "remove_schema", killed)
+        with pytest.raises(KeyboardInterrupt):
+            store.drop(ONE)
+    assert store.ids() == [ONE], "it is found, and can be removed"
+    assert store.holds(ONE)
+    with pytest.raises(IndexMissing):
+        store.open(ONE)
+    assert store.create(ONE, RECIPE).state().pages == 0, "who makes it anew gets nothing of what was to go"
+    store.drop(ONE)
+    assert_gone(store)
+
+
+def test_a_schema_that_no_row_knows_is_found_and_can_be_removed(store: PostgresStore) -> None:
+    store.placements.make(ONE, "second")
+    filled(store, ONE).close()
+    with store.placements.home.writing() as connection:
+        connection.execute("DELETE FROM placements")
+    store.placements.forget(ONE)
+    assert store.placements.strays() == [("second", f"w_{ONE}")]
+    assert store.ids() == [ONE]
+    went = store.drop(ONE)
+    assert f"w_{ONE}" in went
+    assert any(name.startswith("role w_") for name in went)
+    assert_gone(store)
+
+
+def assert_gone(store: PostgresStore) -> None:
+    assert store.ids() == []
+    for database in store.placements.home.databases():
+        with database.door.reading() as connection:
+            assert connection.execute("SELECT nspname FROM pg_namespace WHERE nspname ~ '^w_'").fetchall() == []
+            assert (
+                connection.execute("SELECT rolname FROM pg_roles WHERE rolname ~ %s", (f"^w_{ONE}",)).fetchall() == []
+            )
+    with store.placements.home.reading() as connection:
+        assert connection.execute("SELECT * FROM placements").fetchall() == []
+
+
+def test_two_nodes_on_board_a_wiki_at_the_same_time_and_get_one(store: PostgresStore, another: PostgresStore) -> None:
+    for turn in range(3):
+        with ThreadPoolExecutor(4) as pool:
+            nodes = [store, another, store, another]
+            made = list(pool.map(lambda node, turn=turn: node.create(f"aaaaaaaa{turn}", RECIPE), nodes))
+        assert {index.generation for index in made} == {1}
+        assert {node.placements.get(f"aaaaaaaa{turn}").role for node in nodes} == {
+            store.placements.get(f"aaaaaaaa{turn}").role
+        }
+
+
+def test_ids_of_any_length_have_names_of_their_own(store: PostgresStore) -> None:
+    long = ["x" * 63 + "1", "x" * 63 + "2"]
+    for wiki_id in long:
+        filled(store, wiki_id, 1).close()
+    found = [store.placements.get(wiki_id) for wiki_id in long]
+    assert len({each.schema for each in found}) == len({each.role for each in found}) == 2
+    assert all(each.condition is Condition.HERE for each in found)
+    assert store.ids() == long
+
+
+def test_a_wiki_dropped_on_one_node_is_gone_on_another(store: PostgresStore, another: PostgresStore) -> None:
+    filled(store, ONE).close()
+    index = another.open(ONE)
+    assert index.state().pages == 3
+    store.drop(ONE)
+    assert another.published(ONE) is None
+    with pytest.raises(IndexMissing):
+        index.state()
+    filled(store, ONE, 1).close()
+    assert another.open(ONE).state().pages == 1, "and back when it is made again"
+
+
+# ── leases ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_writer_that_lost_its_lease_writes_nothing_more(
+    store: PostgresStore, another: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = filled(store, ONE)
+    before = index.state()
+    asleep(store, monkeypatch)
+    with store.writing(ONE, 0):
+        with another.writing(ONE, 60):
+            theirs = another.open(ONE)
+            for write in (
+                lambda: index.apply(pages("late.md")),
+                lambda: index.apply(Change(revision="r9")),
+                lambda: store.new_generation(ONE, Recipe("x", EMBEDDER.dimensions, "x")),
+                lambda: store.publish(ONE, 1),
+                lambda: store.set_aside(ONE, "no"),
+            ):
+                with pytest.raises(Busy):
+                    write()
+            assert theirs.state() == before
+            theirs.apply(pages("theirs.md"))
+        with pytest.raises(Busy):
+            index.apply(pages("late.md"))
+    assert sorted(index.pages()) == ["0.md", "1.md", "2.md", "theirs.md"]
+    assert index.check() == []
+    with store.writing(ONE, 0):
+        index.apply(pages("again.md"))
+
+
+def test_a_lease_is_kept_for_as_long_as_its_holder_lives(store: PostgresStore, another: PostgresStore) -> None:
+    filled(store, ONE).close()
+    with store.writing(ONE, 0):
+        began = time.monotonic()
+        with pytest.raises(Busy), another.writing(ONE, 2.5):  # two and a half leases
+            pass
+        assert time.monotonic() - began >= 2.5
+    with another.writing(ONE, 0):
+        pass
+
+
+_HOLDER = """
+import sys, time
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from pg_stores import EMBEDDER, ONE, node
+from wikiholt.model import Change
+from wikiholt.testing.entries import entry
+
+with node(sys.argv[2], Path(sys.argv[3]), lease=1.0) as store, store.writing(ONE, 30), store.sitting(ONE) as leave:
+    leave("at work")
+    index = store.open(ONE)
+    door = store.door(ONE)
+    with door.writing() as connection:  # in the middle of a transaction
+        connection.execute("DELETE FROM g1_pages")
+        connection.execute("SELECT fence FROM notes WHERE name = 'writer' FOR UPDATE")
+        print("writing", flush=True)
+        time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("blow", [signal.SIGKILL, signal.SIGTERM])
+def test_a_writer_that_is_killed_is_followed_within_its_lease(
+    store: PostgresStore, addresses: tuple[str, str], tmp_path: Path, blow: signal.Signals
+) -> None:
+    index = filled(store, ONE)
+    command = [sys.executable, "-c", _HOLDER, Path(__file__).parent, addresses[0], tmp_path / "holder"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"writing\n"
+        assert store.seated(ONE) == "at work"
+        assert len(index.pages()) == 3, "reading waits for nobody"
+        with pytest.raises(Busy), store.writing(ONE, 0):
+            pass
+        child.send_signal(blow)
+    with store.writing(ONE, 60):
+        index.apply(pages("next.md"))
+    until(lambda: store.seated(ONE) is None)
+    assert len(index.pages()) == 4, "what it had not committed never was"
+    assert index.check() == []
+
+
+def test_a_wiki_removed_while_a_writer_waits_stays_removed(
+    store: PostgresStore, another: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(store, ONE).close()
+    tried, really = Event(), another.leases._take_once
+
+    def once(lease: Lease) -> int | None:
+        taken = really(lease)
+        tried.set()
+        return taken
+
+    monkeypatch.setattr(another.leases, "_take_once", once)
+
+    def wait() -> str:
+        try:
+            with another.writing(ONE, 60):
+                return "wrote"
+        except IndexMissing as error:
+            return error.message
+
+    with ThreadPoolExecutor(1) as pool:
+        with store.writing(ONE, 0):
+            waiting = pool.submit(wait)
+            assert tried.wait(60)
+            store.drop(ONE)
+        assert "removed" in waiting.result(60)
+    assert store.ids() == []
+
+
+def test_a_desk_is_taken_by_one_and_its_note_seen_by_all(store: PostgresStore, another: PostgresStore) -> None:
+    assert store.seated(ONE) is None
+    with store.sitting(ONE) as leave:
+        assert another.seated(ONE) == ""
+        leave('{"done": 3}')
+        assert another.seated(ONE) == '{"done": 3}'
+        with pytest.raises(Busy), another.sitting(ONE):
+            pass
+        store.drop(ONE)
+        leave("nobody minds")
+    assert another.seated(ONE) is None
+    assert store.ids() == []
+
+
+# ── notes, generations, health ───────────────────────────────────────────────────────────────────
+
+
+def test_notes_are_kept_with_the_wiki_and_seen_by_all(store: PostgresStore, another: PostgresStore) -> None:
+    store.keep_note(ONE, "health", "well")
+    assert store.ids() == [], "a wiki that is not here is left so"
+    assert store.note(ONE, "health") is None
+    store.keep_note(ONE, "health", "well", make=True)
+    assert another.note(ONE, "health") == "well"
+    another.keep_note(ONE, "health", "better ü \U0001f600")
+    assert store.note(ONE, "health") == "better ü \U0001f600"
+    assert store.note(ONE, "reindex") is None
+    for ours in ("writer", "desk", "layout", "mark"):
+        with pytest.raises(ValueError, match="no name"):
+            store.keep_note(ONE, ours, "x")
+    assert store.note(OTHER, "health") is None
+
+
+def test_a_broken_generation_is_set_aside_and_kept(store: PostgresStore) -> None:
+    index = filled(store, ONE)
+    damaged = "UPDATE g1_pages SET name = 'odd' WHERE id = 1"
+    with store.door(ONE).writing() as connection:
+        connection.execute(damaged)
+    with pytest.raises(IndexCorrupt), store.writing(ONE, 0):
+        store.prove(ONE, fully=True)
+    name = store.set_aside(ONE, "Page 1 is odd!")
+    assert name.startswith("broken-")
+    assert name.endswith("-page-1-is-odd")
+    assert store.aside(ONE) == [name]
+    assert store.published(ONE) is None
+    with pytest.raises(IndexMissing):
+        store.open(ONE)
+    anew = filled(store, ONE, 2)
+    assert anew.generation == 2, "its number is never another's"
+    store.sweep(ONE)
+    assert store.aside(ONE) == [name]
+    assert len(index.pages()) == 3, "nothing of it was deleted"
+    assert store.disk_bytes(ONE) > 0
+
+
+def test_another_generation_that_is_whole_takes_the_place_of_a_broken_one(store: PostgresStore) -> None:
+    filled(store, ONE).close()
+    recipe = Recipe("other", EMBEDDER.dimensions, "test")
+    beside = store.new_generation(ONE, recipe)
+    beside.apply(pages("a.md"))
+    half = Recipe("half", EMBEDDER.dimensions, "test")
+    with store.door(ONE).writing() as connection:
+        connection.execute("UPDATE g1_pages SET name = 'odd' WHERE id = 1")
+    store.set_aside(ONE, "odd")
+    assert store.published(ONE) == beside.generation
+    assert store.open(ONE).state().recipe == recipe
+    store.new_generation(ONE, half)
+    with store.door(ONE).writing() as connection:
+        connection.execute("UPDATE state SET published = false")
+    assert store.published(ONE) == beside.generation, "the newest that stands for a revision"
+    with store.writing(ONE, 0):
+        assert store.regain(ONE)
+        assert not store.regain(ONE)
+
+
+def test_what_was_before_is_swept_once_no_search_can_be_in_it(
+    store: PostgresStore, addresses: tuple[str, str], tmp_path: Path
+) -> None:
+    old = filled(store, ONE)
+    new = store.new_generation(ONE, Recipe("other", EMBEDDER.dimensions, "test"))
+    new.apply(pages("a.md"))
+    store.publish(ONE, new.generation)
+    with node(addresses[0], tmp_path / "patient", linger=600) as patient:
+        patient.sweep(ONE)
+    assert len(old.pages()) == 3
+    store.sweep(ONE)
+    with pytest.raises(IndexMissing):
+        old.pages()
+    assert list(store.open(ONE).pages()) == ["a.md"]
+
+
+def test_a_copy_whose_restoring_broke_off_is_cleared_away(store: PostgresStore, tmp_path: Path) -> None:
+    index = filled(store, ONE)
+    index.backup(tmp_path / "copy")
+    adopted = store.adopt(ONE, tmp_path / "copy")
+    with store.writing(ONE, 0):
+        with pytest.raises(IndexMissing):
+            store.publish(ONE, adopted)
+        assert store.published(ONE) == 1
+
+
+def test_a_node_uses_no_more_connections_than_it_may(addresses: tuple[str, str], tmp_path: Path) -> None:
+    with node(addresses[0], tmp_path / "small", connections=2) as small, ExitStack() as held:
+        filled(small, ONE).close()
+        doors = small.placements._doors
+        doors._wait = 0.1
+        for _ in range(2):
+            held.enter_context(small.door(ONE).snapshot())
+        with pytest.raises(Busy) as caught, small.door(ONE).reading():
+            pass
+        assert caught.value.hint
+        held.close()
+        assert small.published(ONE) == 1
+        small.drop(ONE)
+
+
+@pytest.mark.parametrize("bad", ["", "Home", "with space", "a-b", "home", "x'; DROP"])
+def test_a_database_needs_a_name_that_is_one(store: PostgresStore, addresses: tuple[str, str], bad: str) -> None:
+    with pytest.raises(InvalidSetting):
+        store.placements.home.add_database(bad, addresses[1])
+    with pytest.raises(WikiholtError):
+        store.placements.home.remove_database(bad)
+    assert {each.name for each in store.placements.home.databases()} == {"home", "second"}
+
+
+def test_a_database_with_wikis_is_not_removed(store: PostgresStore) -> None:
+    store.placements.make(ONE, "second")
+    with pytest.raises(WikiholtError, match="there are wikis"):
+        store.placements.home.remove_database("second")
+    store.drop(ONE)
+    address = store.placements.home.database("second").address.conninfo
+    store.placements.home.remove_database("second")
+    assert [each.name for each in store.placements.home.databases()] == ["home"]
+    store.placements.home.add_database("second", address)
