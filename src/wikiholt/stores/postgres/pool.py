@@ -30,9 +30,9 @@ import psycopg
 from psycopg import sql
 from psycopg.pq import ConnStatus, PGconn, Ping, TransactionStatus
 
-from wikiholt.errors import Busy
+from wikiholt.errors import Busy, DatabaseAway, IndexMissing, WikiholtError
 from wikiholt.stores.postgres.address import Address
-from wikiholt.stores.postgres.faults import away, translated
+from wikiholt.stores.postgres.faults import away, missing, translated
 
 _T = TypeVar("_T")
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -140,7 +140,10 @@ class Doors:
         except psycopg.Error as error:
             there = _answers(login.address, error)
             with self._changed:
-                self._down[place] = time.monotonic() + (0 if there else _FAIL_FAST)
+                if there:  # one role that is not let in keeps no other out
+                    self._down.pop(place, None)
+                else:
+                    self._down[place] = time.monotonic() + _FAIL_FAST
             raise LoginRefused(str(error)) if there else away(error) from error
         with self._changed:
             self._down.pop(place, None)
@@ -240,8 +243,21 @@ class Door:
         try:
             with translated(lent.connection):
                 yield lent.connection
+        except DatabaseAway as error:
+            if self._elsewhere(lent.login):
+                raise missing() from error
+            raise
         finally:
             self._doors.give_back(lent)
+
+    def _elsewhere(self, login: Login) -> bool:
+        """Whether the wiki was moved or removed, and its sessions ended with its role: no database is away then."""
+        try:
+            return self._login(True) != login
+        except IndexMissing:
+            return True
+        except WikiholtError:
+            return False
 
     def _begun(self, begin: str) -> Lent:
         """A connection on which the transaction has begun; one that broke while it was idle is no reader's loss."""
@@ -277,12 +293,11 @@ def _alive(lent: Lent) -> bool:
     connection = lent.connection
     try:
         heard, _, _ = select.select([connection.pgconn.socket], [], [], 0)
-        if heard:
-            connection.pgconn.consume_input()
+        # What is heard of an idle one may be its end, of which one look sees the words and only the next the end.
+        if heard or time.monotonic() - lent.idle_since > _LONG_IDLE:
+            connection.execute("SELECT 1")
         if connection.pgconn.status != ConnStatus.OK:
             return False
-        if time.monotonic() - lent.idle_since > _LONG_IDLE:
-            connection.execute("SELECT 1")
     except (psycopg.Error, OSError, ValueError):
         return False
     return True
