@@ -1,48 +1,17 @@
 """Access: whatever a visit says of itself, it is granted the one wiki the rules allow, or nothing."""
 
-import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
-from itertools import product
 from pathlib import Path
-from random import Random
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from access_ground import HERE, OWN, Farm
 
-from wikiholt.access import Access, Grant, Visit
+from wikiholt.access import Visit
 from wikiholt.errors import Forbidden, InvalidSlug, Refused, Unauthorized, WikiholtError, WikiNotFound
 from wikiholt.model import Scope
 from wikiholt.registry import Registry
-
-DOMAIN = "farm.example"
-OWN = "search.example"
-HERE = "127.0.0.1:8765"
-
-
-class Farm:
-    """A registry with wikis in it, and the rules over it."""
-
-    def __init__(self, directory: Path, *, public: bool = False, domain: str = DOMAIN) -> None:
-        self.path = directory / "registry.sqlite"
-        self.registry = Registry(self.path)
-        self.access = Access(self.registry, domain=domain, public=public, own_hosts=(OWN,))
-
-    def add(self, slug: str, **wiki_settings: str) -> None:
-        self.registry.add(slug, f"/srv/{slug}", wiki_settings)
-
-    def key(self, slug: str | None, scope: Scope = Scope.READ) -> str:
-        wiki_id = self.registry.get(slug).id if slug else None
-        return self.registry.keys.create(wiki_id, scope if slug else Scope.ADMIN)[1]
-
-    def grant(self, needed: Scope = Scope.READ, **visit: object) -> Grant:
-        return self.access.wiki(Visit(**visit), needed)  # type: ignore[arg-type]
-
-    def slug(self, **visit: object) -> str:
-        return self.grant(**visit).wiki.slug  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -341,137 +310,3 @@ def test_threads_that_ask_while_keys_and_wikis_come_and_go_get_their_own_wiki_or
         thread.join()
     assert wrong == []
     assert len(generations) == 25
-
-
-# ── any farm, any visit ──
-
-SLUGS = ("ash", "birch", "cedar")
-ABSENT = ("dogwood",)
-MALFORMED = ("..", "ASH", "аsh", "a\0sh", "", "x" * 64, "api")
-
-
-@dataclass(frozen=True)
-class Plan:
-    """A farm in words: which wikis there are and what their settings say, which keys, what is set in general."""
-
-    wikis: dict[str, tuple[str, str | None]]
-    keys: tuple[tuple[str | None, Scope, bool], ...]
-    public: bool
-
-
-@st.composite
-def plans(draw: st.DrawFn) -> Plan:
-    slugs = draw(st.lists(st.sampled_from(SLUGS), unique=True))
-    wikis = {
-        slug: (draw(st.sampled_from(["", "true", "false"])), draw(st.sampled_from([None, f"{slug}.host.example"])))
-        for slug in slugs
-    }
-    owners = st.sampled_from([None, *slugs])
-    keys = draw(st.just([]) | st.lists(st.tuples(owners, st.sampled_from(Scope), st.booleans()), max_size=3))
-    operators_are_admins = ((owner, scope if owner else Scope.ADMIN, revoked) for owner, scope, revoked in keys)
-    return Plan(wikis, tuple(operators_are_admins), draw(st.booleans()))
-
-
-NAMED = (None, *SLUGS, *ABSENT, *MALFORMED)
-HOSTS = (
-    *(None, HERE, "localhost", "[::1]:80", OWN, "evil.example", "no host", f"api.{DOMAIN}", DOMAIN),
-    *(f"{slug}.{DOMAIN}:8080" for slug in SLUGS + ABSENT),
-    *(f"{slug.upper()}.Host.example" for slug in SLUGS),
-)
-TOKENS = (None, 0, 1, 2, -1)
-VISITS = tuple(product(TOKENS, NAMED, HOSTS, (True, False), Scope))
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What comes of a visit: a grant of this wiki with this scope, or this error."""
-
-    slug: str = ""
-    scope: Scope = Scope.READ
-    error: type[WikiholtError] | None = None
-
-
-def named_by_host(plan: Plan, host: str | None) -> str | None:
-    """What a host stands for, as the manual says it."""
-    bare = (host or "").lower().removesuffix(":8080")
-    if bare.endswith(f".{DOMAIN}"):
-        return bare[: -len(DOMAIN) - 1]
-    owners = [slug for slug, (_, own) in plan.wikis.items() if own == bare]
-    return owners[0] if owners else None
-
-
-def rules(plan: Plan, token: int | None, named: str | None, host: str | None, loopback: bool, needed: Scope) -> Outcome:
-    """The rules once more, as a list of cases over the plan, without a registry."""
-    valid = token is None or (0 <= token < len(plan.keys) and not plan.keys[token][2])
-    if not valid:
-        return Outcome(error=Unauthorized)
-    said = {name for name in (named, named_by_host(plan, host)) if name is not None}
-    if any(name in MALFORMED for name in said):
-        return Outcome(error=InvalidSlug)
-    if len(said) == 2:
-        return Outcome(error=_two_names(plan, token, host))
-    everyone = said or set(plan.wikis)
-    about = next(iter(everyone)) if len(everyone) == 1 else None
-    there = about if about in plan.wikis else None
-    if token is not None:
-        owner, scope, _ = plan.keys[token]
-        if owner is None:
-            return Outcome(there, Scope.ADMIN) if there else Outcome(error=WikiNotFound)
-        if said and about != owner:
-            return Outcome(error=Forbidden)
-        enough = list(Scope).index(scope) >= list(Scope).index(needed)
-        return Outcome(owner, scope) if enough else Outcome(error=Forbidden)
-    if needed is not Scope.READ:
-        return Outcome(error=Unauthorized)
-    ours = host in (HERE, "localhost", "[::1]:80", OWN)
-    if not plan.keys and loopback and ours:
-        return Outcome(there) if there else Outcome(error=WikiNotFound)
-    return Outcome(there) if there and is_public(plan, there) else Outcome(error=Unauthorized)
-
-
-def is_public(plan: Plan, slug: str) -> bool:
-    own = plan.wikis[slug][0]
-    return plan.public if own == "" else own == "true"
-
-
-def _two_names(plan: Plan, token: int | None, host: str | None) -> type[WikiholtError]:
-    """Path and host disagree. Who has no key must not learn so that a host is a private wiki's."""
-    slug = named_by_host(plan, host)
-    secret = slug in plan.wikis and "host.example" in (host or "").lower() and not is_public(plan, slug or "")
-    return Unauthorized if token is None and secret else Forbidden
-
-
-def outcome(farm: Farm, visit: Visit, needed: Scope) -> Outcome:
-    try:
-        grant = farm.access.wiki(visit, needed)
-    except WikiholtError as error:
-        if isinstance(error, Refused) and any(slug in f"{error.message} {error.hint}" for slug in SLUGS):
-            pytest.fail(f"a refusal names a wiki: {error}")
-        return Outcome(error=type(error))
-    return Outcome(grant.wiki.slug, grant.scope)
-
-
-def built(plan: Plan, directory: Path) -> tuple[Farm, list[str]]:
-    farm = Farm(directory, public=plan.public)
-    for slug, (public, host) in plan.wikis.items():
-        farm.add(slug, **({"public": public} if public else {}), **({"hosts": host} if host else {}))
-    tokens = []
-    for owner, scope, revoked in plan.keys:
-        tokens.append(farm.key(owner, scope))
-        if revoked:
-            farm.registry.keys.revoke(tokens[-1].split("_")[1])
-    return farm, tokens
-
-
-@settings(max_examples=40, deadline=None)
-@given(plan=plans(), chance=st.integers(0, 2**32))
-def test_in_any_farm_any_visit_gets_what_the_rules_say_and_no_more(plan: Plan, chance: int) -> None:
-    with tempfile.TemporaryDirectory() as directory:
-        farm, tokens = built(plan, Path(directory))
-        with closing(farm.registry):
-            for token, named, host, loopback, needed in Random(chance).sample(VISITS, 600):
-                known = token is not None and 0 <= token < len(tokens)
-                sent = None if token is None else tokens[token] if known else f"wh_{'a' * 12}_{'a' * 40}"
-                expected = rules(plan, token, named, host, loopback, needed)
-                got = outcome(farm, Visit(sent, named, host, loopback), needed)
-                assert got == expected, (token, named, host, loopback, needed)

@@ -19,6 +19,17 @@ ID = "cccccccccccccccccccc"
 ADA = Author("Ada", "ada@example.org")
 Pages = dict[str, str | bytes | None]
 
+HOME = (
+    "---\ntitle: Home\ntags: [start, Garden]\ncategory: Guide\n---\n"
+    "Welcome. See [[compost]] and [tools](tools/spade.md#care).\n"
+)
+
+
+COMPOST = "# Compost\n\nBack to [home](/home).\n"
+
+
+SPADE = "---\ntags: garden\ncategory: guide\n---\n# Spade\n\n## Care\n\nOil the handle. ![a spade](spade.png)\n"
+
 
 class Notebook:
     """A wiki of these pages; `sync` brings its index to HEAD."""
@@ -65,3 +76,9 @@ class Notebook:
 
     def close(self) -> None:
         self.handle.close()
+
+
+def unchanged(notes: Notebook, head: str) -> None:
+    """Nothing was committed since and nothing lies about."""
+    assert notes.repository.head() == head, "a write that was refused must not commit"
+    assert notes.repository.git("status", "--porcelain") == b""

@@ -1,193 +1,20 @@
-"""A cache file may be damaged, deleted, doubled or impossible to write: the answers stay those of the truth."""
+"""Files of vector caches: opened again, from another history, without room, under others' names."""
 
 import errno
 import fcntl
 import logging
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from vector_kinds import QUERY, ROWS, every_kind, exact, only_file, sketched
 from vector_truth import Truth, assert_same, random_vectors
 
-from wikiholt.cachefile.file import ALIGNMENT, SectionWriter
-from wikiholt.vectors import CacheBroken, CacheNotReady, ExactCache, FaissCache, FaissEngine, SketchEngine
+from wikiholt.cachefile.file import SectionWriter
+from wikiholt.vectors import CacheNotReady, SketchEngine
 from wikiholt.vectors.derived import DerivedCache
-
-QUERY = random_vectors(1, seed=99)[0]
-ROWS = 400
-
-
-def exact(truth: Truth, folder: Path) -> DerivedCache:
-    return ExactCache(truth.as_index(), folder, background=False)
-
-
-def sketched(truth: Truth, folder: Path) -> DerivedCache:
-    return ExactCache(truth.as_index(), folder, background=False, engine=SketchEngine(scan_below=0))
-
-
-def faiss(truth: Truth, folder: Path) -> DerivedCache:
-    pytest.importorskip("faiss")
-    return FaissCache(truth.as_index(), folder, background=False, engine=FaissEngine(scan_below=0))
-
-
-every_kind = pytest.mark.parametrize("make", [exact, sketched, faiss])
-
-
-def only_file(folder: Path) -> Path:
-    (path,) = folder.iterdir()
-    return path
-
-
-def cut_short(path: Path) -> None:
-    os.truncate(path, path.stat().st_size - 5)
-
-
-def cut_to_nothing(path: Path) -> None:
-    os.truncate(path, 0)
-
-
-def lengthen(path: Path) -> None:
-    with path.open("ab") as file:
-        file.write(b"\0" * 100)
-
-
-def fill_with_noise(path: Path) -> None:
-    path.write_bytes(np.random.default_rng(0).bytes(path.stat().st_size))
-
-
-def zero_the_header(path: Path) -> None:
-    with path.open("r+b") as file:
-        file.write(b"\0" * ALIGNMENT)
-
-
-def flip_in_the_header(path: Path) -> None:
-    flip(path, 40)
-
-
-def flip_in_a_vector(path: Path) -> None:
-    flip(path, ALIGNMENT + 24 * 4 * 17 + 3)
-
-
-def zero_a_vector(path: Path) -> None:
-    with path.open("r+b") as file:
-        file.seek(ALIGNMENT + 24 * 4 * 17)
-        file.write(b"\0" * 24 * 4)
-
-
-def flip_in_the_last_section(path: Path) -> None:
-    flip(path, path.stat().st_size - 20)
-
-
-def delete(path: Path) -> None:
-    path.unlink()
-
-
-def replace_by_a_directory(path: Path) -> None:
-    path.unlink()
-    path.mkdir()
-
-
-def flip(path: Path, offset: int) -> None:
-    with path.open("r+b") as file:
-        file.seek(offset)
-        byte = file.read(1)[0]
-        file.seek(offset)
-        file.write(bytes([byte ^ 0x55]))
-
-
-every_damage = pytest.mark.parametrize(
-    "damage",
-    [
-        cut_short,
-        cut_to_nothing,
-        lengthen,
-        fill_with_noise,
-        zero_the_header,
-        flip_in_the_header,
-        flip_in_a_vector,
-        zero_a_vector,
-        flip_in_the_last_section,
-        delete,
-    ],
-)
-
-
-@every_kind
-@every_damage
-def test_a_damaged_file_is_rebuilt_when_it_is_opened(
-    tmp_path: Path, make: Callable[[Truth, Path], DerivedCache], damage: Callable[[Path], None]
-) -> None:
-    truth = Truth(ROWS)
-    make(truth, tmp_path).refresh()
-    damage(only_file(tmp_path))
-    cache = make(truth, tmp_path)
-    cache.refresh()
-    assert truth.snapshots == 2
-    assert_same(cache.search(QUERY, 30, None), truth.nearest(QUERY, 30))
-    assert only_file(tmp_path).name.startswith(f"vectors-g000001-v{truth.version()}.")
-
-
-@every_kind
-@every_damage
-def test_damage_to_a_file_in_use_is_never_answered_from(
-    tmp_path: Path, make: Callable[[Truth, Path], DerivedCache], damage: Callable[[Path], None]
-) -> None:
-    truth = Truth(ROWS)
-    cache = make(truth, tmp_path)
-    cache.refresh()
-    damage(only_file(tmp_path))
-    if damage is not delete:
-        with pytest.raises(CacheBroken):
-            cache.search(QUERY, 30, None)
-    cache.refresh()
-    assert_same(cache.search(QUERY, 30, None), truth.nearest(QUERY, 30))
-
-
-def test_a_row_that_changed_behind_the_clock_is_noticed_when_it_is_scored(tmp_path: Path) -> None:
-    truth = Truth(ROWS)
-    cache = sketched(truth, tmp_path)
-    cache.refresh()
-    path = only_file(tmp_path)
-    before = path.stat()
-    zero_a_vector(path)
-    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-    with pytest.raises(CacheBroken, match="length one"):
-        cache.search(QUERY, ROWS, None)
-    cache.refresh()
-    assert_same(cache.search(QUERY, 30, None), truth.nearest(QUERY, 30))
-
-
-def test_verify_finds_what_no_search_has_touched(tmp_path: Path) -> None:
-    truth = Truth(ROWS)
-    cache = sketched(truth, tmp_path)
-    cache.refresh()
-    cache.verify()
-    path = only_file(tmp_path)
-    before = path.stat()
-    flip_in_the_last_section(path)
-    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-    with pytest.raises(CacheBroken, match="bytes"):
-        cache.verify()
-    assert list(tmp_path.iterdir()) == []
-    cache.refresh()
-    assert_same(cache.search(QUERY, 30, None), truth.nearest(QUERY, 30))
-
-
-def test_a_large_file_is_verified_in_the_background_after_it_was_opened(tmp_path: Path) -> None:
-    truth = Truth(ROWS)
-    sketched(truth, tmp_path).refresh()
-    flip_in_the_last_section(only_file(tmp_path))
-    cache = ExactCache(truth.as_index(), tmp_path, engine=SketchEngine(scan_below=0))
-    cache.refresh()
-    assert cache.settle(30)
-    cache.refresh()
-    assert truth.snapshots == 2
-    assert_same(cache.search(QUERY, 30, None), truth.nearest(QUERY, 30))
-    cache.close()
 
 
 @every_kind
@@ -313,7 +140,9 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.M
 def test_a_name_taken_by_a_directory_does_no_harm(tmp_path: Path) -> None:
     truth = Truth(ROWS)
     exact(truth, tmp_path).refresh()
-    replace_by_a_directory(only_file(tmp_path))
+    taken = only_file(tmp_path)
+    taken.unlink()
+    taken.mkdir()
     cache = exact(truth, tmp_path)
     cache.refresh()
     assert_same(cache.search(QUERY, 30, None), truth.nearest(QUERY, 30))
@@ -351,81 +180,3 @@ def test_a_failing_build_says_why_and_is_not_tried_on_every_search(tmp_path: Pat
     cache.refresh()
     assert cache.search(QUERY, 1, None).chunk_ids.tolist() == [4]
     cache.close()
-
-
-BUILDER = """
-import sys
-from pathlib import Path
-sys.path.insert(0, sys.argv[2])
-from vector_truth import Truth, assert_same, random_vectors
-from wikiholt.vectors import ExactCache
-
-truth = Truth(3_000)
-query = random_vectors(1, seed=99)[0]
-for round_ in range(6):
-    cache = ExactCache(truth.as_index(), Path(sys.argv[1]), background=False)
-    cache.refresh()
-    assert_same(cache.search(query, 30, None), truth.nearest(query, 30))
-    truth.add(random_vectors(2_100, seed=round_ + 1), [900 + round_] * 2_100)
-    cache.refresh()
-    assert_same(cache.search(query, 30, None), truth.nearest(query, 30))
-"""
-
-
-def test_processes_that_build_at_once_do_one_another_no_harm(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", BUILDER, str(tmp_path), str(Path(__file__).parent)]
-    builders = [subprocess.Popen(command, stderr=subprocess.PIPE) for _ in range(3)]
-    for builder in builders:
-        _, errors = builder.communicate(timeout=120)
-        assert builder.returncode == 0, errors.decode()
-    assert not list(tmp_path.glob("*.writing"))
-
-
-def test_a_process_far_behind_takes_the_newer_file_of_another(tmp_path: Path) -> None:
-    truth = Truth(ROWS)
-    behind = exact(truth, tmp_path)
-    behind.refresh()
-    truth.add(random_vectors(2_500, seed=3), [60] * 2_500)
-    for _ in range(250):
-        truth.log.append(((), ()))
-    (tmp_path / "elsewhere").mkdir()
-    exact(truth, tmp_path / "elsewhere").refresh()
-    only = next((tmp_path / "elsewhere").iterdir())
-    only.rename(tmp_path / only.name)
-    truth.horizon = truth.version()
-    behind.refresh()
-    assert truth.snapshots == 2
-    assert_same(behind.search(QUERY, 30, None), truth.nearest(QUERY, 30))
-
-
-FORKING = """
-import os, sys
-from pathlib import Path
-sys.path.insert(0, sys.argv[2])
-from vector_truth import Truth, random_vectors
-from wikiholt.vectors import ExactCache, FaissCache, FaissEngine
-
-truth = Truth(3_000)
-query = random_vectors(1, seed=99)[0]
-if sys.argv[3] == "faiss":
-    cache = FaissCache(truth.as_index(), Path(sys.argv[1]), background=False, engine=FaissEngine(scan_below=0))
-else:
-    cache = ExactCache(truth.as_index(), Path(sys.argv[1]), background=False)
-cache.refresh()
-cache.search(query, 5, None)
-with cache._lock:
-    child = os.fork()
-    if child == 0:
-        truth.add(query[None], [900])
-        cache.refresh()
-        os._exit(0 if cache.search(query, 1, None).chunk_ids.tolist() == [3_001] else 1)
-    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-"""
-
-
-@pytest.mark.parametrize("kind", ["exact", "faiss"])
-def test_a_forked_child_searches_and_refreshes(tmp_path: Path, kind: str) -> None:
-    if kind == "faiss":
-        pytest.importorskip("faiss")
-    command = [sys.executable, "-c", FORKING, str(tmp_path), str(Path(__file__).parent), kind]
-    assert subprocess.run(command, timeout=60, check=False).returncode == 0
