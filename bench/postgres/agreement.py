@@ -14,9 +14,10 @@ from bench.postgres.sides import Knowing, Side
 from bench.quality import DATA
 from bench.search import Remembering
 from wikiholt.embedding import load
-from wikiholt.model import Hit, Mode
+from wikiholt.model import Answer, Filter, Mode
 from wikiholt.ports import Embedder
 from wikiholt.search import Request
+from wikiholt.text.queries import parse_query
 
 NAMES = ("scifact", "cranfield", "wiki-dendron", "wiki-k8s-en")
 DEPTH = 10
@@ -33,13 +34,14 @@ class Agreement:
     apart: float = 0.0
     """The largest difference of the scores of one page."""
 
-    def add(self, ours: Sequence[Hit], theirs: Sequence[Hit]) -> None:
-        count = max(len(ours), len(theirs), 1)
-        same = sum(a.path == b.path for a, b in zip(ours, theirs, strict=False))
-        scores = {hit.path: hit.score for hit in theirs}
-        both = [abs(hit.score - scores[hit.path]) for hit in ours if hit.path in scores]
-        self.places.append(same / count if ours or theirs else 1.0)
-        self.shared.append(len(both) / count if ours or theirs else 1.0)
+    def compare(self, ours: Sequence[tuple[str, float]], theirs: Sequence[tuple[str, float]]) -> None:
+        """Two rankings of pages with their scores."""
+        count = max(len(ours), len(theirs))
+        same = sum(a == b for (a, _), (b, _) in zip(ours, theirs, strict=False))
+        scores = dict(theirs)
+        both = [abs(score - scores[page]) for page, score in ours if page in scores]
+        self.places.append(same / count if count else 1.0)
+        self.shared.append(len(both) / count if count else 1.0)
         self.apart = max([self.apart, *both])
 
     def row(self, name: str, mode: str) -> str:
@@ -86,8 +88,29 @@ def compared(part: Part, files: Side, ours: Side, embedder: Knowing, directory: 
                 a, b = (side.service.wiki(directory.name).search(request) for side in (files, ours))
                 assert not a.degraded, a.notes
                 assert not b.degraded, b.notes
-                found.add(b.hits, a.hits)
+                found.compare(ranked(b), ranked(a))
             part.say(found.row(asked.name + what, mode))
+        if not what:
+            part.say(by_the_store(files, ours, asked).row(asked.name, "words, by the store alone"))
+
+
+def ranked(answer: Answer) -> list[tuple[str, float]]:
+    return [(hit.path, hit.score) for hit in answer.hits]
+
+
+def by_the_store(files: Side, ours: Side, asked: collections.Queries) -> Agreement:
+    """Words without the cache that nodes keep for wikis of this size: what the stores themselves say."""
+    found, pages = Agreement(), []
+    indexes = [side.store.open(side.service.wiki(asked.collection).wiki.id) for side in (files, ours)]
+    for text in asked.texts.values():
+        for index in indexes:
+            hits = index.words(parse_query(text), DEPTH, Filter())
+            stored = index.stored_pages([hit.page_id for hit in hits])
+            pages.append([(stored[hit.page_id].path, hit.score) for hit in hits])
+        found.compare(pages.pop(), pages.pop())
+    for index in indexes:
+        index.close()
+    return found
 
 
 def indexed(files: Side, ours: Side, name: str, embedder: Embedder) -> None:
