@@ -222,6 +222,19 @@ class Home:
             guests, types = ready(connection, self._address.dbname)
             order = "INSERT INTO databases (name, dsn, guests, types) VALUES (%s, '', %s, %s)"
             connection.execute(order, (HOME, guests, types))
+        _keep_no_samples(connection)
+
+
+def _keep_no_samples(connection: Connection) -> None:
+    """Have the planner keep no texts of rows: they would outlive the wiki, the key or the address they are of."""
+    order = (
+        "SELECT relname, attname FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid"
+        " WHERE relnamespace = to_regnamespace(%s) AND relkind = 'r' AND attnum > 0 AND NOT attisdropped"
+        " AND atttypid = 'text'::regtype AND coalesce(attstattarget, -1) <> 0"
+    )
+    for table, column in connection.execute(order, (SCHEMA,)).fetchall():
+        names = sql.Identifier(table), sql.Identifier(column)
+        connection.execute(sql.SQL("ALTER TABLE {} ALTER {} SET STATISTICS 0").format(*names))
 
 
 def _login(address: Address, path: tuple[str, ...]) -> Login:
