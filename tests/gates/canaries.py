@@ -52,9 +52,13 @@ def codes_on_disk(directory: Path) -> set[str]:
     """The wikis whose words are in the files of a directory, or in their names."""
     found = set()
     for file in directory.rglob("*"):
-        found |= codes(str(file.relative_to(directory)))
-        if file.is_file():
-            content = file.read_bytes()
-            # As written, and as SQLite and others might keep it in two bytes a letter.
-            found |= codes(content.decode("latin-1")) | codes(content.replace(b"\0", b"").decode("latin-1"))
+        found |= codes(str(file.relative_to(directory))) | codes_of_file(file)
     return found
+
+
+def codes_of_file(file: Path) -> set[str]:
+    """The wikis whose words are in a file: as written, and as others might keep it in two bytes a letter."""
+    if not file.is_file():
+        return set()
+    content = file.read_bytes()
+    return codes(content.decode("latin-1")) | codes(content.replace(b"\0", b"").decode("latin-1"))

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
-from canaries import codes, codes_on_disk
+from canaries import codes_of_file, codes_on_disk
 from farm import contents, open_farm
 
 from wikiholt.service import Service
@@ -26,6 +26,9 @@ class Ground(Protocol):
 
     def codes(self) -> set[str]:
         """The wikis whose words are anywhere."""
+
+    def where(self, code: str) -> list[str]:
+        """The places in which words of a wiki stand."""
 
     def traces(self, wiki_id: str) -> list[str]:
         """The places in which a wiki's id stands."""
@@ -49,6 +52,9 @@ class Files:
     def codes(self) -> set[str]:
         return codes_on_disk(self.data)
 
+    def where(self, code: str) -> list[str]:
+        return where_on_disk(self.data, code)
+
     def traces(self, wiki_id: str) -> list[str]:
         return traces_on_disk(self.data, wiki_id)
 
@@ -56,9 +62,12 @@ class Files:
         return self.data / "wikis" / wiki_id
 
 
+def where_on_disk(place: Path, code: str) -> list[str]:
+    if code not in codes_on_disk(place):
+        return []
+    return [str(file) for file in place.rglob("*") if code in codes_of_file(file)]
+
+
 def traces_on_disk(place: Path, wiki_id: str) -> list[str]:
     named = [str(file) for file in place.rglob("*") if wiki_id in str(file)]
     return named + [str(file) for file in place.rglob("*") if file.is_file() and wiki_id.encode() in file.read_bytes()]
-
-
-__all__ = ["Files", "Ground", "codes", "traces_on_disk"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import psycopg
 from canaries import codes, codes_on_disk
 from farm import SlowEmbedder, contents
-from gate_grounds import traces_on_disk
+from gate_grounds import traces_on_disk, where_on_disk
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
@@ -61,9 +61,9 @@ class Rows:
         yield "roles", text_of([(role,) for role in self.roles()])
 
     def roles(self) -> list[str]:
-        for _, db in self._each():
+        """Those of wikis, on the whole server."""
+        with psycopg.connect(self._addresses[0]) as db:
             return [name for (name,) in db.execute(_ROLES).fetchall()]
-        return []
 
     def analyze(self) -> None:
         """Have the planner take its samples now, as it does by itself sooner or later."""
@@ -110,6 +110,11 @@ class InPostgres:
 
     def codes(self) -> set[str]:
         return codes("\n".join(text for _, text in self.rows.texts())) | codes_on_disk(self.data)
+
+    def where(self, code: str) -> list[str]:
+        """The places in which words of a wiki stand."""
+        stands = [place for place, text in self.rows.texts() if code in codes(text)]
+        return stands + where_on_disk(self.data, code)
 
     def traces(self, wiki_id: str) -> list[str]:
         stands = [place for place, text in self.rows.texts() if wiki_id in text]
