@@ -15,13 +15,14 @@ B = 0.75
 PREFIX_WEIGHT = 0.5
 """What a page counts that only holds a word beginning with the last word typed."""
 
-# The joiners some scripts write inside a word; FTS5 splits at them as it does at spaces.
-_JOINERS = str.maketrans({"\u200c": " ", "\u200d": " "})
+JOINERS = "\u200c\u200d"
+"""Some scripts write them inside a word; FTS5 splits at them as it does at spaces."""
+_APART = str.maketrans(dict.fromkeys(JOINERS, " "))
 
 
 def split(text: str) -> list[str]:
     """The terms of a field, as FTS5 splits it."""
-    return text.split() if text.isascii() else text.translate(_JOINERS).split()
+    return text.split() if text.isascii() else text.translate(_APART).split()
 
 
 def weigh(words: Words) -> tuple[dict[str, float], int]:

@@ -14,14 +14,13 @@ from wikiholt.stores.postgres import rows
 from wikiholt.stores.postgres.pool import Connection
 from wikiholt.stores.postgres.tables import Tables
 from wikiholt.stores.sqlite.rows import unpack_words
-from wikiholt.text.fields import FIELD_WEIGHTS, split
+from wikiholt.text.fields import FIELD_WEIGHTS, JOINERS, split
 
 _KEPT = "ts_filter(setweight(p.terms, 'A', %(lexemes)s::text[]), '{a}')"
 """Of a page's terms those that are asked for."""
-_BEGUN = (
-    "CASE WHEN p.terms @@ %(begun)s::tsquery"
-    " THEN (SELECT sum(positions[1]) FROM unnest(p.terms) WHERE starts_with(lexeme, %(prefix)s)) END"
-)
+_BEGUN = "CASE WHEN p.terms @@ %(begun)s::tsquery THEN p.terms END"
+"""All of them, where one begins as asked for: to go through them takes PostgreSQL ten times as long as it takes us."""
+_WORDS = f"p.size, p.words, p.terms @@ $q$'{rows.VAST}'$q$::tsquery"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,36 +102,34 @@ class _Looking:
             "lexemes": lexemes,
             "wanted": _any([*single.values(), *([begun] if begun else [])]),
             "begun": begun.wanted if begun else "",
-            "prefix": begun.terms[0] if begun and more else "",
         }
-        for page_id, size, field, *counts in self._rows(f"p.size, {_KEPT}{more}", values):
+        for page_id, size, field, *every in self._rows(f"p.size, {_KEPT}{more}", values):
             self._sizes[page_id] = size
             for lexeme, count in rows.lexemes(field):
                 if lexeme == rows.VAST:
                     self._vast.append(page_id)
                 else:
                     self._counts[single[lexeme]][page_id] = count
-            if begun is not None and counts and counts[0]:
-                self._counts[begun][page_id] = counts[0]
+            if begun is not None and every and every[0] is not None:
+                self._counts[begun][page_id] = rows.begun(every[0], begun.terms[0])
 
     def at_words(self) -> None:
         """Phrases, by the words of the pages that hold their terms; everything, by those of vast pages."""
         phrases = [unit for unit in self._units if unit.is_phrase]
         if phrases:
-            self._read(phrases, self._rows("p.size, p.words", {"wanted": _any(phrases)}))
+            self._read(phrases, self._rows(_WORDS, {"wanted": _any(phrases)}))
         others = [unit for unit in self._units if not unit.is_phrase]
         if self._vast and others:
-            self._read(others, self._rows("p.size, p.words", {"wanted": _any([])}))
+            self._read(others, self._rows(_WORDS, {"wanted": _any([])}))
 
     def _read(self, units: Sequence[Unit], found: Iterable[tuple[Any, ...]]) -> None:
-        for page_id, size, packed in found:
-            words = unpack_words(packed)
-            fields = [f" {' '.join(split(field))} " for field in (words.name, words.headings, words.body)]
-            for unit in units:
-                needle = unit.needle
-                count = sum(_often(needle, field) * int(w) for field, w in zip(fields, FIELD_WEIGHTS, strict=True))
-                if count:
-                    self._counts[unit][page_id] = count
+        needles = [(unit, unit.needle) for unit in units]
+        for page_id, size, packed, vast in found:
+            fields = _fields(packed, vast=vast)
+            for unit, needle in needles:
+                if any(needle in field for field in fields):
+                    weighed = zip(fields, FIELD_WEIGHTS, strict=True)
+                    self._counts[unit][page_id] = sum(_often(needle, field) * int(weight) for field, weight in weighed)
                     self._sizes[page_id] = size
 
     def _rows(self, columns: str, values: Mapping[str, object]) -> Iterable[tuple[Any, ...]]:
@@ -153,6 +150,15 @@ class _Looking:
 def _any(units: Sequence[Unit]) -> str:
     """A tsquery for every page that may hold one of the units."""
     return " | ".join([f"'{rows.VAST}'", *(wanted for unit in units if (wanted := unit.wanted))])
+
+
+def _fields(packed: bytes, *, vast: bool) -> list[str]:
+    """The fields of a page, each with one space before every term and one at the end."""
+    words = unpack_words(packed)
+    fields = (words.name, words.headings, words.body)
+    if not vast and not any(joiner in field for joiner in JOINERS for field in fields):
+        return [f" {field} " for field in fields]
+    return [f" {' '.join(split(field))} " for field in fields]
 
 
 def _often(needle: str, field: str) -> int:

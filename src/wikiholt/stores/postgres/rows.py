@@ -3,7 +3,7 @@
 import json
 import re
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
@@ -28,11 +28,14 @@ _ODD = re.compile(f"[\0{_ESCAPE}\ud800-\udfff]")
 _ESCAPED = re.compile(f"{_ESCAPE}([0-9a-f]{{4}})")
 
 VAST = " "
-"""Stands in place of the terms of a page that has too many of them, or too long ones: its words have to be read."""
+"""Stands in place of the terms of a page that has too many of them, or odd ones: its words have to be read."""
 _MOST_BYTES = 900_000
 _LONGEST = 2_000
 _MOST_OFTEN = 16_383
 """What a tsvector, a lexeme of it, and a lexeme's position can be at most."""
+_ENDS = tuple(b"\0\0\1" + count.to_bytes(2, "big") for count in range(_MOST_OFTEN + 1))
+"""What follows a lexeme in a tsvector's binary form: its end, that it has one position, and that."""
+_ALL_VAST = struct.pack(">i", 1) + VAST.encode() + _ENDS[1]
 _LONGEST_KEY = 500
 _HEADER = struct.Struct(">hh")
 
@@ -149,24 +152,23 @@ class Terms:
 
 
 def terms_of(words: Words) -> Terms:
-    """A tsvector in binary form; the position of a lexeme is how often the page has the term."""
+    """A tsvector in binary form, as it comes back; a lexeme's position is how often the page has the term."""
     counts, size = weigh(words)
-    encoded = {term.encode(): int(count) for term, count in counts.items()}
-    fits = (
-        all(len(term) <= _LONGEST for term in encoded)
-        and max(encoded.values(), default=0) <= _MOST_OFTEN
-        and sum(len(term) + 8 for term in encoded) <= _MOST_BYTES
-    )
-    return Terms(_tsvector(encoded if fits else {VAST.encode(): 1}), size)
+    tidy = all(field == " ".join(field.split()) for field in (words.name, words.headings, words.body))
+    if not tidy or max(counts.values(), default=0) > _MOST_OFTEN:
+        return Terms(_ALL_VAST, size)
+    found = sorted(term.encode() + _ENDS[int(count)] for term, count in counts.items())
+    field = struct.pack(">i", len(found)) + b"".join(found)
+    fits = len(field) + 4 * len(found) <= _MOST_BYTES and max(map(len, found), default=0) <= _LONGEST
+    return Terms(field if fits else _ALL_VAST, size)
 
 
-def _tsvector(counts: Mapping[bytes, int]) -> bytes:
-    lexemes = (term + b"\0\0\1" + count.to_bytes(2, "big") for term, count in sorted(counts.items(), key=_order))
-    return struct.pack(">i", len(counts)) + b"".join(lexemes)
-
-
-def _order(item: tuple[bytes, int]) -> bytes:
-    return item[0]
+def begun(field: bytes, prefix: str) -> int:
+    """The sum of the positions of the lexemes that begin so, of a tsvector as `terms_of` makes it."""
+    # Every lexeme has one position: its end, how many positions there are, and that one come before the next.
+    pattern = rb"(?<=\x00\x00\x01..)" + re.escape(prefix.encode()) + rb"[^\x00]*\x00\x00\x01(..)"
+    places = re.findall(pattern, _ENDS[1] + field[4:], re.DOTALL)
+    return sum(int.from_bytes(place, "big") for place in places)
 
 
 def lexemes(field: bytes) -> Iterator[tuple[str, int]]:
