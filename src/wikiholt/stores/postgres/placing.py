@@ -126,7 +126,10 @@ class Placements:
 
     def remove(self, wiki_id: str) -> list[str]:
         """Off-board a wiki and name what went: its tables, its schema, its role; nothing where there was nothing."""
-        require_id(wiki_id)
+        found = self.find(wiki_id, again=True)
+        if found is not None:
+            with self.operator(found).reading() as connection:
+                connection.execute("SELECT 1")  # nothing is begun that cannot be done now
         self._known.pop(wiki_id, None)
         with self.home.writing() as connection:
             order = f"UPDATE placements SET condition = 'going' WHERE wiki_id = %s RETURNING {_COLUMNS}"

@@ -267,9 +267,10 @@ class PostgresStore:
 
     def drop(self, wiki_id: str) -> Sequence[str]:
         directory = self.directory(wiki_id)
-        went = notes.files_below(directory)
+        went = self.placements.remove(wiki_id)
+        went += notes.files_below(directory)
         shutil.rmtree(directory, ignore_errors=True)
-        return [*self.placements.remove(wiki_id), *went]
+        return went
 
     # ── ways in ──────────────────────────────────────────────────────────────────────────────────
 

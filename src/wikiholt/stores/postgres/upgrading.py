@@ -5,18 +5,21 @@ A wiki that is opened by a newer program is brought along at once; `upgrade_all`
 """
 
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from psycopg import sql
 
-from wikiholt.errors import IndexFault, IndexMissing, WikiholtError
+from wikiholt.errors import Busy, IndexFault, IndexMissing, WikiholtError
 from wikiholt.stores.postgres import layout
 from wikiholt.stores.postgres.layout import MOVED, Layout
 from wikiholt.stores.postgres.placing import Placement, Placements
+from wikiholt.stores.postgres.pool import Connection
 
 _LOG = logging.getLogger(__name__)
 _AT_ONCE = 200
+_TRIES, _PAUSE = 100, 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,29 +52,44 @@ def upgrade_all(placements: Placements, progress: Callable[[int], None] = lambda
 
 
 def upgrade_one(placements: Placements, placement: Placement) -> None:
-    """Bring one wiki to the layout of this program, in one transaction of its database."""
-    lock = "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))"
-    names = {"schema": sql.Identifier(placement.schema)}
-    with placements.operator(placement).writing() as connection:
-        connection.execute("SET LOCAL lock_timeout TO '5s'")
-        connection.execute(lock, (placement.schema,))
-        order = sql.SQL("SELECT text FROM {schema}.notes WHERE name = 'layout'").format(**names)
-        row = connection.execute(order).fetchone()
-        if row == (MOVED,):
-            raise IndexMissing("this wiki has been moved meanwhile", hint="try again")
-        known = Layout.read(row[0] if row else None)
-        order = sql.SQL("SELECT number FROM {schema}.state ORDER BY number").format(**names)
-        numbers = [number for (number,) in connection.execute(order)]
-        for migration in layout.MIGRATIONS:
-            if known.number < migration.layout.number <= layout.LAYOUT:
-                for statement in migration.statements(placement.schema, numbers, placement.role):
-                    connection.execute(statement)
-                known = migration.layout
-        order = sql.SQL("UPDATE {schema}.notes SET text = %s WHERE name = 'layout'").format(**names)
-        connection.execute(order, (known.write(),))
-    if known.number < layout.LAYOUT:
-        raise IndexFault(f"there is no way from layout {known.number} to {layout.LAYOUT}", hint="report this")
+    """Bring one wiki to the layout of this program, in one transaction of its database; raises Busy if that cannot be.
+
+    Who waits for a lock has all who come after wait too: so it is asked for often, and never for long.
+    """
+    for left in reversed(range(_TRIES)):
+        try:
+            with placements.operator(placement).writing() as connection:
+                connection.execute("SET LOCAL lock_timeout TO '100ms'")
+                reached = _brought_along(connection, placement)
+            break
+        except Busy:
+            if not left:
+                raise
+            time.sleep(_PAUSE)
+    if reached.number < layout.LAYOUT:
+        raise IndexFault(f"there is no way from layout {reached.number} to {layout.LAYOUT}", hint="report this")
     with placements.home.writing() as connection:
-        update = "UPDATE placements SET layout = %s WHERE wiki_id = %s AND role = %s AND layout < %s"
-        connection.execute(update, (known.number, placement.wiki_id, placement.role, known.number))
+        order = "UPDATE placements SET layout = %s WHERE wiki_id = %s AND role = %s AND layout < %s"
+        connection.execute(order, (reached.number, placement.wiki_id, placement.role, reached.number))
     placements.forget(placement.wiki_id)
+
+
+def _brought_along(connection: Connection, placement: Placement) -> Layout:
+    """Make of the layout that the schema has the one this program writes, and say which it has then."""
+    names = {"schema": sql.Identifier(placement.schema)}
+    connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (placement.schema,))
+    order = sql.SQL("SELECT text FROM {schema}.notes WHERE name = 'layout' FOR UPDATE").format(**names)
+    row = connection.execute(order).fetchone()
+    if row == (MOVED,):
+        raise IndexMissing("this wiki has been moved meanwhile", hint="try again")
+    known = Layout.read(row[0] if row else None)
+    order = sql.SQL("SELECT number FROM {schema}.state ORDER BY number").format(**names)
+    numbers = [number for (number,) in connection.execute(order)]
+    for migration in layout.MIGRATIONS:
+        if known.number < migration.layout.number:
+            for statement in migration.statements(placement.schema, numbers, placement.role):
+                connection.execute(statement)
+            known = migration.layout
+    order = sql.SQL("UPDATE {schema}.notes SET text = %s WHERE name = 'layout'").format(**names)
+    connection.execute(order, (known.write(),))
+    return known
