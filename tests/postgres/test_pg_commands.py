@@ -1,0 +1,172 @@
+"""The command line over a real PostgreSQL, as an operator uses it."""
+
+import io
+import json
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from git_repository import Repository
+from pg_server import PgServer
+from psycopg import conninfo
+
+from wikiholt.settings import load
+from wikiholt.surfaces.cli.main import main
+from wikiholt.wiring import build
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.setenv("WIKIHOLT_STORE", database)
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        try:
+            code = main(["--data", str(tmp_path / "data"), *arguments])
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+def document(run: Run, *arguments: str) -> Any:
+    code, out, err = run(*arguments, "--json")
+    assert (code, err) == (0, "")
+    return json.loads(out)
+
+
+@pytest.mark.real_model
+def test_one_setting_makes_every_command_work_over_postgresql(
+    pg: PgServer, database: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository = Repository(tmp_path / "wiki")
+    repository.commit({"Backups.md": "# Backups\n\nCopies of every disk are taken at midnight.", "Tea.md": "# Tea\n"})
+    assert run("add", "night", str(repository.path))[0] == 0
+    assert document(run, "sync", "night")["added"] == 2
+    assert document(run, "search", "night", "restoring lost data")["results"][0]["path"] == "Backups"
+    assert document(run, "status", "night")["stale"] is False
+    assert document(run, "reindex", "night")["rebuilt"] is True
+    assert document(run, "backup", "night")["pages"] == 2
+    assert document(run, "restore", "night")["pages"] == 2
+    assert document(run, "upgrade") == {"upgraded": 0, "failed": []}
+
+    other = pg.new_database()
+    secret = conninfo.conninfo_to_dict(other)["password"]
+    monkeypatch.setattr("sys.stdin", io.StringIO(other + "\n"))
+    _, out, err = run("database", "add", "east", "-")
+    assert "Added east" in out
+    assert document(run, "move", "night", "--to", "east", "--dry-run")["wikis"][0]["outcome"] == "moved"
+    assert document(run, "move", "night", "--to", "east")["wikis"] == [{"wiki": "night", "outcome": "moved"}]
+    assert document(run, "move", "night", "--to", "east")["wikis"] == [{"wiki": "night", "outcome": "there"}]
+    found = {each["name"]: each for each in document(run, "database", "list")["databases"]}
+    assert (found["east"]["wikis"], found["home"]["wikis"], found["east"]["behind"]) == (1, 0, 0)
+    refused = run("database", "remove", "east")
+    assert (refused[0], "there are wikis on east" in refused[2]) == (4, True)
+    assert document(run, "search", "night", "restoring lost data")["results"][0]["path"] == "Backups"
+    assert document(run, "move", "--all", "--from", "east", "--to", "home")["wikis"][0]["outcome"] == "moved"
+    told = [out, err, *run("database", "list"), *run("doctor"), *run("settings")]
+    assert str(secret) not in "".join(map(str, told))
+    assert run("doctor")[0] == 0
+    assert run("database", "remove", "east")[0] == 0
+
+    assert run("remove", "night")[0] == 0
+    assert not list(tmp_path.glob("data/scratch/*"))
+    with psycopg.connect(database) as connection:
+        assert connection.execute(
+            "SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'w!_%' ESCAPE '!'"
+        ).fetchone() == (0,)
+    pg.drop_database(other)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        (("database", "add", "No Good", "postgresql://a:hush@/x"), 2, "no name"),
+        (("database", "add", "home", "postgresql://a:hush@/x"), 2, "no name"),
+        (("database", "add", "west", "mysql://a:hush@/x"), 2, "not the address"),
+        (("database", "add", "west", "postgresql://a:hush@127.0.0.1:1/x"), 7, "cannot be reached"),
+        (("database", "add", "west", "postgresql://a:hush@/x", "--weight", "0"), 2, "weight"),
+        (("database", "remove", "nowhere"), 2, "no database is called nowhere"),
+        (("database", "remove", "home"), 2, "the home cannot be removed"),
+        (("database", "close", "nowhere"), 2, "no database is called"),
+        (("move", "--to", "home"), 2, "Which wikis"),
+        (("move", "night", "--all", "--to", "home"), 2, "Which wikis"),
+        (("move", "night", "--to", "nowhere"), 2, "no database is called"),
+        (("move", "night", "--to", "home"), 3, "There is no wiki 'night'"),
+        (("move", "--all", "--to", "mysql://a:hush@/x"), 2, "no address"),
+        (("move", "--all", "--to", "postgresql://a:hush@127.0.0.1:1/x"), 7, "cannot be reached"),
+        (("move", "--all", "--to", "home"), 2, "not another store"),
+    ],
+    ids=lambda value: " ".join(value[:4]) if isinstance(value, tuple) else None,
+)
+def test_what_makes_no_sense_is_refused_and_changes_nothing(
+    run: Run, arguments: tuple[str, ...], code: int, told: str
+) -> None:
+    before = document(run, "database", "list")
+    found, out, err = run(*arguments)
+    assert (found, out) == (code, "")
+    assert told in err
+    assert "hint: " in err
+    assert "hush" not in err
+    assert document(run, "database", "list") == before
+
+
+def test_a_database_that_takes_no_new_wikis_is_passed_over(pg: PgServer, run: Run, tmp_path: Path) -> None:
+    other = pg.new_database()
+    repository = Repository(tmp_path / "wiki")
+    repository.commit({"a.md": "# A\n"})
+    assert document(run, "database", "add", "east", other)["name"] == "east"
+    assert document(run, "database", "close", "home") == {"name": "home", "open": False}
+    assert run("add", "one", str(repository.path))[0] == 0
+    assert document(run, "sync", "one")["added"] == 1
+    found = {each["name"]: each["wikis"] for each in document(run, "database", "list")["databases"]}
+    assert found == {"home": 0, "east": 1}
+    assert document(run, "database", "open", "home") == {"name": "home", "open": True}
+    pg.drop_database(other)
+    told = run("doctor")
+    assert (told[0], "✗ database east: " in told[1]) == (10, True)
+    assert run("status", "one")[0] == 0, "a wiki in trouble is shown with its trouble"
+
+
+def test_indexes_of_no_wiki_are_told_of_and_swept(run: Run, database: str, tmp_path: Path) -> None:
+    repository = Repository(tmp_path / "wiki")
+    repository.commit({"a.md": "# A\n"})
+    assert run("add", "one", str(repository.path))[0] == 0
+    document(run, "sync")
+    lost = "ofnowikiatall"
+    with closing(build(load(tmp_path / "data", overrides={"store": database}))) as service:
+        service.workshop.store.keep_note(lost, "health", "", make=True)
+    told = run("doctor")
+    assert (told[0], f"belong to no wiki: {lost}" in told[1]) == (10, True)
+    assert f"w_{lost}" in "".join(document(run, "database", "sweep")["removed"])
+    assert document(run, "database", "sweep") == {"removed": []}
+    assert document(run, "status", "one")["pages"] == 1
+    assert run("doctor")[0] == 0
+
+
+def test_without_a_database_the_commands_say_what_to_set(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("WIKIHOLT_STORE", raising=False)
+    for command in (["database", "list"], ["upgrade"], ["move", "night", "--to", "east"]):
+        assert main(["--data", str(tmp_path / "data"), *command]) == 2
+        assert "there are no databases" in capsys.readouterr().err
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_missing_driver_is_said_with_what_to_install(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WIKIHOLT_STORE", "postgresql://a:hush@/x")
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    assert main(["--data", str(tmp_path / "data"), "list"]) == 9
+    err = capsys.readouterr().err
+    assert 'pip install "wikiholt[postgres]"' in err
+    assert "hush" not in err
