@@ -439,6 +439,7 @@ class Call(StrEnum):
     MEND = "mend"
     ASKED = "asked"
     REINDEX = "reindex"
+    LEAVE = "leave"
     SHIFTS = "shifts"
 
 

@@ -39,6 +39,8 @@ class Service:
         self._leaving: set[str] = set()
         self.on_broken: Callable[[str], None] = lambda _: None
         """Told the id of a wiki whose index proved broken, by whoever searches or checks it."""
+        self.on_leaving: Callable[[str], None] = lambda _: None
+        """Told the id of a wiki that is to be removed, so that whoever writes its index lets go of it."""
         self._lock = Lock()
         registry.backups.drop_rest = self._drop_rest
 
@@ -60,6 +62,7 @@ class Service:
         handle = self.wiki(slug)
         self._leaving.add(wiki.id)  # a sync at work here stops at its next batch
         try:
+            self.on_leaving(wiki.id)
             removed = handle.remove()
             with self._lock:
                 self._open.pop(wiki.id, None)

@@ -4,6 +4,7 @@ import inspect
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 
 import psycopg
@@ -17,6 +18,7 @@ from wikiholt.backups import BackupPlan
 from wikiholt.errors import Busy, DatabaseAway, IndexCorrupt, InvalidSetting, WikiExists
 from wikiholt.model import Scope, Wiki
 from wikiholt.registry import Registry, schema
+from wikiholt.registry import backups as backups_module
 from wikiholt.stores.postgres.home import Home
 from wikiholt.stores.postgres.registry import TABLES, PostgresRegistry
 
@@ -172,6 +174,33 @@ def test_a_removed_wiki_is_struck_from_the_backups(registry: Registry, garden: W
     files = list((tmp_path / "backups").rglob("*.sqlite*"))
     assert files
     assert all(garden.id.encode() not in file.read_bytes() for file in files)
+
+
+def test_a_removed_wiki_is_struck_from_the_backups_of_every_node(
+    registry: Registry, garden: Wiki, empty: Home, tmp_path: Path
+) -> None:
+    elsewhere = opened(empty, tmp_path / "elsewhere")
+    dropped: list[str] = []
+    elsewhere.backups.drop_rest = dropped.append
+    for each in (registry, elsewhere):
+        each.backups.take()
+    registry.remove("garden")
+    for _ in range(2):
+        elsewhere.backups.finish_striking()
+    assert dropped == [garden.id]
+    assert [backup.wikis for each in (registry, elsewhere) for backup in each.backups.list()] == [0, 0]
+    with empty.reading() as connection:
+        assert connection.execute("SELECT count(*) FROM marks").fetchone() == (1,)
+
+
+def test_that_a_wiki_was_removed_is_forgotten_after_a_month(
+    registry: Registry, garden: Wiki, empty: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry.remove("garden")
+    monkeypatch.setattr(backups_module, "_REMEMBERED", timedelta(0))
+    registry.backups.finish_striking()
+    with empty.reading() as connection:
+        assert connection.execute("SELECT count(*) FROM marks").fetchone() == (0,)
 
 
 @pytest.mark.parametrize("source", ["/srv/\0", "/srv/\udcff"], ids=["nul", "half"])

@@ -10,7 +10,7 @@ another node's wiki goes to that.
 import logging
 import secrets
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from threading import Thread
 
@@ -58,6 +58,13 @@ class Keeper:
         self._shifts: Shifts = shifts or Alone()
         self._elsewhere = Elsewhere(service, self._shifts, self._rest)
         self._stirred = False
+        self._answers: Mapping[Call, Callable[[str], None]] = {
+            Call.WAKE: self.wake,
+            Call.MEND: self.mend,
+            Call.ASKED: self.asked,
+            Call.REINDEX: self._take_up,
+            Call.LEAVE: self._board.release,  # for a while: one that is still there is taken up again
+        }
         self._turns = Turns(service, self._board, self._pace, self._me, many=shifts is not None)
         self._roots = Roots(service, self._board, self._pace, find, only, self._shifts.mine)
         self._backups = Rounds(service, self._board, self._pace.backups, self._rest)
@@ -111,6 +118,11 @@ class Keeper:
             entry.well, entry.revision = False, None
             entry.forgiven()
         self._board.put(entry, Rank.WOKEN)
+
+    def leave(self, wiki_id: str) -> None:
+        """It is to be removed: should another node be at work on it, that ends at its next batch. Never raises."""
+        if not self._owns(wiki_id):
+            self._elsewhere.call(wiki_id, Call.LEAVE)
 
     def asked(self, wiki_id: str) -> None:
         """Somebody uses it: if it was never looked at, it comes first. Cheap enough for every request; never raises."""
@@ -218,7 +230,7 @@ class Keeper:
                     self._stirred = True
                     self._board.changed.notify_all()
             elif self._owns(wiki_id):  # if not, that node has heard it too, or will find it
-                {Call.MEND: self.mend, Call.ASKED: self.asked, Call.REINDEX: self._take_up}.get(why, self.wake)(wiki_id)
+                self._answers[why](wiki_id)
         except WikiholtError as error:
             _LOG.warning("what another node asked for could not be done: %s", error.message)
         except Exception:  # noqa: BLE001 - a fault met in one call must not end the thread that hears them all

@@ -7,7 +7,7 @@ removed wiki is struck from the backups too.
 
 import logging
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -25,6 +25,8 @@ from wikiholt.registry.sessions import RegistryDatabase
 _LOG = logging.getLogger(__name__)
 
 _SMALL = 1 << 20
+_REMEMBERED = timedelta(days=30)
+"""For so long it is remembered in a registry that machines share that a wiki was removed."""
 STRUCK = "struck-"
 """A mark of this name and a wiki's id: the wiki was removed, and may still be in backups."""
 
@@ -47,6 +49,7 @@ class RegistryBackups:
         self._database = database
         self._shelf = Shelf(directory)
         self._keep = keep
+        self._done: set[str] = set()
         self.drop_rest: Callable[[str], None] = lambda _: None
         """Removes what is left of a wiki outside the registry."""
 
@@ -124,46 +127,60 @@ class RegistryBackups:
 
         What is left of them elsewhere is removed by `drop_rest`; should somebody be writing that, the next call does.
         """
-        for wiki_id, registered in self._struck():
-            if not registered:
-                self.strike(wiki_id)
-                try:
-                    self.drop_rest(wiki_id)
-                except (Busy, IndexFault) as error:
-                    _LOG.warning("what is left of a removed wiki is removed later: %s", error.message)
-                    continue
+        marked = self._struck()
+        gone = {wiki_id: when for wiki_id, when in marked.items() if when is not None and wiki_id not in self._done}
+        if gone:
+            self.strike(gone)
+        for wiki_id in gone:
+            try:
+                self.drop_rest(wiki_id)
+            except (Busy, IndexFault) as error:
+                _LOG.warning("what is left of a removed wiki is removed later: %s", error.message)
+                continue
+            self._done.add(wiki_id)
+        self._done &= marked.keys()
+        lately = (datetime.now(UTC) - _REMEMBERED).isoformat() if self._database.shared else ""
+        over = [
+            wiki_id
+            for wiki_id, when in marked.items()
+            # Other machines have backups of their own to take it out of, and may be away for a while.
+            if when is None or (wiki_id in self._done and (not lately or when < lately))
+        ]
+        if over:
             with self._database.writing() as ledger:
-                ledger.delete("marks", "name", STRUCK + wiki_id)
+                for wiki_id in over:
+                    ledger.delete("marks", "name", STRUCK + wiki_id)
 
-    def _struck(self) -> Sequence[tuple[str, bool]]:
-        """The ids of wikis that bear the mark, and whether they are registered again."""
+    def _struck(self) -> Mapping[str, str | None]:
+        """The ids of wikis that bear the mark, and since when; None for one that is registered again."""
         with self._database.reading() as connection:
             if connection is None:
-                return []
-            marks = [name for (name,) in connection.execute("SELECT name FROM marks") if name.startswith(STRUCK)]
-            known = {wiki_id for (wiki_id,) in connection.execute("SELECT id FROM wikis")} if marks else set()
-        return [(wiki_id := name.removeprefix(STRUCK), wiki_id in known) for name in marks]
+                return {}
+            marks = connection.execute("SELECT name, value FROM marks").fetchall()
+            struck = {name.removeprefix(STRUCK): when for name, when in marks if name.startswith(STRUCK)}
+            known = {wiki_id for (wiki_id,) in connection.execute("SELECT id FROM wikis")} if struck else set()
+        return {wiki_id: None if wiki_id in known else when for wiki_id, when in struck.items()}
 
-    def strike(self, wiki_id: str) -> None:
-        """Take a removed wiki out of every backup; one that cannot be rewritten is removed."""
+    def strike(self, wiki_ids: Collection[str]) -> None:
+        """Take removed wikis out of every backup; one that cannot be rewritten is removed."""
         if not self._shelf.directory.exists():
             return
         # Alone, lest a copy that was begun before the removal be kept after this.
         with self._shelf.alone():
             for kept in self._shelf.all():
                 try:
-                    self._strike(kept, wiki_id)
+                    self._strike(kept, wiki_ids)
                 except (IndexFault, OSError) as error:
                     _LOG.warning("a backup of the registry is removed, for a removed wiki may be in it: %s", error)
                     kept.file.unlink(missing_ok=True)
 
-    def _strike(self, kept: Kept, wiki_id: str) -> None:
+    def _strike(self, kept: Kept, wiki_ids: Collection[str]) -> None:
         fault = self._shelf.fault(kept)
         if fault:
             raise IndexCorrupt(fault, hint="it is of no use")
         with self._shelf.making() as draft:
             shutil.copyfile(kept.file, draft.file)
-            if not strike(draft.file, wiki_id):
+            if not strike(draft.file, wiki_ids):
                 return
             rows = self._rows(draft.file)
             # What is to be gone goes first: should this end here, one backup of several is lost, and nothing stays.

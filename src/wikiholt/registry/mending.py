@@ -7,6 +7,7 @@ opens nothing: a registry without its log might be an older one, in which a revo
 import os
 import secrets
 import sqlite3
+from collections.abc import Collection
 from contextlib import closing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,14 +27,15 @@ def seal_at(file: Path) -> str | None:
         return None
 
 
-def strike(file: Path, wiki_id: str) -> bool:
-    """Delete every byte of a wiki from a copy; whether it was in there."""
+def strike(file: Path, wiki_ids: Collection[str]) -> bool:
+    """Delete every byte of these wikis from a copy; whether one was in there."""
     with closing(sqlite3.connect(file, isolation_level=None)) as connection:
         schema.migrate(connection)
         connection.execute("BEGIN IMMEDIATE")
         ledger = schema.Ledger(connection)
-        for table, column in (("wikis", "id"), ("hosts", "wiki_id"), ("keys", "wiki_id")):
-            ledger.delete(table, column, wiki_id)
+        for wiki_id in wiki_ids:
+            for table, column in (("wikis", "id"), ("hosts", "wiki_id"), ("keys", "wiki_id")):
+                ledger.delete(table, column, wiki_id)
         ledger.seal()
         connection.execute("COMMIT")
         if ledger.deleted:

@@ -15,11 +15,10 @@ import select
 import socket
 import time
 from collections.abc import Callable, Set
+from contextlib import suppress
 from threading import Lock, Thread
 
-import psycopg
-
-from wikiholt.errors import DatabaseAway, WikiholtError
+from wikiholt.errors import DatabaseAway
 from wikiholt.ports import Call
 from wikiholt.stores.postgres.faults import translated
 from wikiholt.stores.postgres.home import Home, Part
@@ -40,6 +39,8 @@ TABLES = Part(
 )
 
 _BATCH = 500
+_FLEETING = (Call.ASKED, Call.LEAVE)
+"""Calls that are worth no row: they are for now, or not at all."""
 _AGAIN = 1.0
 """Seconds until a database that is away is tried again."""
 _REST = 0.2
@@ -99,7 +100,7 @@ class PostgresShifts:
 
     def wake(self, wiki_id: str, why: Call) -> None:
         with self._home.writing() as connection:
-            if why is not Call.ASKED:  # that somebody looks at a wiki is not worth a row
+            if why not in _FLEETING:
                 connection.execute(_ASK, {"wiki": wiki_id, "why": why.value})
             tell(connection, WORK, wiki_id, why)
 
@@ -133,8 +134,8 @@ class PostgresShifts:
                     self._leave(connection)
             except DatabaseAway:
                 self._wait(None, _AGAIN)
-            except (WikiholtError, psycopg.Error, OSError) as error:
-                _LOG.warning("the nodes' work could not be divided: %s", error)
+            except Exception:  # noqa: BLE001 - whatever it was, without this thread the node would lose its wikis
+                _LOG.warning("the work of the nodes could not be divided", exc_info=True)
                 self._wait(None, _AGAIN)
 
     def _beat(self, connection: Connection) -> float:
@@ -187,7 +188,8 @@ class PostgresShifts:
     def _take_up(self, connection: Connection) -> None:
         for wiki_id, asked in connection.execute(_TAKE_UP, (self._node,)).fetchall():
             for why in asked.split():
-                self._called(wiki_id, Call(why))
+                with suppress(ValueError):  # what a newer node asks for is nothing to an older one
+                    self._called(wiki_id, Call(why))
 
     def _listen(self, connection: Connection, seconds: float) -> None:
         """Hear what is told until the next beat is due, or until something is that does not wait for it."""
@@ -197,8 +199,8 @@ class PostgresShifts:
             heard = list(connection.notifies(timeout=0))
             for each in heard:
                 what, *words = each.payload.split()
-                if what == WORK:
-                    self._hear(connection, *words)
+                if what == WORK and words:
+                    self._hear(connection, words[0], words[-1])
                 elif what in (REGISTRY, NODES, FREE):
                     until = min(until, soon)
             if not heard:
@@ -206,8 +208,8 @@ class PostgresShifts:
 
     def _hear(self, connection: Connection, wiki_id: str, why: str) -> None:
         if wiki_id in self._mine:
-            if why == Call.ASKED:
-                self._called(wiki_id, Call.ASKED)
+            if why in _FLEETING:
+                self._called(wiki_id, Call(why))
             else:
                 self._take_up(connection)
 
