@@ -15,7 +15,7 @@ from wikiholt.stores.postgres import nearest
 from wikiholt.stores.postgres.index import PostgresIndex
 from wikiholt.stores.postgres.placing import Placement
 from wikiholt.stores.postgres.store import PostgresStore
-from wikiholt.stores.postgres.tending import tend
+from wikiholt.stores.postgres.tending import Tender, tend
 
 WIKI = "vectorsvectors"
 PAGES, EACH, DIMENSIONS = 1_200, 10, 64
@@ -156,3 +156,15 @@ def test_vectors_come_back_bit_for_bit(index: PostgresIndex) -> None:
         blocks = list(snapshot.blocks())
     assert np.array_equal(np.concatenate([block.vectors for block in blocks]), VECTORS)
     assert np.array_equal(np.concatenate([block.chunk_ids for block in blocks]), np.arange(1, PAGES * EACH + 1))
+
+
+def test_wikis_are_tended_in_the_background_and_one_that_fails_keeps_no_other_waiting(store: PostgresStore) -> None:
+    placement = store.placements.get(WIKI)
+    door = store.placements.operator(placement)
+    with door.reading() as db:
+        db.execute(sql.SQL("DROP INDEX {}").format(sql.Identifier(placement.schema, "g1_pages_version")))
+    tender = Tender(patience=0)
+    tender.ask(door, "no_such_schema", FROM)
+    tender.ask(door, placement.schema, FROM)
+    assert tender.settle(60)
+    assert tend(door, placement.schema, FROM) == []

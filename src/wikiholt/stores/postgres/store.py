@@ -48,6 +48,7 @@ class PostgresStore:
         self.leases = Leases(self.placements, lease)
         self._scratch = scratch
         self._hnsw_from = hnsw_from
+        self._tender = tending.Tender()
         self._linger = linger
         self._fences: dict[str, int] = {}
 
@@ -152,10 +153,10 @@ class PostgresStore:
             with self._building(wiki_id) as (connection, placement):
                 connection.execute("SET LOCAL lock_timeout TO '2s'")
                 generations.remove(connection, placement, generations.swept(connection, self._linger))
-            self.tend(placement)
+            self._tender.ask(self.placements.operator(placement), placement.schema, self._hnsw_from)
 
     def tend(self, placement: Placement) -> None:
-        """Make the indexes that a wiki has come to need by its size."""
+        """Make the indexes that a wiki has come to need by its size, now."""
         tending.tend(self.placements.operator(placement), placement.schema, self._hnsw_from)
 
     # ── writing ──────────────────────────────────────────────────────────────────────────────────

@@ -4,11 +4,14 @@ Each is made CONCURRENTLY. One that a kill left half made is not valid: it is dr
 """
 
 import logging
+import os
 from collections.abc import Iterator
+from threading import Lock, Thread
 
 import psycopg
 from psycopg import sql
 
+from wikiholt.errors import WikiholtError
 from wikiholt.stores.postgres.pool import Connection, Door
 from wikiholt.stores.postgres.tables import HNSW_FROM, Sized, sized
 
@@ -19,6 +22,57 @@ _KNOWN = (
 )
 _LOCK = "SELECT pg_try_advisory_lock(hashtextextended('tending ' || %s, 0))"
 _UNLOCK = "SELECT pg_advisory_unlock(hashtextextended('tending ' || %s, 0))"
+
+
+class Tender:
+    """Tends one wiki after the other in a thread of its own, so that nobody has to wait for a large index.
+
+    The thread ends with the process: what it was at is made again by the next who tends that wiki.
+    """
+
+    def __init__(self, patience: float = 5.0) -> None:
+        """`patience`: seconds that who asks first waits, so that a short-lived process gets something done."""
+        self._patience = patience
+        self._begin_process()
+
+    def _begin_process(self) -> None:
+        self._process = os.getpid()
+        self._lock = Lock()
+        self._asked: dict[str, tuple[Door, int]] = {}
+        self._thread: Thread | None = None
+
+    def ask(self, door: Door, schema: str, hnsw_from: int = HNSW_FROM) -> None:
+        """Have the schema tended soon; never fails."""
+        if self._process != os.getpid():
+            self._begin_process()
+        with self._lock:
+            self._asked[schema] = (door, hnsw_from)
+            begun = self._thread is None
+            if begun:
+                self._thread = Thread(target=self._work, name="wikiholt-tending", daemon=True)
+                self._thread.start()
+        if begun:
+            self.settle(self._patience)
+
+    def settle(self, timeout: float | None = None) -> bool:
+        """Wait until nothing is left to do; says whether that is so."""
+        thread = self._thread
+        if thread is not None:
+            thread.join(timeout)
+        return self._thread is None
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                if not self._asked:
+                    self._thread = None
+                    return
+                schema = next(iter(self._asked))
+                door, hnsw_from = self._asked.pop(schema)
+            try:
+                tend(door, schema, hnsw_from)
+            except (WikiholtError, psycopg.Error) as error:
+                _LOG.info("a wiki's indexes were not looked after now: %s", error)
 
 
 def tend(door: Door, schema: str, hnsw_from: int = HNSW_FROM) -> list[str]:
