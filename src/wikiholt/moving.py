@@ -101,11 +101,23 @@ class Mover:
             if registered and _state(self._target.workshop.store, wiki.id) is not None:
                 # It lives there by now, and may have gone on since: what is here must not take its place.
                 return replace(expected, outcome=Outcome.THERE)
+            if expected.outcome is Outcome.THERE and not self._whole(wiki):
+                expected = replace(expected, outcome=Outcome.MOVED)
             if expected.outcome is Outcome.MOVED:
                 self._copied(wiki)
             return expected
         except WikiholtError as error:
             return Moved(wiki.slug, Outcome.FAILED, error=error)
+
+    def _whole(self, wiki: Wiki) -> bool:
+        """Whether what one who was cut off has left there is what is here, byte for byte."""
+        source, target = self._source.workshop.store, self._target.workshop.store
+        try:
+            with closing(source.open(wiki.id)) as here, closing(target.open(wiki.id)) as there:
+                _require_equal(here, there)
+        except IndexCorrupt:
+            return False
+        return True
 
     def _copied(self, wiki: Wiki) -> None:
         shop, store = self._target.workshop, self._target.workshop.store
