@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from psycopg import sql
+
 from wikiholt.errors import IndexMissing
 from wikiholt.model import Recipe
 from wikiholt.stores.postgres import rows, tables
@@ -90,8 +92,8 @@ def make(
 ) -> int:
     """Make an empty generation, as the operator; its number was never another's."""
     (number,) = connection.execute("SELECT coalesce(max(number), 0) + 1 FROM state").fetchone() or (1,)
-    for statement in tables.creating(placement.schema, number, recipe.dimensions, placement.role):
-        connection.execute(statement)
+    statements = tables.creating(placement.schema, number, recipe.dimensions, placement.role)
+    connection.execute(sql.SQL("; ").join(statements))
     standing = rows.beginning(number, recipe)
     values = (*standing.row, standing.seal, published, origin, "good" if published else "building")
     order = (

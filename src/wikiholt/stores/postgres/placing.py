@@ -110,7 +110,7 @@ class Placements:
             return found
         if found is not None and found.condition is Condition.GOING:
             self.remove(wiki_id)
-        chosen = database or self._fewest()
+        chosen = self.home.database(database or self._fewest()).name
         with self.home.writing() as connection:
             made = _reserved(connection, wiki_id, chosen)
             if made.condition is not Condition.HERE and made.database == HOME:
@@ -215,12 +215,8 @@ class Placements:
         database = self.database(placement)
         connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (placement.schema,))
         if connection.execute("SELECT to_regnamespace(%s)", (placement.schema,)).fetchone() == (None,):
-            # Rounds protect passwords that people made up; in front of 24 random bytes they only slow every login.
-            connection.execute("SET LOCAL scram_iterations TO 1")
-            for statement in _role(placement, database.guests):
-                connection.execute(statement)
-            for statement in layout.founding(placement.schema, placement.role):
-                connection.execute(statement)
+            statements = (*_role(placement, database.guests), *layout.founding(placement.schema, placement.role))
+            connection.execute(sql.SQL("; ").join(statements))
         return replace(placement, condition=Condition.HERE)
 
     def _removed(self, placement: Placement, table: str) -> list[str]:
@@ -276,5 +272,7 @@ def _set_condition(connection: Connection, placement: Placement) -> None:
 def _role(placement: Placement, guests: str) -> Iterator[sql.Composed]:
     """A role that may log in, and nothing else: it owns nothing and can become nobody else."""
     names = {"role": sql.Identifier(placement.role), "guests": sql.Identifier(guests)}
+    # Rounds protect passwords that people made up; in front of 24 random bytes they only slow every login.
+    yield sql.SQL("SET LOCAL scram_iterations TO 1").format()
     yield sql.SQL("CREATE ROLE {role} LOGIN PASSWORD {}").format(sql.Literal(placement.secret), **names)
     yield sql.SQL("GRANT {guests} TO {role} WITH INHERIT TRUE, SET FALSE").format(**names)
