@@ -20,7 +20,11 @@ _LARGE = "SELECT oid::text, lo_get(oid) FROM pg_largeobject_metadata"
 _ROLES = "SELECT rolname FROM pg_roles WHERE rolname ~ '^w_' ORDER BY rolname"
 _SCHEMAS = "SELECT nspname FROM pg_namespace WHERE nspname !~ '^(pg_|information_schema)' ORDER BY nspname"
 _TABLES = "SELECT relname FROM pg_class WHERE relnamespace = to_regnamespace(%s) AND relkind = 'r' ORDER BY relname"
-_SAMPLES = "SELECT schemaname, tablename, attname, most_common_vals::text, histogram_bounds::text FROM pg_stats"
+_SAMPLES = (
+    "SELECT schemaname, tablename, attname, most_common_vals::text, histogram_bounds::text FROM pg_stats"
+    " WHERE schemaname <> 'pg_catalog'"
+)
+_REMEMBERED = "wikiholt.marks"
 _ORPHANED_SAMPLES = "SELECT starelid FROM pg_statistic WHERE starelid NOT IN (SELECT oid FROM pg_class)"
 
 
@@ -117,5 +121,6 @@ class InPostgres:
         return stands + where_on_disk(self.data, code)
 
     def traces(self, wiki_id: str) -> list[str]:
-        stands = [place for place, text in self.rows.texts() if wiki_id in text]
+        # That a wiki of this id was removed is remembered for other nodes, which have backups to take it out of.
+        stands = [place for place, text in self.rows.texts() if wiki_id in text and not place.endswith(_REMEMBERED)]
         return stands + traces_on_disk(self.data, wiki_id)
