@@ -23,11 +23,12 @@ from wikiholt.surfaces.cli.main import main
 from wikiholt.testing import FakeEmbedder
 
 QUICK = {
-    "discover.interval": "1",
+    "discover.interval": "5",
     "sync.interval": "3600",
     "sync.slice": "1",
     "postgres.lease": "3",
-    "sync.workers": "1",
+    "remote.schemes": "file",
+    "remote.allow_private": "true",
 }
 REAL = Path("/nowhere")
 """In the place of the file SLOW: the model the product comes with."""

@@ -21,6 +21,8 @@ PARTS = (registry.TABLES, buckets.TABLES, shifts.TABLES)
 SLUGS = ("beds", "herbs", "tools", "trees")
 POLLED = "weather"
 """A wiki that is looked at every second, whoever calls."""
+AFAR = "afar"
+"""A wiki that each node fetches from elsewhere."""
 
 
 @dataclass
@@ -61,12 +63,14 @@ def farm(pg: PgServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Far
     place, store = tmp_path_factory.mktemp("nodes"), pg.new_database()
     wikis = place / "wikis"
     repositories = {slug: Repository(wikis / slug) for slug in (*SLUGS, POLLED)}
+    repositories[AFAR] = Repository(place / "elsewhere" / AFAR)
     for slug, repository in repositories.items():
         repository.commit({"Home.md": f"# Home\n\nAll about {slug}.\n"})
     home = Home(store, PARTS)
     with closing(home), ExitStack() as stack:
         made = Registry(place / "none", database=registry.PostgresRegistry(home))
         made.add(POLLED, str(wikis / POLLED), {"interval": "1"})
+        made.add(AFAR, f"file://{repositories[AFAR].path}")
         _, token = made.keys.create(None, Scope.ADMIN)
         slow = place / "slow"
         begun = [running(place / name, store, token, wikis, slow=slow) for name in ("one", "two")]
@@ -77,10 +81,10 @@ def farm(pg: PgServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Far
 
 def test_both_nodes_answer_for_all_wikis_and_each_looks_after_its_share(farm: Farm) -> None:
     for node in farm.nodes:
-        for slug in (*SLUGS, POLLED):
+        for slug in farm.repositories:
             until(lambda node=node, slug=slug: node.finds(slug, slug, "Home"))  # type: ignore[misc]
-    until(lambda: farm.shares() == [2, 3])
-    assert len({farm.owner(slug).url for slug in SLUGS}) == 2
+    until(lambda: farm.shares() == [3, 3])
+    assert len({farm.owner(slug).url for slug in farm.repositories}) == 2
 
 
 def test_a_wake_at_the_wrong_node_is_heard_by_the_right_one(farm: Farm) -> None:
@@ -99,6 +103,15 @@ def test_who_needs_a_write_at_once_gets_it_from_either_node(farm: Farm) -> None:
     written = farm.other("herbs").ask("PUT", "w/herbs/api/v1/pages/Dill", json={"content": "# Dill\n\nDill seeds.\n"})
     assert written.status_code == 201
     until(lambda: all(node.finds("herbs", "dill", "Dill") for node in farm.nodes))
+
+
+def test_a_wiki_fetched_from_elsewhere_is_fresh_and_can_be_read_at_either_node(farm: Farm) -> None:
+    for number, node in enumerate((farm.other(AFAR), farm.owner(AFAR))):
+        farm.repositories[AFAR].commit({f"Fern {number}.md": f"# Fern {number}\n\nferns{number} in the shade\n"})
+        assert node.finds(AFAR, f"ferns{number}", f"Fern {number}", "&fresh=true")
+    for node in farm.nodes:
+        page = node.ask("GET", f"w/{AFAR}/api/v1/pages/Fern 1")
+        assert "ferns1 in the shade" in page.json()["content"]
 
 
 def test_a_key_revoked_at_one_node_is_refused_at_the_other_at_once(farm: Farm) -> None:
@@ -159,7 +172,7 @@ def test_a_node_killed_in_the_middle_of_a_sync_is_taken_over_and_nothing_is_lost
     farm.slow.unlink()
     until(lambda: other.status("trees").get("indexed_revision") == head)
     assert other.status("trees")["pages"] == 151
-    until(lambda: farm.shares() == [5])
+    until(lambda: farm.shares() == [6])
     # Its own disk is gone with it for all the other knows; what it had to look after goes on.
     farm.repositories["beds"].commit({"Chard.md": "# Chard\n\nChard by the wall.\n"})
     assert other.finds("beds", "chard", "Chard", "&fresh=true")
