@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from threading import Event, Thread
 
@@ -12,8 +13,9 @@ from pg_server import PgServer
 from pg_stores import EMBEDDER, ONE, RECIPE, filled, node
 from pg_waiting import until
 
+from wikiholt import embedding
 from wikiholt.errors import Busy, InvalidSetting
-from wikiholt.model import Change, Filter, WordQuery
+from wikiholt.model import Change, Filter, Recipe, WordQuery
 from wikiholt.stores.postgres import moving
 from wikiholt.stores.postgres.store import PostgresStore
 from wikiholt.testing.entries import entry
@@ -233,6 +235,25 @@ def test_removing_a_wiki_whose_move_broke_off_leaves_nothing_at_either_place(
     assert schemas(store) == {"home": [], "second": []}
     assert roles(store) == 0
     assert moving.unfinished(store.placements) == []
+
+
+@pytest.mark.real_model
+def test_vectors_of_the_real_model_are_the_same_at_the_new_place(store: PostgresStore) -> None:
+    model = embedding.load()
+    texts = ["how to bake bread", "restoring a database from its backup", "cycling in the Alps"]
+    index = store.create(ONE, Recipe(model.fingerprint, model.dimensions, "test"))
+    made = [entry(f"{number}.md", [text], EMBEDDER) for number, text in enumerate(texts)]
+    vectors = model.passages(texts)
+    pages = tuple(replace(each, vectors=vectors[at : at + 1]) for at, each in enumerate(made))
+    index.apply(Change(pages=pages, revision="r1"))
+    before = index.nearest(model.query("recovering lost data"), 3, None)
+    assert before.chunk_ids[0] == 2
+    assert moving.move(store, ONE, "second")
+    after = index.nearest(model.query("recovering lost data"), 3, None)
+    assert (after.chunk_ids.tolist(), after.distances.tolist()) == (
+        before.chunk_ids.tolist(),
+        before.distances.tolist(),
+    )
 
 
 def test_a_wiki_that_is_being_written_is_not_moved(store: PostgresStore) -> None:
