@@ -33,7 +33,8 @@ _MOST_BYTES = 900_000
 _LONGEST = 2_000
 _MOST_OFTEN = 16_383
 """What a tsvector, a lexeme of it, and a lexeme's position can be at most."""
-_ENDS = tuple(b"\0\0\1" + count.to_bytes(2, "big") for count in range(_MOST_OFTEN + 1))
+_END = b"\0\0\1"
+_ENDS = tuple(_END + count.to_bytes(2, "big") for count in range(_MOST_OFTEN + 1))
 """What follows a lexeme in a tsvector's binary form: its end, that it has one position, and that."""
 _ALL_VAST = struct.pack(">i", 1) + VAST.encode() + _ENDS[1]
 _LONGEST_KEY = 500
@@ -165,10 +166,15 @@ def terms_of(words: Words) -> Terms:
 
 def begun(field: bytes, prefix: str) -> int:
     """The sum of the positions of the lexemes that begin so, of a tsvector as `terms_of` makes it."""
-    # Every lexeme has one position: its end, how many positions there are, and that one come before the next.
-    pattern = rb"(?<=\x00\x00\x01..)" + re.escape(prefix.encode()) + rb"[^\x00]*\x00\x00\x01(..)"
-    places = re.findall(pattern, _ENDS[1] + field[4:], re.DOTALL)
-    return sum(int.from_bytes(place, "big") for place in places)
+    wanted, data, total = prefix.encode(), _ENDS[1] + field[4:], 0
+    at = data.find(wanted, 5)
+    while at > 0 and data[at - 5 : at - 2] != _END:  # inside of a lexeme, not at its beginning
+        at = data.find(wanted, at + 1)
+    while at > 0 and data.startswith(wanted, at):  # in order, so those that begin alike follow one another
+        end = data.index(b"\0", at)
+        total += int.from_bytes(data[end + 3 : end + 5], "big")
+        at = end + 5
+    return total
 
 
 def lexemes(field: bytes) -> Iterator[tuple[str, int]]:
