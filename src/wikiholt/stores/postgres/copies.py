@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from wikiholt.errors import Busy, IndexCorrupt, IndexFault
-from wikiholt.model import Problem
+from wikiholt.model import Problem, Recipe
 from wikiholt.stores.postgres import filing, rows, writing
 from wikiholt.stores.postgres.pool import Connection
 from wikiholt.stores.postgres.reading import WholePage, whole_pages
@@ -85,8 +85,8 @@ def _put_rest(db: Connection, tables: Tables, copy: sqlite3.Connection, standing
     seal_state(copy)
 
 
-def take_in(db: Connection, file: Path, generation: int) -> None:
-    """Fill an empty generation from a file, in the open transaction; raises IndexFault for what is no whole copy."""
+def proven(file: Path) -> Recipe:
+    """The recipe of a file that can be taken in, every byte of which was read; raises IndexFault for any other."""
     with closing(schema.connect_unchanging(file)) as copy, translated():
         layout, _, recipe = schema.examine(copy)
         if layout < _LAYOUT:
@@ -95,9 +95,20 @@ def take_in(db: Connection, file: Path, generation: int) -> None:
                 hint="restore it into an embedded store, sync it, and move that wiki",
             )
         faults = checking.faults(copy, recipe.dimensions)
-        if faults:
-            raise IndexCorrupt(f"the backup is damaged: {faults[0]}", hint="choose an earlier one")
+    if faults:
+        raise _damaged(faults[0])
+    return recipe
+
+
+def take_in(db: Connection, file: Path, generation: int) -> None:
+    """Fill an empty generation from a file that was proven, in the open transaction."""
+    with closing(schema.connect_unchanging(file)) as copy, translated():
+        _, _, recipe = schema.examine(copy)
         _Intake(db, Tables(generation), copy, recipe.dimensions).run()
+
+
+def _damaged(fault: str) -> IndexCorrupt:
+    return IndexCorrupt(f"the backup is damaged: {fault}", hint="choose an earlier one")
 
 
 class _Intake:
@@ -148,6 +159,8 @@ class _Intake:
             columns = "target, text, line, wiki, paths, key, other_key"
             links = self._of_page(f"SELECT {columns} FROM links WHERE page_id = ? ORDER BY rowid", page)
             row = filing.sealed_page(page, chunks, vectors, tags, links)
+            if self._of_page("SELECT crc FROM seals WHERE page_id = ?", page) != [row[-1:]]:
+                raise _damaged(f"page {page[0]} is not as it was written")
             self._terms += row[-3]
             yield row
 

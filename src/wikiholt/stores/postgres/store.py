@@ -246,11 +246,7 @@ class PostgresStore:
         return SqliteIndex(file, files.connect_unchanging)
 
     def adopt(self, wiki_id: str, file: Path) -> int:
-        copy = self.copy_at(file)
-        try:
-            recipe = copy.state().recipe
-        finally:
-            copy.close()
+        recipe = copies.proven(file)
         self.placements.make(wiki_id)
         with self._building(wiki_id) as (connection, placement):
             generation = generations.make(connection, placement, recipe, Origin.BACKUP)

@@ -116,6 +116,7 @@ def _made(db: Connection, schema: str, index: Sized) -> bool:
         db.execute(sql.SQL("DROP INDEX CONCURRENTLY IF EXISTS {}").format(name))
         create = sql.SQL("CREATE INDEX CONCURRENTLY {} ON {} ").format(sql.Identifier(index.name), table)
         db.execute(create + sql.SQL(index.how))
+        db.execute(sql.SQL("ANALYZE {}").format(table))  # or the planner would not know what it is good for
     except psycopg.Error as error:
         _LOG.warning("the index %s of a wiki could not be made now (code %s)", index.name, error.sqlstate)
         return False
