@@ -56,6 +56,9 @@ class Roots:
         there = {wiki.source for wiki in wikis}
         self._board.declined |= {wiki.source for wiki in self._wikis if wiki.source not in there}
         self._wikis, self._mark = wikis, mark
+        databases = self._service.workshop.databases
+        if databases is not None and self._only is None:
+            databases.tidy([wiki.id for wiki in wikis])  # of what another node has removed
 
     def _follow(self, wikis: Sequence[Wiki]) -> None:
         there, mine = {wiki.id for wiki in wikis}, self._mine()
@@ -74,8 +77,9 @@ class Roots:
             known = self._board.get(wiki.id)
             if known is not None and known.wiki == wiki:
                 continue
-            # One without an index has nothing to be compared: it waits for its first sync.
-            unindexed = wiki.source.startswith("/") and store.published(wiki.id) is None
+            # One without an index has nothing to be compared: it waits for its first sync. Where the index is in a
+            # database, asking is dear and that may be away: its first look finds out.
+            unindexed = mine is None and wiki.source.startswith("/") and store.published(wiki.id) is None
             self._board.adopt(wiki, self._pace.interval_of(wiki), Rank.DUE if unindexed else None)
 
     def _register(self, wikis: Sequence[Wiki]) -> Sequence[Wiki]:

@@ -41,13 +41,16 @@ class PostgresDatabases:
 
     def add(self, name: str, address: str, weight: float) -> DatabaseStanding:
         added = self._home.add_database(name, address, weight)
+        self._store.placements.recount()
         return next(each for each in self.standing() if each.name == added.name)
 
     def remove(self, name: str) -> None:
         self._home.remove_database(name)
+        self._store.placements.recount()
 
     def open(self, name: str, *, to_new: bool) -> None:
         self._home.set_open(name, to_new=to_new)
+        self._store.placements.recount()
 
     def upgrade(self, progress: Callable[[int, int], None]) -> Sequence[tuple[str, str]]:
         total = sum(each.behind for each in self.standing())

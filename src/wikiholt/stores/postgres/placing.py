@@ -21,6 +21,7 @@ import hashlib
 import re
 import secrets
 import time
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -45,6 +46,8 @@ _FRESH = 30.0
 """Seconds for which a placement is believed: an old place tells who comes there, unless a crash kept it from that."""
 _KEEP_COUNTS = 200
 """After so many new wikis a process counts again how many each database has."""
+_KEEP_COUNTS_FOR = 20.0
+"""Or after so many seconds: a database may have been opened, or closed, by another node."""
 
 
 class Condition(StrEnum):
@@ -77,6 +80,7 @@ class Placements:
         self._known: dict[str, tuple[float, Placement]] = {}
         self._counts: dict[str, float] = {}
         self._counted = 0
+        self._count_until = 0.0
         self._lock = Lock()
 
     def find(self, wiki_id: str, *, again: bool = False) -> Placement | None:
@@ -174,6 +178,10 @@ class Placements:
     def database(self, placement: Placement) -> Database:
         return self.home.database(placement.database)
 
+    def recount(self) -> None:
+        """Look again, before the next wiki is placed, which databases there are and how many wikis they have."""
+        self._count_until = 0.0
+
     def forget(self, wiki_id: str) -> None:
         """Look it up again before its next use."""
         self._known.pop(wiki_id, None)
@@ -195,8 +203,9 @@ class Placements:
     def _fewest(self) -> str:
         """The open database with the fewest wikis for its weight; counted now and then, for counting takes a while."""
         with self._lock:
-            if not self._counts or self._counted >= _KEEP_COUNTS:
+            if not self._counts or self._counted >= _KEEP_COUNTS or time.monotonic() > self._count_until:
                 self._counts, self._counted = self._counts_now(), 0
+                self._count_until = time.monotonic() + _KEEP_COUNTS_FOR
             self._counted += 1
             name = min(sorted(self._counts), key=lambda each: self._counts[each])
             self._counts[name] += 1 / self.home.database(name).weight
