@@ -79,7 +79,8 @@ class Lease:
     wiki_id: str
     name: str
     holder: str
-    fence: int
+    fence: int = 0
+    database: str = ""
 
     @property
     def values(self) -> dict[str, object]:
@@ -87,7 +88,7 @@ class Lease:
 
 
 class Leases:
-    """The leases of a process, renewed by one thread for as long as there are any."""
+    """The leases of a process, renewed by one thread a database, for as long as there are any."""
 
     def __init__(self, placements: Placements, seconds: float) -> None:
         self._placements = placements
@@ -98,7 +99,7 @@ class Leases:
         self._pid = os.getpid()
         self._held: dict[str, Lease] = {}
         self._changed = Condition()
-        self._thread: Thread | None = None
+        self._threads: dict[str, Thread] = {}
 
     @contextmanager
     def held(self, wiki_id: str, name: str, timeout: float) -> Iterator[Lease]:
@@ -110,8 +111,7 @@ class Leases:
         finally:
             with self._changed:
                 self._held.pop(lease.holder, None)
-                if not self._held:
-                    self._changed.notify()
+                self._changed.notify_all()
             # Where it cannot be given back it runs out; where the wiki was removed it went with it.
             with suppress(WikiholtError, psycopg.Error):
                 self._do(_RELEASE, lease)
@@ -126,11 +126,9 @@ class Leases:
         with suppress(WikiholtError, psycopg.Error):
             self._do(_LEAVE, lease, text=text)
 
-    def beat(self) -> None:
-        """Renew all that is held."""
-        with self._changed:
-            held = list(self._held.values())
-        for lease in held:
+    def beat(self, database: str) -> None:
+        """Renew all that is held on a database."""
+        for lease in self._held_on(database):
             try:
                 renewed = self._do(_RENEW, lease, seconds=self.seconds) or self._do(_MINE, lease)
             except IndexMissing:
@@ -145,7 +143,7 @@ class Leases:
 
     def _taken(self, wiki_id: str, name: str, timeout: float) -> Lease:
         until, waited = time.monotonic() + timeout, False
-        lease = Lease(wiki_id, name, f"{os.getpid()}-{secrets.token_hex(8)}", 0)
+        lease = Lease(wiki_id, name, f"{os.getpid()}-{secrets.token_hex(8)}")
         while True:
             try:
                 fence = self._take_once(lease)
@@ -173,6 +171,7 @@ class Leases:
         order = sql.SQL(_TAKE).format(notes=sql.Identifier(placement.schema, "notes"))
         with suppress(Busy), self._placements.operator(placement).writing() as connection:
             connection.execute("SET LOCAL lock_timeout TO '50ms'")
+            lease.database = placement.database
             row = connection.execute(order, given).fetchone()
             return None if row is None else int(row[0])
         return None
@@ -188,15 +187,24 @@ class Leases:
             self._begin()
         with self._changed:
             self._held[lease.holder] = lease
-            if self._thread is None:
-                self._thread = Thread(target=self._beat_on, name="wikiholt-leases", daemon=True)
-                self._thread.start()
+            if lease.database not in self._threads:
+                name = f"wikiholt-leases-{lease.database}"
+                thread = Thread(target=self._beat_on, args=(lease.database,), name=name, daemon=True)
+                self._threads[lease.database] = thread
+                thread.start()
 
-    def _beat_on(self) -> None:
+    def _held_on(self, database: str) -> list[Lease]:
+        with self._changed:
+            return [lease for lease in self._held.values() if lease.database == database]
+
+    def _beat_on(self, database: str) -> None:
+        """Renew what is held on one database: another that has gone silent must not cost it."""
         while True:
+            until = time.monotonic() + self.seconds / 3
             with self._changed:
-                self._changed.wait(self.seconds / 3)
-                if not self._held:
-                    self._thread = None
+                while self._held_on(database) and (left := until - time.monotonic()) > 0:
+                    self._changed.wait(left)
+                if not self._held_on(database):
+                    del self._threads[database]
                     return
-            self.beat()
+            self.beat(database)

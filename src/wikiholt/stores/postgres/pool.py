@@ -86,6 +86,7 @@ class Doors:
         self._changed = Condition()
         self._idle: list[Lent] = []  # the longest idle first
         self._open = 0
+        self._busy: dict[str, int] = {}  # how many are lent, by place
         self._down: dict[str, float] = {}  # places that could not be reached, and until when nobody need try
         self._closed = False
         self._pid = os.getpid()
@@ -102,7 +103,7 @@ class Doors:
         try:
             connection = self.connect(login)
         except BaseException:
-            self._make_room()
+            self._returned(login.address.place, closed=True)
             raise
         return Lent(login, connection)
 
@@ -113,19 +114,17 @@ class Doors:
                 lent.connection.rollback()
         well = lent.connection.pgconn.transaction_status == TransactionStatus.IDLE
         lent.uses, lent.idle_since = lent.uses + 1, time.monotonic()
-        with self._changed:
-            if well and lent.uses < _MOST_USES and not self._closed and self._pid == os.getpid():
-                self._idle.append(lent)
-                self._changed.notify()
-                return
-        self.discard(lent)
+        if well and lent.uses < _MOST_USES and not self._closed and self._pid == os.getpid():
+            self._returned(lent.login.address.place, lent)
+        else:
+            self.discard(lent)
 
     def discard(self, lent: Lent) -> None:
         if self._pid != os.getpid():
             _GRAVES.append(lent)
             return
         lent.connection.close()
-        self._make_room()
+        self._returned(lent.login.address.place, closed=True)
 
     def connect(self, login: Login) -> Connection:
         """A new connection that no pool knows; a place that just could not be reached is not tried again at once."""
@@ -154,8 +153,9 @@ class Doors:
         with self._changed:
             self._closed = True
             idle, self._idle = self._idle, []
+            self._open -= len(idle)
         for lent in idle:
-            self.discard(lent)
+            lent.connection.close()
 
     @property
     def open(self) -> int:
@@ -170,26 +170,37 @@ class Doors:
 
     def _idle_or_room(self, login: Login) -> Lent | None:
         """An idle connection of the login, or None, and then there is room for one more."""
-        until = time.monotonic() + self._wait
+        until, place = time.monotonic() + self._wait, login.address.place
         with self._changed:
+            self._busy.setdefault(place, 0)
             while not self._closed:
-                for at in range(len(self._idle) - 1, -1, -1):
-                    if self._idle[at].login == login:
-                        return self._idle.pop(at)
-                if self._open < self._most:
-                    self._open += 1
-                    return None
-                if self._idle:
-                    self._idle.pop(0).connection.close()
-                    return None
+                # Where there are several places none may have all: one that has gone silent would silence the others.
+                most = self._most - (self._most // 4 if len(self._busy) > 1 else 0)
+                if self._busy[place] < most and (self._idle or self._open < self._most):
+                    self._busy[place] += 1
+                    return self._idle_of(login)
                 if not self._changed.wait(until - time.monotonic()):
                     raise Busy("every connection to the database is in use", hint="try again, or raise connections")
         raise psycopg.InterfaceError("the connections were closed")
 
-    def _make_room(self) -> None:
+    def _idle_of(self, login: Login) -> Lent | None:
+        """The connection of the login that was used last; None, with room made for another, where there is none."""
+        for at in range(len(self._idle) - 1, -1, -1):
+            if self._idle[at].login == login:
+                return self._idle.pop(at)
+        if self._open < self._most:
+            self._open += 1
+        else:
+            self._idle.pop(0).connection.close()
+        return None
+
+    def _returned(self, place: str, lent: Lent | None = None, *, closed: bool = False) -> None:
         with self._changed:
-            self._open -= 1
-            self._changed.notify()
+            self._busy[place] -= 1
+            self._open -= closed
+            if lent is not None:
+                self._idle.append(lent)
+            self._changed.notify_all()
 
     def _log_in(self, login: Login) -> Connection:
         connection: Connection = psycopg.connect(login.address.conninfo, autocommit=True)
@@ -292,7 +303,9 @@ def _alive(lent: Lent) -> bool:
     """Whether an idle connection can still be used: a server that ended it has said so by now."""
     connection = lent.connection
     try:
-        heard, _, _ = select.select([connection.pgconn.socket], [], [], 0)
+        poll = select.poll()  # select knows no descriptor above 1,023
+        poll.register(connection.pgconn.socket, select.POLLIN)
+        heard = poll.poll(0)
         # What is heard of an idle one may be its end, of which one look sees the words and only the next the end.
         if heard or time.monotonic() - lent.idle_since > _LONG_IDLE:
             connection.execute("SELECT 1")
