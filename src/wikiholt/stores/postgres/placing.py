@@ -21,7 +21,6 @@ import hashlib
 import re
 import secrets
 import time
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace

@@ -32,7 +32,8 @@ class Upgraded:
 
 def upgrade_all(placements: Placements, progress: Callable[[int], None] = lambda _: None) -> Upgraded:
     """Bring every wiki to the layout of this program; one that cannot be brought along holds up no other."""
-    done, failed, last = 0, [], ""
+    failed: list[tuple[str, str]] = []
+    done, last = 0, ""
     while True:
         order = "SELECT wiki_id FROM placements WHERE layout < %s AND condition = 'here' AND wiki_id > %s"
         with placements.home.reading() as connection:
