@@ -148,7 +148,16 @@ class PostgresIndex:
             if near is not None:
                 return near
         with self._door.reading() as db:
-            return nearest.exact(db, self._tables, vector, limit, pages)
+            near = nearest.exact(db, self._tables, vector, limit, pages)
+            if pages is None and not len(near.chunk_ids) and limit > 0:
+                self._require_none(db)
+        return near
+
+    def _require_none(self, db: Connection) -> None:
+        """Raise where there should be chunks: nothing is silently empty."""
+        standing, _ = writing.standing_of(db, self._tables.number)
+        if standing.chunks:
+            raise IndexCorrupt("the index has lost its passages", hint="run `wikiholt sync` to build it again")
 
     # ── for caches ───────────────────────────────────────────────────────────────────────────────
 
