@@ -10,6 +10,7 @@ from keeper_ground import Ground, WatchedEmbedder, many, until
 
 from wikiholt.errors import DatabaseAway, WikiNotFound
 from wikiholt.keeper import JobState, Keeper, Pace
+from wikiholt.keeper import turns as turns_module
 from wikiholt.ports import Call
 
 
@@ -224,3 +225,30 @@ def test_a_wiki_of_another_node_that_was_removed_is_not_found_again(ground: Grou
     for _ in range(3):
         keeper._roots.look()
     assert [wiki.slug for wiki in ground.service.registry.list()] == ["mine"]
+
+
+def test_an_idle_node_asks_the_store_for_its_wikis_seldom_and_finds_what_others_wrote_when_it_does(
+    ground: Ground, rota: Rota, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, _ = two(ground)
+    stamps = list[str]()
+    stamp = ground.store.stamp
+    monkeypatch.setattr(ground.store, "stamp", lambda wiki_id: stamps.append(wiki_id) or stamp(wiki_id))
+    keeper = Keeper(ground.service, Pace(1, 0.1, 3600.0, lambda _: 0.01), shifts=rota)
+    ground.keepers.append(keeper)
+    rota.own = {mine}
+    keeper.start()
+    until(lambda: keeper.counters().syncs == 1 and not keeper.counters().running)
+    looks = keeper.counters().looks
+    until(lambda: keeper.counters().looks > looks + 5)
+    asked = len(stamps)
+    until(lambda: keeper.counters().looks > looks + 50)
+    assert len(stamps) <= asked + 2
+    # Somebody else writes the index: the next turn, or the next time it asks, finds that.
+    with closing(ground.service.lent("mine", ground.embedder)) as elsewhere:
+        elsewhere.reindex()
+    monkeypatch.setattr(turns_module, "_TRUST", 0.0)
+    entry = keeper._board.get(mine)
+    assert entry is not None
+    entry.trusted_until = 0.0
+    until(lambda: entry.stamp == stamp(mine))

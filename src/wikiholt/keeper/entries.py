@@ -115,6 +115,8 @@ class Entry:
     looked: bool = False
     revision: str | None = None
     stamp: str = ""
+    trusted_until: float = 0.0
+    """Until when, by the monotonic clock, the stamp need not be compared at every look."""
     activity: Activity | None = None
     running: bool = False
     begun: bool = False

@@ -263,9 +263,12 @@ class Keeper:
         while not self._board.stopping:
             began, self._stirred = time.thread_time(), False
             self._roots.look()
-            # However many wikis there are, looking for them takes a fortieth of a core at most.
-            rest = max(self._pace.discover, 40 * (time.thread_time() - began))
+            # However many wikis there are, looking for them takes a fortieth of a core at most; a tenth, while other
+            # nodes come and go or wikis are registered by the hundred.
+            took = time.thread_time() - began
+            self._rest(10 * took)
             with self._board.changed:
+                rest = max(self._pace.discover, 40 * took)
                 self._board.changed.wait_for(lambda: self._board.stopping or self._stirred, rest)
 
     def _rest(self, seconds: float) -> None:

@@ -23,6 +23,8 @@ _LOG = logging.getLogger(__name__)
 
 _BUSY_DELAY = 1.0
 """Seconds until a wiki is tried again that another process was writing."""
+_TRUST = 600.0
+"""Seconds for which a node takes it that nobody writes an index it looks after: a login for every look is dear."""
 _SOON = 1.0
 """Seconds a sync may go on while somebody waits for another wiki."""
 
@@ -70,7 +72,7 @@ class Turns:
             entry.job = entry.job or (not entry.looked and self._has_job(entry))
             if not entry.looked and self._service.workshop.store.published(entry.wiki.id) is not None:
                 self._note(entry, self._service.background(entry.wiki.slug))
-            changed = not self.settled(entry, head)
+            changed = not self.settled(entry, head, trusting=self._many)
         if changed or entry.job:
             self._board.put(entry, Rank.DUE)
 
@@ -155,13 +157,19 @@ class Turns:
         entry.missing = False
         if entry.failures and head == entry.failed_head and began < entry.retry_at:
             return
-        if not self.settled(entry, head) or entry.job:
+        if not self.settled(entry, head, trusting=self._many) or entry.job:
             self._board.put(entry, Rank.ASKED if entry.urgent else Rank.DUE)
         entry.urgent = False
 
-    def settled(self, entry: Entry, head: str) -> bool:
-        """Whether the index is known to stand for this HEAD; opens nothing."""
-        return entry.revision == head and entry.stamp == self._service.workshop.store.stamp(entry.wiki.id)
+    def settled(self, entry: Entry, head: str, *, trusting: bool = False) -> bool:
+        """Whether the index is known to stand for this HEAD; opens nothing.
+
+        Who trusts does not ask the store every time whether somebody else has written it.
+        """
+        if entry.revision != head or (trusting and time.monotonic() < entry.trusted_until):
+            return entry.revision == head
+        entry.trusted_until = time.monotonic() + spread(0.5, 1.0) * _TRUST
+        return entry.stamp == self._service.workshop.store.stamp(entry.wiki.id)
 
     def _note(self, entry: Entry, handle: WikiHandle) -> None:
         """Read what the index stands for, and by what its files can be recognised as unchanged."""
