@@ -112,10 +112,6 @@ def vector_fields(vectors: Floats) -> Iterator[bytes]:
         yield header + vector.tobytes()
 
 
-def vector_text(vector: Floats) -> str:
-    return str(np.asarray(vector, np.float32).tolist())
-
-
 def vectors(fields: Sequence[bytes], dimensions: int) -> Floats:
     """Vectors as they came; raises IndexCorrupt for any that is of another size."""
     kind = np.dtype([("dimensions", ">i2"), ("unused", ">i2"), ("numbers", ">f4", (dimensions,))])
