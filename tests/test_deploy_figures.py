@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 from deployed import metric_uses
+from pg_server import PgServer
 from served_farm import served
 
 DEPLOY = Path(__file__).parents[1] / "deploy"
@@ -21,19 +22,26 @@ def text_of(name: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def figures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
-    """What a service really tells Prometheus: metrics, each with its labels; and its health, which needs no key."""
+def figures(pg: PgServer, tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
+    """What services really tell Prometheus, with all that they may lean on: metrics, each with its labels."""
+    address = pg.new_database()
     place = tmp_path_factory.mktemp("figures")
-    with served(place, {"vectors": "chroma", "chroma.url": "http://127.0.0.1:9"}) as found:
-        assert found.client("read").get("/api/v1/search", params={"q": "printer"}).status_code == 200
-        for path in ("/healthz", "/readyz"):
-            assert found.client().get(path).status_code == 200
-        told = found.client("operator").get("/metrics").text
+    leaning: dict[str, object] = {"vectors": "chroma", "chroma.url": "http://127.0.0.1:9"}
+    told = told_by(place / "files", leaning) + told_by(place / "nodes", {"store": address})
+    pg.drop_database(address)
     known: dict[str, set[str]] = {"up": set()}
     for name, labels in re.findall(r"^([a-z_]+)(?:\{(.*)\})? \S+$", told, re.MULTILINE):
         known.setdefault(name, set()).update(re.findall(r'(\w+)="', labels))
     assert known["wikiholt_requests_total"] == {"route", "method", "status"}
     return known
+
+
+def told_by(place: Path, settings: dict[str, object]) -> str:
+    with served(place, settings) as found:
+        assert found.client("read").get("/api/v1/search", params={"q": "printer"}).status_code == 200
+        for path in ("/healthz", "/readyz"):
+            assert found.client().get(path).status_code == 200, "health checks have no key"
+        return found.client("operator").get("/metrics").text
 
 
 def rules() -> Iterator[dict[str, Any]]:
