@@ -208,6 +208,7 @@ class Doors:
         orders: list[sql.Composable] = [sql.SQL("SET search_path TO {}").format(path)]
         if not login.operator:
             orders.append(sql.SQL("SET default_transaction_read_only TO on"))
+            orders.append(sql.SQL("SET jit TO off"))  # to compile a search takes longer than the search
             orders.append(sql.SQL("SET statement_timeout TO {}").format(f"{self._patience:.3f}s"))
         try:
             connection.execute(sql.SQL("; ").join(orders))
