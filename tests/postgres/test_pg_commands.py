@@ -135,6 +135,27 @@ def test_a_database_that_takes_no_new_wikis_is_passed_over(pg: PgServer, run: Ru
     assert run("status", "one")[0] == 0, "a wiki in trouble is shown with its trouble"
 
 
+def test_one_database_has_one_name_and_a_new_address_must_lead_to_its_wikis(
+    pg: PgServer, run: Run, database: str, tmp_path: Path
+) -> None:
+    other, third = pg.new_database(), pg.new_database()
+    assert document(run, "database", "add", "east", other)["name"] == "east"
+    for address in (f"{database}&connect_timeout=9", other.replace("postgresql:", "postgres:")):
+        refused = run("database", "add", "twin", address)
+        assert (refused[0], "that is the database" in refused[2]) == (2, True)
+    assert document(run, "database", "add", "east", other, "--weight", "2")["weight"] == 2.0
+    document(run, "database", "close", "home")
+    repository = Repository(tmp_path / "wiki")
+    repository.commit({"a.md": "# A\n"})
+    run("add", "one", str(repository.path))
+    assert document(run, "sync", "one")["added"] == 1
+    refused = run("database", "add", "east", third)
+    assert (refused[0], "not in that database" in refused[2]) == (2, True)
+    assert document(run, "status", "one")["pages"] == 1
+    for address in (other, third):
+        pg.drop_database(address)
+
+
 def test_indexes_of_no_wiki_are_told_of_and_swept(run: Run, database: str, tmp_path: Path) -> None:
     repository = Repository(tmp_path / "wiki")
     repository.commit({"a.md": "# A\n"})

@@ -26,6 +26,7 @@ from wikiholt.errors import Conflict, InvalidSetting
 from wikiholt.stores.postgres.address import Address
 from wikiholt.stores.postgres.pool import Connection, Door, Doors, Login
 from wikiholt.stores.postgres.readying import ready, require_rights
+from wikiholt.stores.postgres.twins import twin_of
 
 HOME = "home"
 SCHEMA = "wikiholt"
@@ -131,7 +132,12 @@ class Home:
             raise InvalidSetting("that is no name, or no weight, for a database", hint="lower-case letters and digits")
         address = Address.parse(dsn)
         door = Door(self._doors, lambda _: _login(address, ("public",)))
+        known = self.databases()
         with door.writing() as connection:
+            twin = twin_of(connection, known)
+            if twin not in (None, name):
+                raise InvalidSetting(f"that is the database {twin}", hint="one database has one name")
+            self._require_its_wikis(connection, name)
             guests, types = ready(connection, address.dbname)
         order = (
             "INSERT INTO databases (name, dsn, guests, types, weight) VALUES (%s, %s, %s, %s, %s)"
@@ -185,6 +191,15 @@ class Home:
         address = self._address if name == HOME else Address.parse(dsn)
         login = _login(address, (types,))
         return Database(name, address, guests, types, is_open, weight, Door(self._doors, lambda _: login))
+
+    def _require_its_wikis(self, connection: Connection, name: str) -> None:
+        """Raise if wikis are placed on the database of this name and are not in the one at the other end."""
+        with self.reading() as home:
+            placed = home.execute("SELECT schema FROM placements WHERE database = %s AND condition = 'here'", (name,))
+            schemas = [schema for (schema,) in placed]
+        order = "SELECT count(*) FROM unnest(%s::text[]) AS wanted WHERE to_regnamespace(wanted) IS NULL"
+        if schemas and connection.execute(order, (schemas,)).fetchone() != (0,):
+            raise InvalidSetting(f"the wikis of {name} are not in that database", hint="check the address")
 
     def _make(self) -> None:
         """Make what is missing, once a process."""

@@ -5,7 +5,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from wikiholt.errors import InvalidSetting, WikiholtError
+from wikiholt.errors import IndexFault, InvalidSetting, WikiholtError
 from wikiholt.model import DatabaseStanding
 from wikiholt.ports import Databases
 from wikiholt.service import Service
@@ -77,7 +77,7 @@ def upgrade(service: Service, arguments: Namespace) -> int:
         lines.append("Run it again once the reason is gone; what is done is done.")
     left = [{"wiki_id": wiki_id, "reason": reason} for wiki_id, reason in failed]
     show(arguments, {"upgraded": done, "failed": left}, lines)
-    return WikiholtError.exit_code if failed else 0
+    return IndexFault.exit_code if failed else 0
 
 
 def _lines(found: Sequence[DatabaseStanding]) -> list[str]:
