@@ -1,7 +1,7 @@
 """A keeper that shares the work with others: it does its own part, and calls them for theirs."""
 
 from collections.abc import Callable, Iterator, Set
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 
 import pytest
@@ -252,3 +252,25 @@ def test_an_idle_node_asks_the_store_for_its_wikis_seldom_and_finds_what_others_
     assert entry is not None
     entry.trusted_until = 0.0
     until(lambda: entry.stamp == stamp(mine))
+
+
+def test_a_database_that_is_away_is_no_failure_of_the_wiki(
+    ground: Ground, rota: Rota, keeper: Keeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, _ = two(ground)
+    writing, tried = ground.store.writing, list[str]()
+
+    def refused(wiki_id: str, timeout: float) -> AbstractContextManager[None]:
+        tried.append(wiki_id)
+        if len(tried) < 4:
+            raise DatabaseAway("away")
+        return writing(wiki_id, timeout)
+
+    monkeypatch.setattr(ground.store, "writing", refused)
+    monkeypatch.setattr(turns_module, "_BUSY_DELAY", 0.01)
+    keeper.start()
+    rota.have(mine)
+    until(lambda: ground.finds("mine", "about", "Home"))
+    assert len(tried) == 4
+    assert keeper.counters().failures == 0
+    assert keeper.standing(mine).error is None

@@ -159,6 +159,23 @@ def test_without_a_word_between_the_nodes_every_wiki_is_still_looked_at(farm: Fa
     until(lambda: all(node.finds(POLLED, "hail", "Hail") for node in farm.nodes))
 
 
+def test_while_the_database_is_away_nodes_say_so_and_afterwards_go_on_by_themselves(farm: Farm, pg: PgServer) -> None:
+    pg.stop()
+    try:
+        for node in farm.nodes:
+            refused = node.ask("GET", "w/herbs/api/v1/search?q=sage")
+            assert (refused.status_code, refused.json()["code"]) == (503, "database-away")
+            assert int(refused.headers["Retry-After"]) > 0
+            assert node.ask("GET", "healthz").status_code == 200
+        farm.repositories["herbs"].commit({"Thyme.md": "# Thyme\n\nThyme between stones.\n"})
+    finally:
+        pg.start()
+    until(lambda: all(node.finds("herbs", "about", "Home") for node in farm.nodes))
+    until(lambda: farm.shares() == [3, 3])
+    assert farm.other("herbs").ask("POST", "w/herbs/api/v1/wake").status_code == 202
+    until(lambda: all(node.finds("herbs", "thyme", "Thyme") for node in farm.nodes))
+
+
 def test_a_node_killed_in_the_middle_of_a_sync_is_taken_over_and_nothing_is_lost(farm: Farm) -> None:
     killed, other = farm.owner("trees"), farm.other("trees")
     farm.slow.write_text("orchard")
