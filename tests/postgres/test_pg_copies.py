@@ -1,4 +1,4 @@
-"""Copies go both ways between the stores, text that PostgreSQL cannot hold is kept, and damage is found."""
+"""Copies go both ways between the stores without a bit changed, and damage is found."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -7,22 +7,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from pg_server import PgServer
 from pg_shared import emptied, store_on
 from psycopg import sql
 
-from wikiholt.errors import Busy, IndexCorrupt, IndexFault
-from wikiholt.model import Change, Chunk, Filter, Link, Metadata, Page, PageEntry, Problem, Recipe, WordQuery, Words
+from wikiholt.errors import Busy, IndexCorrupt
+from wikiholt.model import Change, Problem, Recipe
 from wikiholt.ports import Store, WikiIndex
-from wikiholt.stores.postgres import writing
 from wikiholt.stores.postgres.index import PostgresIndex
 from wikiholt.stores.postgres.store import PostgresStore
 from wikiholt.stores.sqlite.store import SqliteStore
 from wikiholt.testing import FakeEmbedder
 from wikiholt.testing.entries import entry
-from wikiholt.text.links import folded
 
 WIKI = "aaaaaaaaaaaaaaaaaaaa"
 EMBEDDER = FakeEmbedder()
@@ -169,77 +166,3 @@ def test_damage_is_found(what: str, postgres: PostgresStore) -> None:
     index.close()
     assert faults
     assert all("quoted" not in fault for fault in faults)
-
-
-ODD = ("nul\0nul", "half \ud83d pair", "\ufdd0 itself", "\ufdd00000", "\uffff", "a'b\\c", "x" * 9_000)
-
-
-def test_text_that_postgresql_cannot_hold_is_kept_as_it_is(postgres: PostgresStore, tmp_path: Path) -> None:
-    pages = [odd_page(odd) for odd in ODD]
-    problems = tuple(Problem(f"{odd}.md", "b", "odd", odd) for odd in ODD)
-    with closing(postgres.create(WIKI, RECIPE)) as index:
-        index.apply(Change(tuple(pages), problems=problems))
-        version = index.version()
-        assert index.apply(Change(tuple(pages), problems=problems)) == version
-        assert set(index.pages()) == {f"{odd}/p.md" for odd in ODD}
-        assert {problem.detail for problem in index.problems()} == set(ODD)
-        assert index.check() == []
-        for odd in ODD:
-            page = index.find_page(f"{odd}/p")
-            assert page is not None
-            assert (page.file, page.tags, page.category) == (f"{odd}/p.md", (odd, "T"), odd)
-            assert [chunk.text for chunk in index.page_chunks([page.page_id])[page.page_id]] == [odd, "needle"]
-            for where in (Filter(tags=(odd,)), Filter(categories=(odd,)), Filter(path_prefix=odd)):
-                assert [each.page_id for each in index.list_pages(where, None)[1]] == [page.page_id]
-            assert [link.target for link in index.links([page.page_id])] == [f"{odd} link"]
-            assert index.links_naming([folded(f"{odd} link")]) == index.links([page.page_id])
-        assert len(index.words(WordQuery(("needle",)), 100, Filter())) == len(ODD)
-        index.apply(Change(deleted=tuple(index.pages())))
-        assert index.state().pages == 0
-
-
-def odd_page(odd: str) -> PageEntry:
-    """A page with this wherever text can be, but for its words: those are analysed, and never hold the like."""
-    link = Link(f"{odd} link", odd, 1, True, (f"{odd} link",))
-    metadata = Metadata(tags=(odd, "T"), category=odd, description=odd, language=odd)
-    page = Page(f"{odd}/p.md", f"{odd}/p", odd, metadata, (), (link,), "", 1, (odd,))
-    chunks = tuple(Chunk(at, text, (odd,), odd, 1, 1, 0, 1) for at, text in enumerate((odd, "needle")))
-    return PageEntry("b", page, chunks, (b"one", b"two"), EMBEDDER.passages(["a", "b"]), Words("p", "", "needle"))
-
-
-def test_the_list_of_what_was_dropped_stays_short(postgres: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writing, "REMEMBERED", 40)
-    with closing(postgres.create(WIKI, RECIPE)) as index:
-        for turn in range(60):
-            index.apply(Change((entry("a.md", [f"text {turn}"], EMBEDDER),)))
-        assert index.changes_since(0) is None
-        delta = index.changes_since(index.version() - 10)
-        assert delta is not None
-        assert len(delta.dropped) == 10
-        assert index.check() == []
-
-
-def test_a_file_that_goes_and_comes_in_one_change_is_a_new_page(postgres: PostgresStore, embedded: SqliteStore) -> None:
-    ids = []
-    for store in (postgres, embedded):
-        with closing(store.create(WIKI, RECIPE)) as index:
-            index.apply(Change((entry("a.md", ["one"], EMBEDDER), entry("b.md", ["two"], EMBEDDER))))
-            index.apply(Change((entry("a.md", ["one"], EMBEDDER),), deleted=("a.md",)))
-            problem = Problem("b.md", "b", "binary", "")
-            index.apply(Change((entry("b.md", ["two"], EMBEDDER),), problems=(problem,)))
-            assert index.problems() == []
-            assert index.check() == []
-            ids.append({page.file: page.page_id for page in index.list_pages(Filter(), None)[1]})
-            ids.append(index.version())
-    assert ids[:2] == ids[2:]
-
-
-def test_vectors_of_another_size_are_refused_and_change_nothing(postgres: PostgresStore) -> None:
-    with closing(filled(postgres)) as index:
-        before = index.state()
-        one = entry("new.md", ["x"], EMBEDDER)
-        wrong = type(one)(one.blob, one.page, one.chunks, one.hashes, np.ones((1, 3), np.float32), one.words)
-        with pytest.raises(IndexFault):
-            index.apply(Change((wrong,)))
-        assert index.state() == before
-        assert index.check() == []

@@ -66,6 +66,7 @@ def look_up(db: Connection, tables: Tables, units: Sequence[Unit]) -> Look:
     """The pages of each unit. More than one statement only where there are phrases or vast pages: use a snapshot."""
     while True:
         look = _Looking(db, tables, units)
+        look.at_standing()
         look.at_terms()
         look.at_words()
         if not look.moved:
@@ -88,11 +89,17 @@ class _Looking:
         assert self._standing is not None
         return Look(*self._standing, self._counts, self._sizes)
 
+    def at_standing(self) -> None:
+        """Only that, where no page is asked for."""
+        if not self._units:
+            sql = "SELECT version, pages, terms FROM state WHERE number = %s"
+            self._stand(self._db.execute(sql, (self._tables.number,), binary=True).fetchone())
+
     def at_terms(self) -> None:
         """Single words, and the beginning of one, by the tsvectors alone."""
         single = {unit.terms[0]: unit for unit in self._units if not (unit.is_phrase or unit.begun)}
         begun = next((unit for unit in self._units if unit.begun and not unit.is_phrase), None)
-        if self._units and not single and begun is None:
+        if not single and begun is None:
             return
         lexemes = [rows.VAST, *(term for term in single if rows.quoted(term))]
         more = ""
@@ -139,12 +146,15 @@ class _Looking:
             f" LEFT JOIN {self._tables.pages} p ON p.terms @@ %(wanted)s::tsquery WHERE s.number = %(number)s"
         )
         found = self._db.execute(sql, {**values, "number": self._tables.number}, binary=True).fetchall()
-        if not found:
-            raise IndexMissing("this wiki has no index yet", hint="run `wikiholt sync`")
-        standing = found[0][:3]
-        self.moved = self.moved or self._standing not in (None, standing)
-        self._standing = standing
+        self._stand(found[0][:3] if found else None)
         return [row[3:] for row in found if row[3] is not None]
+
+    def _stand(self, standing: tuple[Any, ...] | None) -> None:
+        if standing is None:
+            raise IndexMissing("this wiki has no index yet", hint="run `wikiholt sync`")
+        version, pages, terms = standing
+        self.moved = self.moved or self._standing not in (None, standing)
+        self._standing = (version, pages, terms)
 
 
 def _any(units: Sequence[Unit]) -> str:

@@ -4,17 +4,18 @@ The same pages with the same scores as FTS5's, to the last bit.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from wikiholt.model import Filter, Ints, WordHit, WordQuery
 from wikiholt.stores.postgres import rows
 from wikiholt.stores.postgres.filters import where_clause
-from wikiholt.stores.postgres.lookup import Look, Unit, look_up
+from wikiholt.stores.postgres.lookup import Counts, Look, Unit, look_up
 from wikiholt.stores.postgres.pool import Connection, Door
 from wikiholt.stores.postgres.tables import Tables
 from wikiholt.text.fields import K1, PREFIX_WEIGHT, B, idf, most, split
 
-_REMEMBERED = 64
-"""Words and phrases whose pages are kept until the version changes: one search asks for the same three times."""
+_REMEMBERED = 20_000
+"""Pages of words and phrases that are kept until the version changes: one search asks for the same three times."""
 
 
 class WordSearch:
@@ -71,18 +72,30 @@ class WordSearch:
             return self._looked(db, units), frozenset(row[0] for row in db.execute(sql, values))
 
     def _looked(self, db: Connection, units: Sequence[Unit]) -> Look:
+        """The units' pages, as far as possible from memory."""
         last = self._last
-        if last is not None and all(unit in last.counts for unit in units):
-            sql = "SELECT version FROM state WHERE number = %s"
-            row = db.execute(sql, (self._tables.number,)).fetchone()
-            if row is not None and row[0] == last.version:
-                return last
+        lacking = [unit for unit in units if last is None or unit not in last.counts]
+        if last is not None and len(lacking) < len(units):
+            look = look_up(db, self._tables, lacking)
+            if look.version == last.version:
+                look = replace(look, counts={**last.counts, **look.counts}, sizes={**last.sizes, **look.sizes})
+                self._remember(look, units)
+                return look
         look = look_up(db, self._tables, units)
-        if last is not None and last.version == look.version and len(last.counts) < _REMEMBERED:
-            counts = {**last.counts, **look.counts}
-            look = Look(look.version, look.pages, look.terms, counts, {**last.sizes, **look.sizes})
-        self._last = look
+        self._remember(look, units)
         return look
+
+    def _remember(self, look: Look, asked: Sequence[Unit]) -> None:
+        """Keep what was just asked for, and of what was before as much as there is room for."""
+        counts: dict[Unit, Counts] = {}
+        room = _REMEMBERED
+        for unit in dict.fromkeys([*asked, *look.counts]):
+            room -= len(look.counts[unit]) + 1
+            if room < 0:
+                break
+            counts[unit] = look.counts[unit]
+        sizes = {page_id: look.sizes[page_id] for held in counts.values() for page_id in held}
+        self._last = replace(look, counts=counts, sizes=sizes)
 
 
 class _Asked:
