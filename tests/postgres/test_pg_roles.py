@@ -258,6 +258,23 @@ def test_a_login_that_may_not_says_what_is_missing_and_changes_nothing(
             connection.execute("DROP ROLE weak")
 
 
+def test_a_database_that_lets_no_wiki_in_says_so(pg: PgServer, database: str) -> None:
+    name = str(psycopg.conninfo.conninfo_to_dict(database)["dbname"])
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute(f"REVOKE ALL ON DATABASE {name} FROM PUBLIC")
+        connection.execute("CREATE ROLE weak LOGIN PASSWORD 'x' CREATEROLE")
+        connection.execute(f"GRANT CONNECT, CREATE ON DATABASE {name} TO weak")
+    home = Home(pg.dsn(name, "weak", "x"))
+    try:
+        with pytest.raises(InvalidSetting, match="may not connect") as caught, home.reading():
+            pass
+        assert "GRANT CONNECT" in caught.value.hint
+    finally:
+        home.close()
+        with psycopg.connect(database, autocommit=True) as connection:
+            connection.execute("DROP OWNED BY weak; DROP ROLE weak")
+
+
 @pytest.mark.parametrize("bad", ["", "postgresql://host", "mysql://x/y", "postgresql://u:secret@host:port/db"])
 def test_an_address_that_makes_no_sense_is_refused_without_its_secret(bad: str) -> None:
     with pytest.raises(InvalidSetting) as caught:

@@ -210,6 +210,37 @@ def test_a_broken_generation_is_set_aside_and_kept(store: PostgresStore) -> None
     assert store.disk_bytes(ONE) > 0
 
 
+@pytest.mark.parametrize(
+    "loss",
+    [
+        "DROP TABLE {schema}.state",
+        "DROP TABLE {schema}.notes",
+        "DROP SCHEMA {schema} CASCADE",
+        "DELETE FROM {schema}.state",
+        "DROP OWNED BY {role}; DROP ROLE {role}",
+        "DROP OWNED BY {role}; DROP ROLE {role}; DROP OWNED BY {guests}; DROP ROLE {guests}",
+    ],
+)
+def test_what_somebody_dropped_is_made_again_by_the_next_writer(store: PostgresStore, loss: str) -> None:
+    filled(store, ONE).close()
+    placement = store.placements.get(ONE)
+    database = store.placements.database(placement)
+    names = {"schema": placement.schema, "role": placement.role, "guests": database.guests}
+    with database.door.reading() as connection:
+        connection.execute(loss.format(**names))
+    with store.writing(ONE, 0):
+        index = store.create(ONE, RECIPE)
+        kept = 3 if "ROLE" in loss else 0
+        assert len(index.pages()) == kept, "pages are kept where they were not what was dropped"
+        index.apply(pages("a.md"))
+        assert index.check() == []
+    aside = store.aside(ONE)
+    assert len(aside) == ("TABLE" in loss)
+    went = store.drop(ONE)
+    assert all(name in went for name in aside)
+    assert_gone(store)
+
+
 def test_another_generation_that_is_whole_takes_the_place_of_a_broken_one(store: PostgresStore) -> None:
     filled(store, ONE).close()
     recipe = Recipe("other", EMBEDDER.dimensions, "test")

@@ -91,7 +91,11 @@ def make(
     connection: Connection, placement: Placement, recipe: Recipe, origin: Origin, *, published: bool = False
 ) -> int:
     """Make an empty generation, as the operator; its number was never another's."""
-    (number,) = connection.execute("SELECT coalesce(max(number), 0) + 1 FROM state").fetchone() or (1,)
+    order = (
+        "SELECT greatest((SELECT max(number) FROM state), (SELECT max(substring(relname FROM '^g([0-9]+)_')::int4)"
+        " FROM pg_class WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r'), 0) + 1"
+    )
+    (number,) = connection.execute(order).fetchone() or (1,)
     statements = tables.creating(placement.schema, number, recipe.dimensions, placement.role)
     connection.execute(sql.SQL("; ").join(statements))
     standing = rows.beginning(number, recipe)
@@ -150,3 +154,10 @@ def set_aside(connection: Connection, numbers: Sequence[int], name: str) -> None
     """Mark generations as set aside under a name: they are kept, and nothing opens them."""
     order = "UPDATE state SET published = false, condition = 'aside', why = %s WHERE number = ANY(%s)"
     connection.execute(order, (name, list(numbers)))
+
+
+def aside(connection: Connection) -> list[str]:
+    """The names of what was set aside, oldest first: generations, then schemas that had lost their tables."""
+    schemas = "SELECT nspname FROM pg_namespace WHERE nspname ~ ('^b[0-9]{14}_' || current_schema() || '$') ORDER BY 1"
+    names = {each.why for each in all_of(connection) if each.condition == "aside"}
+    return sorted(names) + [name for (name,) in connection.execute(schemas)]

@@ -31,8 +31,10 @@ _WIKI = (
     " seal int8 NOT NULL)",
     "CREATE TABLE {schema}.notes (name text PRIMARY KEY, text text NOT NULL DEFAULT '',"
     " holder text, until timestamptz, fence int8 NOT NULL DEFAULT 0)",
+)
+_RIGHTS = (
     "GRANT USAGE ON SCHEMA {schema} TO {role}",
-    "GRANT SELECT, INSERT, UPDATE, DELETE ON {schema}.state, {schema}.notes TO {role}",
+    "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {role}",
 )
 
 
@@ -86,5 +88,12 @@ def founding(schema: str, role: str) -> Iterator[sql.Composed]:
     names = {"schema": sql.Identifier(schema), "role": sql.Identifier(role)}
     for statement in _WIKI:
         yield sql.SQL(statement).format(**names)
+    yield from granting(schema, role)
     layout = sql.Literal(Layout(LAYOUT, oldest()).write())
     yield sql.SQL("INSERT INTO {}.notes (name, text) VALUES ('layout', {})").format(names["schema"], layout)
+
+
+def granting(schema: str, role: str) -> Iterator[sql.Composed]:
+    """The statements that let a role into its wiki's schema."""
+    for statement in _RIGHTS:
+        yield sql.SQL(statement).format(schema=sql.Identifier(schema), role=sql.Identifier(role))

@@ -16,19 +16,25 @@ def remove_schema(connection: Connection, schema: str, role: str | None = None) 
     for each in roles:
         _end_sessions(connection, each)
     went = []
-    if _exists(connection, "pg_namespace", "nspname", schema):
+    for each in _schemas(connection, schema):
         order = (
             "SELECT relname FROM pg_class WHERE relnamespace = to_regnamespace(%s) AND relkind = 'r' ORDER BY relname"
         )
-        went = [f"{schema}.{name}" for (name,) in connection.execute(order, (schema,))]
-        connection.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(schema)))
-        went.append(schema)
+        went += [f"{each}.{name}" for (name,) in connection.execute(order, (each,))]
+        connection.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(each)))
+        went.append(each)
     for each in roles:
         # It owns nothing by us, but any role may make large objects, and a role that owns one cannot go.
         connection.execute(sql.SQL("DROP OWNED BY {}").format(sql.Identifier(each)))
         connection.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(each)))
         went.append(f"role {each}")
     return went
+
+
+def _schemas(connection: Connection, schema: str) -> list[str]:
+    """The wiki's schema, and those that were broken and set aside under another name (founding.py)."""
+    order = "SELECT nspname FROM pg_namespace WHERE nspname = %s OR nspname ~ %s ORDER BY nspname"
+    return [name for (name,) in connection.execute(order, (schema, rf"^b\d{{14}}_{schema}$"))]
 
 
 def _roles(connection: Connection, schema: str) -> list[str]:

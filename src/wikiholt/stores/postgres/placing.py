@@ -5,6 +5,7 @@
         .find(wiki_id, again=False) -> Placement | None   from memory, unless it is to be looked up again
         .get(wiki_id) -> Placement                        one that is here; raises IndexMissing
         .make(wiki_id, database=None) -> Placement        on-board: schema, role, tables and row; what is there stays
+        .mend(wiki_id)                                    the same, and what is missing of one that is here
         .remove(wiki_id) -> list[str]                     off-board, and name what went
         .ids() -> list[str]                               placed ones, and those of schemas that no row knows of
         .strays() -> list[tuple[str, str]]                database and schema of each of the latter
@@ -21,16 +22,13 @@ import hashlib
 import re
 import secrets
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from threading import Lock
 
-from psycopg import sql
-
 from wikiholt.errors import DatabaseAway, IndexFault, InvalidSlug
-from wikiholt.stores.postgres import layout
+from wikiholt.stores.postgres import founding, layout
 from wikiholt.stores.postgres.faults import missing
 from wikiholt.stores.postgres.home import HOME, Database, Home
 from wikiholt.stores.postgres.offboarding import remove_schema
@@ -219,13 +217,23 @@ class Placements:
         return there
 
     def found(self, connection: Connection, placement: Placement) -> Placement:
-        """Make schema and role in an open transaction of the operator, unless they are there."""
-        database = self.database(placement)
-        connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (placement.schema,))
-        if connection.execute("SELECT to_regnamespace(%s)", (placement.schema,)).fetchone() == (None,):
-            statements = (*_role(placement, database.guests), *layout.founding(placement.schema, placement.role))
-            connection.execute(sql.SQL("; ").join(statements))
+        """Make what is missing of schema and role, in an open transaction of the operator."""
+        guests = self.database(placement).guests
+        founding.found(connection, placement.schema, placement.role, placement.secret, guests)
         return replace(placement, condition=Condition.HERE)
+
+    def mend(self, wiki_id: str) -> None:
+        """On-board a wiki, and make what is missing of one that is here: a dump may have been restored without roles.
+
+        A session of a role that was dropped stays that one's, even when there is another of the same name.
+        """
+        known = self.find(wiki_id, again=True)
+        if known is None or known.condition is not Condition.HERE:
+            self.make(wiki_id)
+            return
+        with self.operator(known).writing() as connection:
+            self.found(connection, known)
+        self._doors.forget(self.login(known))
 
     def _removed(self, placement: Placement, table: str) -> list[str]:
         with self.operator(placement).writing() as connection:
@@ -275,12 +283,3 @@ def _placement(row: tuple[str, str, str, str, str, int, str]) -> Placement:
 def _set_condition(connection: Connection, placement: Placement) -> None:
     order = "UPDATE placements SET condition = %s WHERE wiki_id = %s AND role = %s"
     connection.execute(order, (placement.condition, placement.wiki_id, placement.role))
-
-
-def _role(placement: Placement, guests: str) -> Iterator[sql.Composed]:
-    """A role that may log in, and nothing else: it owns nothing and can become nobody else."""
-    names = {"role": sql.Identifier(placement.role), "guests": sql.Identifier(guests)}
-    # Rounds protect passwords that people made up; in front of 24 random bytes they only slow every login.
-    yield sql.SQL("SET LOCAL scram_iterations TO 1").format()
-    yield sql.SQL("CREATE ROLE {role} LOGIN PASSWORD {}").format(sql.Literal(placement.secret), **names)
-    yield sql.SQL("GRANT {guests} TO {role} WITH INHERIT TRUE, SET FALSE").format(**names)

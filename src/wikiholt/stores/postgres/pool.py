@@ -126,6 +126,18 @@ class Doors:
         lent.connection.close()
         self._returned(lent.login.address.place, closed=True)
 
+    def forget(self, login: Login) -> None:
+        """Close the idle connections of a login."""
+        if self._pid != os.getpid():
+            return
+        with self._changed:
+            going = [lent for lent in self._idle if lent.login == login]
+            self._idle = [lent for lent in self._idle if lent.login != login]
+            self._open -= len(going)
+            self._changed.notify_all()
+        for lent in going:
+            lent.connection.close()
+
     def connect(self, login: Login) -> Connection:
         """A new connection that no pool knows; a place that just could not be reached is not tried again at once."""
         place = login.address.place

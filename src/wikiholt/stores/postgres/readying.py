@@ -9,20 +9,27 @@ _OLDEST_SERVER = 160000
 _OLDEST_VECTOR = (0, 8)
 
 
-def ready(connection: Connection, dbname: str) -> tuple[str, str]:
+def ready(connection: Connection, dbname: str, guests: str | None = None) -> tuple[str, str]:
     """Make a database ready: the extension, a group for the roles of its wikis, and nobody else let in.
 
-    Returns the group's name and the schema the extension's types are in. Can be done again at any time.
+    Returns the group's name, which is `guests` where there was one, and the schema the extension's types are in. Can be
+    done again at any time.
     """
     if connection.info.server_version < _OLDEST_SERVER:
         raise InvalidSetting("this PostgreSQL is too old", hint="PostgreSQL 16 or newer is needed")
     require_rights(connection, dbname)
     types = _vector(connection)
     (oid,) = connection.execute("SELECT oid FROM pg_database WHERE datname = current_database()").fetchone() or (0,)
-    guests = f"wikiholt_guests_{oid}"
+    guests = guests or f"wikiholt_guests_{oid}"
     if connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (guests,)).fetchone() is None:
         connection.execute(sql.SQL("CREATE ROLE {} NOLOGIN").format(sql.Identifier(guests)))
     _close_to_others(connection, dbname, guests, types)
+    connects = "SELECT has_database_privilege(%s, current_database(), 'CONNECT')"
+    if connection.execute(connects, (guests,)).fetchone() != (True,):
+        raise InvalidSetting(
+            "the roles of wikis may not connect to the database, and this login cannot let them",
+            hint=f"own the database, or run as an administrator: GRANT CONNECT ON DATABASE {dbname} TO {guests}",
+        )
     return guests, types
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from psycopg import sql
 
-from wikiholt.errors import Busy, IndexCorrupt, IndexFault, IndexMissing, WikiholtError
+from wikiholt.errors import Busy, DatabaseAway, IndexCorrupt, IndexFault, IndexMissing, WikiholtError
 from wikiholt.model import Recipe
 from wikiholt.stores.postgres import copies, generations, layout, notes, tending, upgrading
 from wikiholt.stores.postgres.faults import missing
@@ -102,14 +102,14 @@ class PostgresStore:
     def aside(self, wiki_id: str) -> Sequence[str]:
         try:
             with self.door(wiki_id).reading() as connection:
-                return sorted({each.why for each in generations.all_of(connection) if each.condition == "aside"})
+                return generations.aside(connection)
         except IndexMissing:
             return []
 
     # ── making and opening ───────────────────────────────────────────────────────────────────────
 
     def create(self, wiki_id: str, recipe: Recipe) -> PostgresIndex:
-        self.placements.make(wiki_id)
+        self._require_place(wiki_id)
         if self.published(wiki_id) is None:
             with self._building(wiki_id) as (connection, placement):
                 if generations.glance(connection).published is None:
@@ -317,11 +317,11 @@ class PostgresStore:
             yield connection, placement
 
     def _require_place(self, wiki_id: str) -> None:
-        """Have a schema for the wiki, as others have a directory."""
+        """Have a schema for the wiki, as others have a directory; what was lost of it or its role is made again."""
         try:
             self._glance(wiki_id)
-        except IndexMissing:
-            self.placements.make(wiki_id)
+        except (IndexMissing, DatabaseAway):
+            self.placements.mend(wiki_id)
 
     def _clear(self, wiki_id: str) -> None:
         """Remove what killed writers left half made."""
