@@ -98,6 +98,10 @@ def test_a_file_that_goes_and_comes_in_one_change_is_a_new_page(postgres: Postgr
             index.apply(Change((entry("b.md", ["two"], EMBEDDER),), problems=(problem,)))
             assert index.problems() == []
             assert index.check() == []
+            index.apply(Change(problems=(problem,)))
+            index.apply(Change(problems=(problem,), deleted=("b.md",)))
+            assert index.problems() == [problem]
+            assert index.check() == []
             ids.append({page.file: page.page_id for page in index.list_pages(Filter(), None)[1]})
             ids.append(index.version())
     assert ids[:2] == ids[2:]

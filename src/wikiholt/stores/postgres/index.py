@@ -32,6 +32,7 @@ from wikiholt.model import (
 )
 from wikiholt.ports import Snapshot
 from wikiholt.stores.postgres import checking, copies, links, nearest, rows, writing
+from wikiholt.stores.postgres.faults import missing
 from wikiholt.stores.postgres.filters import where_clause
 from wikiholt.stores.postgres.pool import Connection, Door
 from wikiholt.stores.postgres.rows import Standing
@@ -85,8 +86,7 @@ class PostgresIndex:
         """The version, and the horizon before which nothing is known of what was dropped."""
         row = db.execute("SELECT version, horizon FROM state WHERE number = %s", (self.generation,)).fetchone()
         if row is None:
-            writing.standing_of(db, self.generation)
-            return self._version(db)
+            raise missing()
         return row[0], row[1]
 
     def pages(self) -> Mapping[str, str]:

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from wikiholt.errors import IndexMissing
 from wikiholt.stores.postgres import rows
+from wikiholt.stores.postgres.faults import missing
 from wikiholt.stores.postgres.pool import Connection
 from wikiholt.stores.postgres.tables import Tables
 from wikiholt.stores.sqlite.rows import unpack_words
@@ -151,7 +151,7 @@ class _Looking:
 
     def _stand(self, standing: tuple[Any, ...] | None) -> None:
         if standing is None:
-            raise IndexMissing("this wiki has no index yet", hint="run `wikiholt sync`")
+            raise missing()
         version, pages, terms = standing
         self.moved = self.moved or self._standing not in (None, standing)
         self._standing = (version, pages, terms)

@@ -9,9 +9,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from wikiholt.errors import IndexMissing
 from wikiholt.model import Change, PageEntry, Problem
 from wikiholt.stores.postgres import filing, rows
+from wikiholt.stores.postgres.faults import missing
 from wikiholt.stores.postgres.filing import PAGE
 from wikiholt.stores.postgres.leases import hold
 from wikiholt.stores.postgres.pool import Connection
@@ -21,6 +21,7 @@ from wikiholt.stores.sqlite import rows as packing
 
 REMEMBERED = 200_000
 """How many dropped chunks are remembered; a cache older than that is built anew."""
+_LOOK_EVERY = 16
 
 _SAME = PAGE[1:15] + PAGE[16:]
 """What a page that is put once more must have alike."""
@@ -31,7 +32,7 @@ def standing_of(db: Connection, number: int, *, locked: bool = False) -> tuple[S
     sql = f"SELECT {rows.STANDING_COLUMNS}, seal FROM state WHERE number = %s{' FOR UPDATE' if locked else ''}"
     row = db.execute(sql, (number,)).fetchone()
     if row is None:
-        raise IndexMissing("this wiki has no index yet", hint="run `wikiholt sync`")
+        raise missing()
     return Standing(*row[:-1]), row[-1]
 
 
@@ -60,6 +61,8 @@ def apply(db: Connection, tables: Tables, change: Change, fence: int | None) -> 
 
 def _forgetting(db: Connection, tables: Tables, standing: Standing) -> Standing:
     """Keep the list of dropped rows short; `horizon` says from which version on it is whole."""
+    if standing.version % _LOOK_EVERY:  # counting them takes as long as there are many
+        return standing
     sql = f"SELECT version FROM {tables.dropped} ORDER BY version DESC OFFSET %s LIMIT 1"
     if db.execute(sql, (REMEMBERED,)).fetchone() is None:
         return standing
@@ -88,8 +91,9 @@ class _Writer:
         same = self._same(pages)
         going = [file for file in (*self._change.deleted, *self._notes) if file in pages]
         fresh = [entry for file, entry in self._puts.items() if file not in same or file in going]
-        notes = {file: note for file, note in self._notes.items() if problems.get(file) != note}
-        leaving = {*self._change.deleted, *notes, *(entry.page.file for entry in fresh)} & problems.keys()
+        deleted = set(self._change.deleted)
+        notes = {file: note for file, note in self._notes.items() if problems.get(file) != note or file in deleted}
+        leaving = {*deleted, *notes, *(entry.page.file for entry in fresh)} & problems.keys()
         self.touched = bool(going or fresh or notes or leaving)
         self._take_out({pages[file] for file in going}, gone=True)
         self._take_out({pages[e.page.file] for e in fresh if e.page.file in pages} - {pages[f] for f in going})
