@@ -194,7 +194,7 @@ def _elsewhere(wiki: Wiki, own: WikiSettings, settings: Settings, ground: Ground
 
 def _word(store: Store, wiki_id: str) -> Word:
     """What nodes tell each other of a remote lies with the wiki's index."""
-    return Word(lambda: store.note(wiki_id, "head"), lambda head: store.keep_note(wiki_id, "head", head))
+    return Word(lambda: store.note(wiki_id, "head"), lambda head: store.keep_note(wiki_id, "head", head, make=True))
 
 
 def _vector_cache(settings: Settings, ground: Ground) -> Callable[[WikiIndex, str], VectorCache]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from wikiholt.errors import (
+    DatabaseAway,
     InvalidQuery,
     ModelError,
     ModelMismatch,
@@ -227,6 +228,8 @@ class Searcher:
                     return _shares(self._words.search(query, depth, run.allowed), self._words.best_possible(query))
             except NotHere:
                 pass
+            except DatabaseAway:
+                raise  # the index is there too
             except Exception as error:  # noqa: BLE001 - a cache may fail in any way; the truth answers
                 _LOG.warning("the word cache failed (%s); the index answers", error)
                 run.degrade("the word cache failed; answered from the index itself")
@@ -260,6 +263,8 @@ class Searcher:
                     run.degrade("part of the vector cache is away; answered by exact scores alone")
                 return near
             run.degrade("the vector cache is being built; answered from the index itself")
+        except DatabaseAway:
+            raise
         except Exception as error:  # noqa: BLE001 - as above
             _LOG.warning("the vector cache failed (%s); the index answers", error)
             run.degrade("the vector cache failed; answered from the index itself")
