@@ -113,6 +113,7 @@ class Placements:
             self.remove(wiki_id)
         chosen = self.home.database(database or self._fewest()).name
         with self.home.writing() as connection:
+            _alone(connection, wiki_id)
             made = _reserved(connection, wiki_id, chosen)
             if made.condition is not Condition.HERE and made.database == HOME:
                 made = self.found(connection, made)
@@ -133,6 +134,7 @@ class Placements:
                 connection.execute("SELECT 1")  # nothing is begun that cannot be done now
         self._known.pop(wiki_id, None)
         with self.home.writing() as connection:
+            _alone(connection, wiki_id)
             order = f"UPDATE placements SET condition = 'going' WHERE wiki_id = %s RETURNING {_COLUMNS}"
             row = connection.execute(order, (wiki_id,)).fetchone()
             left = connection.execute(f"SELECT {_COLUMNS} FROM {_MOVES} WHERE wiki_id = %s", (wiki_id,)).fetchone()
@@ -239,7 +241,8 @@ class Placements:
         with self.operator(placement).writing() as connection:
             went = remove_schema(connection, placement.schema, placement.role)
         with self.home.writing() as connection:
-            connection.execute(f"DELETE FROM {table} WHERE wiki_id = %s", (placement.wiki_id,))
+            order = f"DELETE FROM {table} WHERE wiki_id = %s AND role = %s"
+            connection.execute(order, (placement.wiki_id, placement.role))
         return went
 
 
@@ -257,6 +260,11 @@ def schema_of(wiki_id: str) -> str:
 def new_role(schema: str) -> str:
     """A name for a role that no other has: roles belong to the whole server, schemas to one database of it."""
     return f"{schema}_{secrets.token_hex(4)}"
+
+
+def _alone(connection: Connection, wiki_id: str) -> None:
+    """Wait for whoever is making or removing this wiki's place: what they have done so far cannot be seen yet."""
+    connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 1))", (wiki_id,))
 
 
 def _reserved(connection: Connection, wiki_id: str, database: str) -> Placement:
