@@ -3,10 +3,13 @@
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from itertools import count
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pg_server import PgServer
 from pg_shared import emptied, store_on
 
@@ -140,3 +143,40 @@ def test_a_writer_whose_lease_has_gone_to_another_writes_nothing(postgres: Postg
         assert list(mine.pages()) == ["a.md"]
         assert mine.check() == []
         mine.close()
+
+
+FILE = st.sampled_from(["a.md", "b.md", "dir/c.md"])
+ENTRY = st.builds(lambda file, texts: entry(file, texts, EMBEDDER), FILE, st.lists(st.sampled_from("xyz"), max_size=3))
+PROBLEM = st.builds(Problem, FILE, st.just("b"), st.sampled_from(["binary", "vast"]), st.just(""))
+CHANGE = st.builds(
+    Change,
+    st.lists(ENTRY, max_size=2, unique_by=lambda one: one.page.file).map(tuple),
+    st.lists(FILE, max_size=2).map(tuple),
+    st.lists(PROBLEM, max_size=2, unique_by=lambda one: one.file).map(tuple),
+    st.sampled_from([None, "r1", "r2"]),
+)
+
+
+def test_any_changes_make_of_both_stores_the_same(postgres: PostgresStore, embedded: SqliteStore) -> None:
+    numbers = count()
+
+    @settings(max_examples=20)
+    @given(changes=st.lists(CHANGE, max_size=5))
+    def compare(changes: list[Change]) -> None:
+        wiki = f"wiki{next(numbers):08d}"
+        with closing(postgres.create(wiki, RECIPE)) as ours, closing(embedded.create(wiki, RECIPE)) as theirs:
+            for change in changes:
+                assert ours.apply(change) == theirs.apply(change)
+            assert list(ours.problems()) == list(theirs.problems())
+            assert ours.list_pages(Filter(), None) == theirs.list_pages(Filter(), None)
+            ids = [page.page_id for page in ours.list_pages(Filter(), None)[1]]
+            assert ours.page_chunks(ids) == theirs.page_chunks(ids)
+            for version in range(ours.version() + 1):
+                one, other = ours.changes_since(version), theirs.changes_since(version)
+                assert one is not None
+                assert other is not None
+                assert one.added.chunk_ids.tolist() == other.added.chunk_ids.tolist()
+                assert sorted(one.dropped.tolist()) == sorted(other.dropped.tolist())
+            assert ours.check() == []
+
+    compare()
