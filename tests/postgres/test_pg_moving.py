@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from threading import Event, Thread
 
+import psycopg
 import pytest
 from pg_server import PgServer
 from pg_stores import EMBEDDER, ONE, RECIPE, filled, node
@@ -235,6 +236,37 @@ def test_removing_a_wiki_whose_move_broke_off_leaves_nothing_at_either_place(
     assert schemas(store) == {"home": [], "second": []}
     assert roles(store) == 0
     assert moving.unfinished(store.placements) == []
+
+
+def test_an_operator_that_is_no_superuser_moves_a_wiki_that_is_being_read(
+    pg: PgServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(moving, "_QUIET", 0.2)
+    databases = [pg.new_database(), pg.new_database()]
+    names = [str(psycopg.conninfo.conninfo_to_dict(address)["dbname"]) for address in databases]
+    with psycopg.connect(pg.dsn(), autocommit=True) as connection:
+        connection.execute("CREATE ROLE mover LOGIN CREATEROLE PASSWORD 'x'")
+        for name in names:
+            connection.execute(f"GRANT CREATE ON DATABASE {name} TO mover")
+    first, second = (pg.dsn(name, "mover", "x") for name in names)
+    with node(first, tmp_path / "a") as here, node(first, tmp_path / "b") as there:
+        here.placements.home.add_database("second", second)
+        here.placements.make(ONE, "home")
+        filled(here, ONE, 3).close()
+        with Searchers([there], ONE, 3) as searchers:
+            assert moving.move(here, ONE, "second")
+        assert searchers.faults == []
+        assert schemas(here) == {"home": [], "second": [f"w_{ONE}"]}
+        assert roles(here) == 1
+        here.drop(ONE)
+        assert roles(here) == 0
+    for address in databases:
+        pg.drop_database(address)
+    with psycopg.connect(pg.dsn(), autocommit=True) as connection:
+        connection.execute("DROP OWNED BY mover")
+        groups = connection.execute("SELECT rolname FROM pg_roles WHERE rolname LIKE 'wikiholt%'").fetchall()
+        connection.execute("; ".join(f"DROP ROLE IF EXISTS {name}" for (name,) in groups) or "SELECT 1")
+        connection.execute("DROP ROLE mover")
 
 
 @pytest.mark.real_model
