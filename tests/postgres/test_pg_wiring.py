@@ -1,0 +1,78 @@
+"""What the settings make of a store in PostgreSQL: which caches a node keeps, and how it bears its home's absence."""
+
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from git_repository import Repository
+from pg_server import PgServer
+from pg_waiting import until
+from starlette.testclient import TestClient
+
+from wikiholt.model import Scope
+from wikiholt.search import Request
+from wikiholt.service import Service
+from wikiholt.settings import load
+from wikiholt.surfaces.http.app import create_app
+from wikiholt.testing import FakeEmbedder
+from wikiholt.wiring import build, open_farm
+
+
+def with_fake(service: Service) -> Service:
+    embedder = FakeEmbedder()
+    service.workshop = replace(service.workshop, embedder=lambda: embedder, identity=None)
+    return service
+
+
+@pytest.mark.parametrize("pages", [20, 80])
+def test_a_node_keeps_the_caches_that_are_set_and_answers_are_the_same(
+    database: str, tmp_path: Path, pages: int
+) -> None:
+    repository = Repository(tmp_path / "wiki")
+    repository.commit({f"Page-{n}.md": f"# Page {n}\n\nword{n} and word{n % 7} together\n" for n in range(pages)})
+    answers, files = {}, {}
+    for kind in ("auto", "exact", "faiss"):
+        data = tmp_path / kind
+        with closing(with_fake(build(load(data, overrides={"store": database, "vectors": kind})))) as service:
+            if kind == "auto":
+                service.add("notes", str(repository.path), {})
+                service.wiki("notes").sync()
+            handle = service.wiki("notes")
+            handle.search(Request("word3 together"))
+            handle.settle(60)
+            answer = handle.search(Request("word3 together", n=10))
+            answers[kind] = [(hit.path, round(hit.score, 6)) for hit in answer.hits]
+            assert (answer.degraded, answer.stale) == (False, False)
+            files[kind] = sorted({file.suffix for file in data.rglob("*-g000001-*")})
+    assert answers["auto"] == answers["exact"] == answers["faiss"]
+    words = [".postings"] if pages == 80 else []
+    assert files == {"auto": words, "exact": [".exact", *words], "faiss": [".faiss", *words]}
+
+
+def test_a_service_outlives_the_absence_of_its_home(pg: PgServer, database: str, tmp_path: Path) -> None:
+    repository = Repository(tmp_path / "wiki")
+    repository.commit({"Page.md": "# Page\n\nwords\n"})
+    farm = open_farm(load(tmp_path / "data", overrides={"store": database}))
+    with_fake(farm.service)
+    farm.service.add("notes", str(repository.path), {"public": "true"})
+    farm.service.wiki("notes").sync()
+    farm.service.registry.keys.create(None, Scope.ADMIN)
+    with closing(farm.service), TestClient(create_app(farm), base_url="http://127.0.0.1") as client:
+
+        def asked() -> int:
+            return client.get("/w/notes/api/v1/search", params={"q": "words"}).status_code
+
+        assert asked() == 200
+        pg.stop()
+        try:
+            refused = client.get("/w/notes/api/v1/search", params={"q": "words"})
+            assert (refused.status_code, refused.json()["code"]) == (503, "database-away")
+            assert int(refused.headers["Retry-After"]) >= 1
+            assert str(pg.place) not in refused.text
+            assert client.get("/readyz").status_code == 503
+            assert client.get("/healthz").status_code == 200
+        finally:
+            pg.start()
+        until(lambda: asked() == 200)
+        assert farm.service.wiki("notes").health.well
