@@ -25,6 +25,9 @@ _PUBLISHED = (
 """Where it was lost which one is published, it is the newest good one that stands for a revision."""
 
 
+_LOOK_BACK = 20
+
+
 class Origin(StrEnum):
     """What a generation is made from."""
 
@@ -133,7 +136,13 @@ def swept(connection: Connection, linger: float) -> list[int]:
         "SELECT number FROM state WHERE number < (SELECT max(number) FROM state WHERE published)"
         " AND condition <> 'aside' AND coalesce(ended < clock_timestamp() - %s * interval '1 second', true)"
     )
-    return [number for (number,) in connection.execute(order, (linger,))]
+    # And tables that have lost their row; to look for names is cheap, to look through a schema of thousands is not.
+    lost = (
+        "SELECT number FROM (SELECT max(number) AS last FROM state WHERE published) AS published,"
+        f" generate_series(greatest(1, last - {_LOOK_BACK}), last - 1) AS number"
+        " WHERE to_regclass(format('g%%s_pages', number)) IS NOT NULL AND number NOT IN (SELECT number FROM state)"
+    )
+    return [number for (number,) in connection.execute(f"{order} UNION ALL {lost}", (linger,))]
 
 
 def abandoned(connection: Connection) -> list[int]:
