@@ -1,12 +1,21 @@
-"""`python tests/gates --rounds 500 --seed 1`: the crash gate. `--round 17` plays one round of a seed again."""
+"""`python tests/gates --rounds 500 --seed 1`: the crash gate. `--round 17` plays one round of a seed again.
+
+With `--store postgres` the same over a PostgreSQL that the gate starts.
+"""
 
 import argparse
 import ctypes
 import subprocess
 import sys
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 from random import SystemRandom
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from crash import Gate
+    from pg_crash import PgGate
 
 _NEW_MOUNTS = 0x00020000
 
@@ -21,29 +30,22 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=50)
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--round", type=int, default=None, metavar="NUMBER")
+    parser.add_argument("--store", choices=("files", "postgres"), default="files", help="where the indexes are")
     parser.add_argument("--real", action="store_true", help="with the model the product comes with")
     parser.add_argument("--bug", default="", help="put this bug into the product and see whether it is found")
     parser.add_argument("--deed", default="", help="have only this done")
     parser.add_argument("--blow", default="", help="let only this happen")
     parser.add_argument("--quiet", action="store_true", help="show the rounds with faults only")
     arguments = parser.parse_args()
-    sys.path.insert(0, str(Path(__file__).parents[1] / "sources"))
-    from crash import Gate
+    for name in ("sources", "postgres"):
+        sys.path.insert(0, str(Path(__file__).parents[1] / name))
     from crash_round import figures
-    from farm import REAL
 
-    _own_mounts()
     seed = SystemRandom().randrange(10**6) if arguments.seed is None else arguments.seed
     say(f"seed {seed}")
-    with tempfile.TemporaryDirectory(prefix="crash-gate-") as directory:
+    with tempfile.TemporaryDirectory(prefix="crash-gate-") as directory, ExitStack() as stack:
         Path(directory).chmod(0o755)
-        gate = Gate(
-            Path(directory) / "rounds",
-            seed,
-            model=REAL if arguments.real else "fake",
-            pages=10 if arguments.real else 40,
-            bug=arguments.bug,
-        )
+        gate = _gate(Path(directory) / "rounds", seed, arguments, stack)
         numbers = range(arguments.rounds) if arguments.round is None else [arguments.round]
         played = []
         for number in numbers:
@@ -52,6 +54,20 @@ def main() -> int:
                 say(played[-1])
     say(f"seed {seed}\n{figures(played)}")
     return 1 if any(each.fault for each in played) else 0
+
+
+def _gate(place: Path, seed: int, arguments: argparse.Namespace, stack: ExitStack) -> "Gate | PgGate":
+    if arguments.store == "postgres":
+        from pg_crash import PgGate
+        from pg_rounds import round_server
+
+        return PgGate(place, stack.enter_context(round_server()), seed, bug=arguments.bug)
+    from crash import Gate
+    from farm import REAL
+
+    _own_mounts()
+    model, pages = (REAL, 10) if arguments.real else ("fake", 40)
+    return Gate(place, seed, model=model, pages=pages, bug=arguments.bug)
 
 
 def _own_mounts() -> None:

@@ -15,8 +15,12 @@ def plant(name: str) -> None:
     """Let this process, and those it starts, have this bug; an empty name takes it away again."""
     while _UNDO:
         _UNDO.pop()()
-    if name:
+    if name in BUGS:
         BUGS[name]()
+    elif name:
+        from pg_planted import PG_BUGS
+
+        PG_BUGS[name]()
 
 
 def _replace(owner: object, name: str, value: object) -> None:

@@ -66,7 +66,7 @@ class Start:
 
 def recover(start: Start) -> dict[str, object]:
     """Start, search, converge, and compare with an index that was built from nothing; says how it went."""
-    log = _Log()
+    log = Log()
     logging.getLogger("wikiholt").addHandler(log)
     logging.getLogger("wikiholt").propagate = False
     assert not unknown(start.data), f"files of a kind the gate does not know: {unknown(start.data)}"
@@ -91,8 +91,8 @@ def recover(start: Start) -> dict[str, object]:
         return asdict(done)
     if start.served:
         service.close()
-        log.lines += _served(start, wiki)
-    report = _synced(wiki, again=any(kind.startswith("mirror") for kind in start.harmed_kinds()))
+        log.lines += served(start, wiki)
+    report = synced(wiki, again=any(kind.startswith("mirror") for kind in start.harmed_kinds()))
     done.seconds = time.monotonic() - began
     assert not (start.served and report.rebuilt) or start.model == "other", (
         "the service said it was whole, and a sync built it anew"
@@ -112,7 +112,7 @@ def _let_time_pass(start: Start) -> None:
             os.utime(file, (time.time() - 3600,) * 2)
 
 
-def _synced(wiki: WikiHandle, *, again: bool) -> SyncReport:
+def synced(wiki: WikiHandle, *, again: bool) -> SyncReport:
     """Fetch and sync; where a mirror was harmed, the first time may only notice, and the second must mend it."""
     if again:
         with suppress(SourceError, SyncFailed):
@@ -122,7 +122,7 @@ def _synced(wiki: WikiHandle, *, again: bool) -> SyncReport:
     return wiki.sync()
 
 
-class _Log(logging.Handler):
+class Log(logging.Handler):
     """Keeps what the product said on the way, to tell which way it went."""
 
     def __init__(self) -> None:
@@ -171,7 +171,7 @@ def _registry(service: Service, start: Start) -> str:
     return outcome
 
 
-def _served(start: Start, wiki: WikiHandle) -> list[str]:
+def served(start: Start, wiki: WikiHandle) -> list[str]:
     """Let a real service start on what is there and wait until it says that all is well; what it logged."""
     said, told = start.scratch / "said", start.scratch / "told"
     said.unlink(missing_ok=True)
@@ -248,7 +248,7 @@ def converged(start: Start, wiki: WikiHandle, revision: str) -> None:
     store = SqliteStore(fresh_place)
     embedder = embedding.load("all-MiniLM-L6-v2") if start.model == REAL else SlowEmbedder(start.model, 0.0)
     Syncer(FRESH, store, source, embedder, Pipeline(max_bytes=200_000), 1).sync()
-    fresh, index = store.open(FRESH), SqliteStore(start.data / "wikis").open(wiki.wiki.id)
+    fresh, index = store.open(FRESH), wiki._workshop.store.open(wiki.wiki.id)
     try:
         assert index.check() == []
         assert index.state().revision == source.head() == revision
