@@ -83,6 +83,23 @@ def test_a_writer_that_lost_its_lease_writes_nothing_more(
         index.apply(pages("again.md"))
 
 
+def test_a_writer_that_lost_its_lease_does_not_write_under_that_of_another_of_its_process(
+    store: PostgresStore, another: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = filled(store, ONE)
+    asleep(store, monkeypatch)
+    with store.writing(ONE, 0):
+        with another.writing(ONE, 60):
+            pass
+        with pytest.raises(Busy), store.writing(ONE, 0):
+            pass
+        with pytest.raises(Busy):
+            index.apply(pages("late.md"))
+    with store.writing(ONE, 0):
+        index.apply(pages("next.md"))
+    assert "late.md" not in index.pages()
+
+
 def test_a_lease_is_kept_for_as_long_as_its_holder_lives(store: PostgresStore, another: PostgresStore) -> None:
     filled(store, ONE).close()
     with store.writing(ONE, 0):

@@ -165,7 +165,9 @@ class PostgresStore:
     def writing(self, wiki_id: str, timeout: float) -> Iterator[None]:
         self._require_place(wiki_id)
         with self.leases.held(wiki_id, WRITER, timeout) as lease:
-            self._fences[wiki_id] = lease.fence
+            if self._fences.setdefault(wiki_id, lease.fence) != lease.fence:
+                # One of this process lost its lease and does not know yet: it must not write under this one's.
+                raise Busy("another is at work on this wiki's index", hint="try again in a moment")
             try:
                 self._clear(wiki_id)
                 yield
