@@ -15,6 +15,7 @@ from pg_server import PgServer
 from psycopg import conninfo
 
 from wikiholt.settings import load
+from wikiholt.stores.postgres import layout
 from wikiholt.surfaces.cli.main import main
 from wikiholt.wiring import build
 
@@ -188,6 +189,23 @@ def test_indexes_of_no_wiki_are_told_of_and_swept(run: Run, database: str, tmp_p
     assert document(run, "database", "sweep") == {"removed": []}
     assert document(run, "status", "one")["pages"] == 1
     assert run("doctor")[0] == 0
+
+
+def test_an_upgrade_tells_how_far_it_came_and_what_could_not_be_brought_along(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository = Repository(tmp_path / "wiki")
+    repository.commit({"a.md": "# A\n"})
+    for slug in ("one", "two"):
+        run("add", slug, str(repository.path))
+    document(run, "sync")
+    monkeypatch.setattr(layout, "LAYOUT", layout.LAYOUT + 1)
+    (home,) = document(run, "database", "list")["databases"]
+    assert home["behind"] == 2
+    assert "2 of its wikis have tables of an older layout" in run("doctor")[1]
+    code, out, err = run("upgrade", "--json")
+    assert (code, len(json.loads(out)["failed"]), err.count("error: ")) == (7, 2, 2)
+    monkeypatch.undo()
 
 
 def test_without_a_database_the_commands_say_what_to_set(

@@ -159,7 +159,8 @@ SETTINGS = (
         "vectors",
         str,
         "auto",
-        "How nearest passages are found; auto is exact up to faiss.crossover passages.",
+        "How nearest passages are found; auto is exact up to faiss.crossover passages, and with a store in PostgreSQL "
+        "what the database finds.",
         choices=("auto", "exact", "faiss", "chroma"),
     ),
     Setting(
