@@ -378,8 +378,11 @@ class Databases(Protocol):
     def standing(self) -> Sequence[DatabaseStanding]:
         """How each stands: asks each of them, for a few seconds at most; raises DatabaseAway if nobody knows them."""
 
-    def strays(self) -> Sequence[str]:
-        """What lies in them and belongs to no wiki, in words for the operator."""
+    def unfinished(self) -> Sequence[str]:
+        """The ids of wikis of which a move that was cut off has left something at another place."""
+
+    def finish(self, wiki_id: str) -> None:
+        """Remove what such a move has left; raises Busy while somebody is just moving the wiki."""
 
     def add(self, name: str, address: str, weight: float) -> DatabaseStanding:
         """Make a database ready for wikis, and have new ones go there; raises InvalidSetting and DatabaseAway."""
@@ -439,7 +442,6 @@ class Call(StrEnum):
     MEND = "mend"
     ASKED = "asked"
     REINDEX = "reindex"
-    LEAVE = "leave"
     SHIFTS = "shifts"
 
 

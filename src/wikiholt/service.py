@@ -9,6 +9,7 @@ from threading import Lock
 from wikiholt.backups import Backups
 from wikiholt.errors import IndexCorrupt, InvalidSource, WikiNotFound
 from wikiholt.handle import Parts, WikiHandle, Workshop
+from wikiholt.leaving import Leaving
 from wikiholt.model import Key, Wiki
 from wikiholt.ports import Embedder, Source
 from wikiholt.registry import RESTORE, Registry, validate_slug
@@ -36,11 +37,9 @@ class Service:
         self._parts_of = parts_of
         self._open_wikis = open_wikis
         self._open: OrderedDict[str, WikiHandle] = OrderedDict()
-        self._leaving: set[str] = set()
+        self._leaving = Leaving(workshop.store, workshop.lock_timeout, told=workshop.databases is not None)
         self.on_broken: Callable[[str], None] = lambda _: None
         """Told the id of a wiki whose index proved broken, by whoever searches or checks it."""
-        self.on_leaving: Callable[[str], None] = lambda _: None
-        """Told the id of a wiki that is to be removed, so that whoever writes its index lets go of it."""
         self._lock = Lock()
         registry.backups.drop_rest = self._drop_rest
 
@@ -60,9 +59,7 @@ class Service:
         """Remove a wiki's index and then its registration, keys and hosts; the git repository is never touched."""
         wiki = self.registry.get(slug)
         handle = self.wiki(slug)
-        self._leaving.add(wiki.id)  # a sync at work here stops at its next batch
-        try:
-            self.on_leaving(wiki.id)
+        with self._leaving.begun(wiki.id):  # a sync at work stops at its next batch
             removed = handle.remove()
             with self._lock:
                 self._open.pop(wiki.id, None)
@@ -71,8 +68,6 @@ class Service:
                 self.workshop.engine.forget(wiki.id, wiki.slug)
             # A sync that came between the two has made the index once more; from now on none can.
             return Removed(wiki, (*removed, *handle.remove()), struck.keys, struck.hosts)
-        finally:
-            self._leaving.discard(wiki.id)
 
     def _drop_rest(self, wiki_id: str) -> None:
         """Remove what a sync has made again of a wiki while it was being removed, by whoever was killed then."""

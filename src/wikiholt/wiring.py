@@ -119,7 +119,7 @@ def open_farm(
     shifts = ground.shifts() if ground is not None and only is None else None
     find = partial(_found_below, roots)
     keeper = Keeper(service, pace, find, only_id, shifts)
-    service.on_broken, service.on_leaving = keeper.mend, keeper.leave
+    service.on_broken = keeper.mend
     return Farm(
         service=service,
         access=Access(

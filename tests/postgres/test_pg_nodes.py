@@ -151,6 +151,21 @@ def test_what_is_wrong_with_a_wiki_is_said_by_both(farm: Farm, tmp_path: Path) -
         until(lambda: connection.execute(rest, (wiki.id,)).fetchone() is None)
 
 
+def test_a_wiki_removed_at_the_wrong_node_in_the_middle_of_its_sync_is_gone(farm: Farm, tmp_path: Path) -> None:
+    farm.slow.write_text("nettle")
+    repository = Repository(tmp_path / "weeds")
+    repository.commit({f"Weed {n}.md": f"# Weed {n}\n\nnettle {n}\n" for n in range(1000)})
+    wiki = farm.registry.add("weeds", str(repository.path))
+    until(lambda: (farm.nodes[0].status("weeds").get("activity") or {}).get("pages_done"))
+    removed = farm.other("weeds").ask("DELETE", "api/v1/wikis/weeds")
+    assert removed.status_code == 200, removed.text  # the sync would have taken longer than anybody waits for it
+    farm.slow.unlink()
+    assert all(node.ask("GET", "w/weeds/api/v1/search?q=nettle").status_code == 404 for node in farm.nodes)
+    rest = "SELECT count(*) FROM pg_namespace WHERE nspname LIKE %s"
+    with psycopg.connect(farm.store, autocommit=True) as connection:
+        until(lambda: connection.execute(rest, (f"%{wiki.id}%",)).fetchone() == (0,))
+
+
 def test_without_a_word_between_the_nodes_every_wiki_is_still_looked_at(farm: Farm) -> None:
     with psycopg.connect(farm.store, autocommit=True) as operator:
         deaf = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"  # noqa: E501

@@ -63,7 +63,6 @@ class Keeper:
             Call.MEND: self.mend,
             Call.ASKED: self.asked,
             Call.REINDEX: self._take_up,
-            Call.LEAVE: self._board.release,  # for a while: one that is still there is taken up again
         }
         self._turns = Turns(service, self._board, self._pace, self._me, many=shifts is not None)
         self._roots = Roots(service, self._board, self._pace, find, only, self._shifts.mine)
@@ -118,11 +117,6 @@ class Keeper:
             entry.well, entry.revision = False, None
             entry.forgiven()
         self._board.put(entry, Rank.WOKEN)
-
-    def leave(self, wiki_id: str) -> None:
-        """It is to be removed: should another node be at work on it, that ends at its next batch. Never raises."""
-        if not self._owns(wiki_id):
-            self._elsewhere.call(wiki_id, Call.LEAVE)
 
     def asked(self, wiki_id: str) -> None:
         """Somebody uses it: if it was never looked at, it comes first. Cheap enough for every request; never raises."""

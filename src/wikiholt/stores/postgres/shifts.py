@@ -39,8 +39,6 @@ TABLES = Part(
 )
 
 _BATCH = 500
-_FLEETING = (Call.ASKED, Call.LEAVE)
-"""Calls that are worth no row: they are for now, or not at all."""
 _AGAIN = 1.0
 """Seconds until a database that is away is tried again."""
 _REST = 0.2
@@ -100,7 +98,7 @@ class PostgresShifts:
 
     def wake(self, wiki_id: str, why: Call) -> None:
         with self._home.writing() as connection:
-            if why not in _FLEETING:
+            if why is not Call.ASKED:  # that somebody looks at a wiki is not worth a row
                 connection.execute(_ASK, {"wiki": wiki_id, "why": why.value})
             tell(connection, WORK, wiki_id, why)
 
@@ -208,8 +206,8 @@ class PostgresShifts:
 
     def _hear(self, connection: Connection, wiki_id: str, why: str) -> None:
         if wiki_id in self._mine:
-            if why in _FLEETING:
-                self._called(wiki_id, Call(why))
+            if why == Call.ASKED:
+                self._called(wiki_id, Call.ASKED)
             else:
                 self._take_up(connection)
 
