@@ -260,13 +260,12 @@ def test_an_operator_that_is_no_superuser_moves_a_wiki_that_is_being_read(
         assert roles(here) == 1
         here.drop(ONE)
         assert roles(here) == 0
+        groups = [each.guests for each in here.placements.home.databases()]
     for address in databases:
         pg.drop_database(address)
     with psycopg.connect(pg.dsn(), autocommit=True) as connection:
         connection.execute("DROP OWNED BY mover")
-        groups = connection.execute("SELECT rolname FROM pg_roles WHERE rolname LIKE 'wikiholt%'").fetchall()
-        connection.execute("; ".join(f"DROP ROLE IF EXISTS {name}" for (name,) in groups) or "SELECT 1")
-        connection.execute("DROP ROLE mover")
+        connection.execute(f"DROP ROLE {', '.join(groups)}, mover")
 
 
 @pytest.mark.real_model
