@@ -19,6 +19,7 @@ _OTHERS, _OTHERS_WRITE = 0o077, 0o002
 _AN_HOUR = timedelta(hours=1)
 """Longer than it ever takes until a change of the registry is backed up."""
 _SHOWN = 5
+_CUT_OFF = "what 1 move left at another place is still there"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ def examine(service: Service, data: Path, backup_interval: float) -> Iterator[Fi
 def _databases(databases: Databases) -> Iterator[Finding]:
     """The databases that hold indexes: there, of a version that will do, and of today's layout."""
     try:
-        found = databases.standing()
+        found, cut_off = databases.standing(), databases.unfinished()
     except WikiholtError as error:
         yield Finding("databases", False, error.message, error.hint or "check the setting store, and the server")
         return
@@ -75,6 +76,9 @@ def _databases(databases: Databases) -> Iterator[Finding]:
         if each.behind:
             detail = f"{each.behind} of its wikis have tables of an older layout"
             yield Finding(subject, False, detail, "run `wikiholt upgrade` once every node runs this version")
+    if cut_off:
+        detail = f"what {len(cut_off)} moves left at another place is still there" if len(cut_off) > 1 else _CUT_OFF
+        yield Finding("databases", False, detail, "if nobody is moving a wiki, `wikiholt database sweep` removes it")
 
 
 def _strays(service: Service, known: set[str]) -> Iterator[Finding]:

@@ -15,7 +15,7 @@ from pg_server import PgServer
 from psycopg import conninfo
 
 from wikiholt.settings import load
-from wikiholt.stores.postgres import layout
+from wikiholt.stores.postgres import layout, moving
 from wikiholt.surfaces.cli.main import main
 from wikiholt.wiring import build
 
@@ -175,7 +175,9 @@ def test_one_database_has_one_name_and_a_new_address_must_lead_to_its_wikis(
         pg.drop_database(address)
 
 
-def test_indexes_of_no_wiki_are_told_of_and_swept(run: Run, database: str, tmp_path: Path) -> None:
+def test_indexes_of_no_wiki_and_moves_that_were_cut_off_are_told_of_and_swept(
+    pg: PgServer, run: Run, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     repository = Repository(tmp_path / "wiki")
     repository.commit({"a.md": "# A\n"})
     assert run("add", "one", str(repository.path))[0] == 0
@@ -183,12 +185,24 @@ def test_indexes_of_no_wiki_are_told_of_and_swept(run: Run, database: str, tmp_p
     lost = "ofnowikiatall"
     with closing(build(load(tmp_path / "data", overrides={"store": database}))) as service:
         service.workshop.store.keep_note(lost, "health", "", make=True)
+    other = pg.new_database()
+    document(run, "database", "add", "east", other)
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(moving, "_verified", killed)
+        assert run("move", "one", "--to", "east")[0] == 130
     told = run("doctor")
-    assert (told[0], f"belong to no wiki: {lost}" in told[1]) == (10, True)
-    assert f"w_{lost}" in "".join(document(run, "database", "sweep")["removed"])
-    assert document(run, "database", "sweep") == {"removed": []}
+    assert (told[0], f"belong to no wiki: {lost}" in told[1], "1 move left" in told[1]) == (10, True, True)
+    swept = document(run, "database", "sweep")
+    assert (f"w_{lost}" in "".join(swept["removed"]), len(swept["moves_finished"])) == (True, 1)
+    assert document(run, "database", "sweep") == {"removed": [], "moves_finished": []}
     assert document(run, "status", "one")["pages"] == 1
+    assert document(run, "move", "one", "--to", "east")["wikis"][0]["outcome"] == "moved"
     assert run("doctor")[0] == 0
+    pg.drop_database(other)
 
 
 def test_an_upgrade_tells_how_far_it_came_and_what_could_not_be_brought_along(

@@ -36,8 +36,11 @@ class PostgresDatabases:
         counts = {name: (wikis, behind) for name, wikis, behind in rows}
         return [self._asked(database, *counts.get(database.name, (0, 0))) for database in self._home.databases()]
 
-    def strays(self) -> Sequence[str]:
-        return [f"schema {schema} in the database {database}" for database, schema in self._store.placements.strays()]
+    def unfinished(self) -> Sequence[str]:
+        return moving.unfinished(self._store.placements)
+
+    def finish(self, wiki_id: str) -> None:
+        moving.finish(self._store, wiki_id)
 
     def add(self, name: str, address: str, weight: float) -> DatabaseStanding:
         added = self._home.add_database(name, address, weight)

@@ -44,10 +44,15 @@ def database(service: Service, arguments: Namespace) -> int:
 
 def _sweep(service: Service, arguments: Namespace) -> int:
     """Remove indexes of which no wiki is registered; never where the registry lists none at all."""
-    known = {wiki.id for wiki in service.wikis()}
+    held, known = databases_of(service), {wiki.id for wiki in service.wikis()}
+    finished = list(held.unfinished())
+    for wiki_id in finished:
+        held.finish(wiki_id)
     removed = [name for each in service.workshop.store.ids() if each not in known for name in _dropped(service, each)]
     lines = [*(f"  {name}" for name in removed), f"Removed {output.counted(len(removed), 'thing')} of no wiki."]
-    return show(arguments, {"removed": removed}, lines)
+    if finished:
+        lines.append(f"Removed what {output.counted(len(finished), 'move')} had left at another place.")
+    return show(arguments, {"removed": removed, "moves_finished": finished}, lines)
 
 
 def _dropped(service: Service, wiki_id: str) -> Sequence[str]:
