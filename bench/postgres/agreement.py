@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from bench import collections
-from bench.postgres.parts import Part
+from bench.postgres.parts import KEPT, Part
 from bench.postgres.server import started
 from bench.postgres.sides import Knowing, Side
 from bench.quality import DATA
@@ -56,8 +56,8 @@ def main(directory: Path = collections.DEFAULT, names: Sequence[str] = NAMES) ->
     """Index the collections in PostgreSQL, ask both, and keep what was found."""
     part = Part("agreement", "The same hits as the embedded store")
     part.say(
-        "Every query of the judged collections, asked of the index that bench.quality made and of one synced into "
-        "PostgreSQL from the same repository (vectors of unchanged texts taken over, so the model does not blur it). "
+        "Every query of the judged collections, asked of an index in files and of one in PostgreSQL, synced from the same "
+        "repository with the same vectors. "
         "The first ten hits: the share of pages both have, of places with the same page, of queries alike in every "
         "place, and the largest difference between the scores of one page.",
         "",
@@ -66,7 +66,10 @@ def main(directory: Path = collections.DEFAULT, names: Sequence[str] = NAMES) ->
     )
     with started() as server, load() as model, tempfile.TemporaryDirectory(prefix="bench-") as place:
         embedder = Knowing(model)
-        files = Side("files", DATA / "quality", embedder)
+        known, files = Side("known", DATA / "quality", embedder), Side("files", KEPT / "files", embedder)
+        for name in names:
+            synced(known, files, name, embedder)
+        known.close()
         for what, settings in (("", {}), (", HNSW at any size", {"postgres__hnsw_from": 1})):
             ours = Side("PostgreSQL", Path(place) / f"data{len(settings)}", embedder, server.new_database(), **settings)
             for name in names:
@@ -78,7 +81,7 @@ def main(directory: Path = collections.DEFAULT, names: Sequence[str] = NAMES) ->
 
 def compared(part: Part, files: Side, ours: Side, embedder: Knowing, directory: Path, what: str) -> None:
     """One collection on both sides."""
-    indexed(files, ours, directory.name, embedder)
+    synced(files, ours, directory.name, embedder)
     modes = (Mode.KEYWORD, Mode.SEMANTIC, Mode.HYBRID) if not what else (Mode.SEMANTIC, Mode.HYBRID)
     for asked in collections.queries(directory):
         for mode in modes:
@@ -113,15 +116,18 @@ def by_the_store(files: Side, ours: Side, asked: collections.Queries) -> Agreeme
     return found
 
 
-def indexed(files: Side, ours: Side, name: str, embedder: Embedder) -> None:
-    """The collection's repository, synced into our side with the vectors the other one has."""
-    wiki = files.service.wiki(name).wiki
-    index = files.store.open(wiki.id)
-    knowing = Knowing(Remembering(embedder, index))
-    ours.use(knowing)
-    ours.service.add(name, wiki.source, {})
-    report = ours.service.wiki(name).sync()
-    ours.service.wiki(name).settle(600)
-    ours.use(embedder)
+def synced(known: Side, side: Side, name: str, embedder: Embedder) -> None:
+    """Bring the collection's repository into a side; vectors of texts that are known are taken from there."""
+    wiki = known.service.wiki(name).wiki
+    index = known.store.open(wiki.id)
+    side.use(Knowing(Remembering(embedder, index)))
+    if name not in [each.slug for each in side.service.wikis()]:
+        side.service.add(name, wiki.source, {})
+    report = side.service.wiki(name).sync()
+    side.service.wiki(name).settle(600)
+    side.use(embedder)
     index.close()
-    print(f"{name}: {report.added} pages, {report.chunks_embedded} chunks, {report.seconds:.0f} s", flush=True)
+    print(
+        f"{side.name}, {name}: {report.added} pages, {report.chunks_embedded} chunks, {report.seconds:.0f} s",
+        flush=True,
+    )

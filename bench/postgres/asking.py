@@ -1,13 +1,15 @@
 """Searches in many small wikis: by a process that has them open, by one that has not, and what the server holds then."""
 
 import statistics
+import time
 from typing import TYPE_CHECKING
 
 import psycopg
 
 from bench.farm.wikis import slug
+from bench.postgres.load import cpu_below
 from bench.postgres.parts import Part
-from bench.postgres.server import memory_of
+from bench.postgres.server import memory_of, pid_of
 from bench.postgres.sides import Side
 from bench.postgres.times import Times
 from tests.postgres.pg_server import OPERATOR, PgServer
@@ -66,6 +68,26 @@ def _first(small: "Small", times: Times, number: int) -> None:
     for what in ("first hybrid search", "second"):
         for side in small.both:
             times.take(what, side.name, lambda s=side: _found(s, number, question, Mode.HYBRID))
+
+
+def cpu(small: "Small", part: Part, server: PgServer, rounds: int) -> None:
+    """What a warm search costs in CPU time, which other programs on the machine hardly change."""
+    part.say("CPU time of a warm search, ms (this process, without embedding; and the database):", "")
+    part.say(
+        "| search | files | PostgreSQL, the node | PostgreSQL, the database | both ÷ files |", "|---|---|---|---|---|"
+    )
+    for mode in (Mode.SEMANTIC, Mode.KEYWORD, Mode.HYBRID):
+        spent = []
+        for side in small.both:
+            asked = [(turn % HOT, small.question(turn % HOT)) for turn in range(rounds)]
+            before = time.process_time(), cpu_below(pid_of(server))
+            for number, question in asked:
+                _found(side, number, question, mode)
+            after = time.process_time(), cpu_below(pid_of(server))
+            spent.append([(b - a) / rounds * 1e3 for a, b in zip(before, after, strict=True)])
+        (files, _), (node, database) = spent
+        part.say(f"| {mode} | {files:.2f} | {node:.2f} | {database:.2f} | {(node + database) / files:.1f} |")
+    part.say("")
 
 
 def _found(side: Side, number: int, question: str, mode: Mode) -> None:

@@ -55,6 +55,7 @@ def main(wikis: int, rounds: int) -> None:
         small = Small(files, postgres, shared, pool, wikis, random.Random(9))
         onboarding.onboard(small, part, server, entries.recipe(model))
         asking.search(small, part, rounds)
+        asking.cpu(small, part, server, rounds)
         asking.backends(part, server)
         crash(small, part, server)
         onboarding.offboard(small, part)
