@@ -92,7 +92,7 @@ def proven(file: Path) -> Recipe:
         if layout < _LAYOUT:
             raise IndexFault(
                 "the copy is an older Wikiholt's and knows no links",
-                hint="restore it into an embedded store, sync it, and move that wiki",
+                hint="sync it in an embedded store first (`wikiholt sync`), then move that wiki",
             )
         faults = checking.faults(copy, recipe.dimensions)
     if faults:
