@@ -14,13 +14,14 @@ from wikiholt.ports import Store, WikiIndex
 from wikiholt.testing.contents import ContentsConformance
 from wikiholt.testing.embedder import FakeEmbedder
 from wikiholt.testing.entries import entry
+from wikiholt.testing.notes import NotesConformance
 
 ONE, OTHER = "aaaaaaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbbbbbb"
 EMBEDDER = FakeEmbedder()
 RECIPE = Recipe(EMBEDDER.fingerprint, EMBEDDER.dimensions, "test")
 
 
-class StoreConformance(ContentsConformance):
+class StoreConformance(ContentsConformance, NotesConformance):
     """The tests; each runs on a fresh store with one empty index."""
 
     @pytest.fixture
