@@ -64,7 +64,9 @@ def _databases(databases: Databases) -> Iterator[Finding]:
     try:
         found, cut_off = databases.standing(), databases.unfinished()
     except WikiholtError as error:
-        yield Finding("databases", False, error.message, error.hint or "check the setting store, and the server")
+        said = " ".join(str(error.__cause__ or "").split())
+        detail = f"{error.message}: {said}" if said else error.message
+        yield Finding("databases", False, detail, "check the setting store, and the server")
         return
     for each in found:
         subject = f"database {each.name}"

@@ -91,7 +91,8 @@ class PostgresDatabases:
             with database.door.reading() as connection:
                 server, vector = connection.execute(_VERSIONS).fetchone() or ("", "")
         except WikiholtError as error:
-            away = error.message
+            said = " ".join(str(error.__cause__ or "").split())
+            away = f"{error.message}: {said}" if said else error.message
         return DatabaseStanding(
             database.name,
             database.address.shown,

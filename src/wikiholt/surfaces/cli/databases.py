@@ -93,6 +93,8 @@ def _lines(found: Sequence[DatabaseStanding]) -> list[str]:
         closed = "" if each.open else ", closed to new wikis"
         lines.append(f"{style.bold(each.name)}  {output.counted(each.wikis, 'wiki')}{closed}; {state}")
         lines.append(style.dim(f"  {output.line(each.address)}"))
+        if each.away:
+            lines.append(f"  {output.line(each.away)}")
         if each.behind:
             lines.append(style.warn(f"  {output.counted(each.behind, 'wiki')} of an older layout: `wikiholt upgrade`"))
     return lines
