@@ -5,6 +5,8 @@ Torn pages PostgreSQL finds itself, by its checksums, when it reads them; here e
 
 from collections.abc import Callable, Generator, Iterator
 
+from psycopg.errors import UndefinedTable
+
 from wikiholt.errors import Busy, IndexCorrupt
 from wikiholt.model import Problem
 from wikiholt.stores.postgres import rows, writing
@@ -32,6 +34,8 @@ def faults(db: Connection, tables: Tables, stop: Callable[[], bool]) -> list[str
     except (IndexCorrupt, UnicodeDecodeError) as error:
         text = error.message if isinstance(error, IndexCorrupt) else "text that is not UTF-8"
         found.append(f"it cannot be read to its end: {text}")
+    except UndefinedTable:
+        found.append("a table of it is gone")
     return found
 
 
