@@ -170,7 +170,7 @@ class Gate:
             played.registry, played.before = value["registry"], value["before"]
             played.way, played.recovery_seconds = value["way"], value["seconds"]
         else:
-            played.blame(f"recovery: {result.get('trace', result)}")
+            played.blame(f"recovery: {result.get('trace') or result.get('at') or result}")
 
 
 __all__ = ["GIT_DEEDS", "Gate", "Round"]

@@ -152,4 +152,4 @@ class PgGate:
             played.registry, played.before = value["registry"], value["before"]
             played.way, played.recovery_seconds = value["way"], value["seconds"]
         else:
-            played.blame(f"recovery: {result.get('trace', result)}")
+            played.blame(f"recovery: {result.get('trace') or result.get('at') or result}")

@@ -155,7 +155,7 @@ def _run(report: Path, task: Callable[[], object], patience: float) -> None:
     try:
         result: dict[str, object] = {"outcome": "done", "value": task()}
     except WikiholtError as error:
-        result = {"outcome": error.code(), "message": f"{error.message} ({error.hint})"}
+        result = {"outcome": error.code(), "message": f"{error.message} ({error.hint})", "at": traceback.format_exc()}
     except MemoryError:
         result = {"outcome": OUT_OF_MEMORY}
     except BaseException:  # noqa: BLE001 - whatever it is, the parent must hear of it

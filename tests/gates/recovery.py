@@ -250,7 +250,7 @@ def converged(start: Start, wiki: WikiHandle, revision: str) -> None:
     Syncer(FRESH, store, source, embedder, Pipeline(max_bytes=200_000), 1).sync()
     fresh, index = store.open(FRESH), wiki._workshop.store.open(wiki.wiki.id)
     try:
-        assert index.check() == []
+        assert not (faults := index.check()), faults
         assert index.state().revision == source.head() == revision
         tree = {file: entry.blob for file, entry in source.tree(revision).items()}
         assert dict(index.pages()) | {problem.file: problem.blob for problem in index.problems()} == tree
