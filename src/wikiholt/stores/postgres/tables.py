@@ -80,6 +80,8 @@ class Sized:
     how: str
     pages: int = 0
     chunks: int = 0
+    megabytes: int = 0
+    """What it takes to build it in memory."""
 
 
 def creating(schema: str, number: int, dimensions: int, role: str) -> Iterator[sql.Composed]:
@@ -104,8 +106,8 @@ def dropping(schema: str, number: int) -> sql.Composed:
     return sql.SQL("DROP TABLE IF EXISTS {}").format(sql.SQL(", ").join(names))
 
 
-def sized(number: int, dimensions: int, hnsw_from: int = HNSW_FROM) -> tuple[Sized, ...]:
-    """The indexes of a generation that has grown; what `how` holds is a constant of this module."""
+def sized(number: int, dimensions: int, hnsw_from: int = HNSW_FROM, chunks: int = 0) -> tuple[Sized, ...]:
+    """The indexes of a generation that has grown to so many chunks; what `how` holds is a constant of this module."""
     tables, g = Tables(number), f"g{number:d}"
     # Hash indexes, where others would be: a path may be longer than a B-tree's row.
     found = [
@@ -122,5 +124,6 @@ def sized(number: int, dimensions: int, hnsw_from: int = HNSW_FROM) -> tuple[Siz
         Sized(f"{g}_dropped_version", tables.dropped, "(version)", pages=GROWN),
     ]
     if dimensions <= _MOST_IN_HNSW:
-        found.append(Sized(f"{g}_chunks_near", tables.chunks, "USING hnsw (vector vector_ip_ops)", chunks=hnsw_from))
+        how, megabytes = "USING hnsw (vector vector_ip_ops)", chunks * (dimensions * 4 + 500) >> 20
+        found.append(Sized(f"{g}_chunks_near", tables.chunks, how, chunks=hnsw_from, megabytes=megabytes))
     return tuple(found)

@@ -22,6 +22,7 @@ _KNOWN = (
 )
 _LOCK = "SELECT pg_try_advisory_lock(hashtextextended('tending ' || %s, 0))"
 _UNLOCK = "SELECT pg_advisory_unlock(hashtextextended('tending ' || %s, 0))"
+_MOST_MEGABYTES = 512
 
 
 class Tender:
@@ -99,8 +100,8 @@ def _lacking(db: Connection, schema: str, hnsw_from: int) -> Iterator[Sized]:
     grown = [
         each
         for number, dimensions, pages, chunks in generations
-        for each in sized(number, dimensions, hnsw_from)
-        if (pages >= each.pages if each.pages else chunks >= each.chunks)
+        for each in sized(number, dimensions, hnsw_from, chunks)
+        if pages >= each.pages and chunks >= each.chunks
     ]
     if not grown:
         return
@@ -113,6 +114,7 @@ def _made(db: Connection, schema: str, index: Sized) -> bool:
     # A lock on the table is asked for as any other; who stands in the way longer than this is waited for another time.
     db.execute("SET statement_timeout TO 0; SET lock_timeout TO '30s'")
     try:
+        _give_room(db, index.megabytes)
         db.execute(sql.SQL("DROP INDEX CONCURRENTLY IF EXISTS {}").format(name))
         create = sql.SQL("CREATE INDEX CONCURRENTLY {} ON {} ").format(sql.Identifier(index.name), table)
         db.execute(create + sql.SQL(index.how))
@@ -121,8 +123,15 @@ def _made(db: Connection, schema: str, index: Sized) -> bool:
         _LOG.warning("the index %s of a wiki could not be made now (code %s)", index.name, error.sqlstate)
         return False
     finally:
-        db.execute("RESET lock_timeout")
+        db.execute("RESET lock_timeout; RESET maintenance_work_mem")
     return True
+
+
+def _give_room(db: Connection, megabytes: int) -> None:
+    """Let what is built lie in the server's memory, within reason: beside it, it takes many times as long."""
+    wanted = min(megabytes, _MOST_MEGABYTES)
+    order = "SELECT set_config('maintenance_work_mem', %s, false) WHERE pg_size_bytes(current_setting(%s)) < %s"
+    db.execute(order, (f"{wanted}MB", "maintenance_work_mem", wanted << 20))
 
 
 def _one(db: Connection, order: str, schema: str) -> bool:
