@@ -111,7 +111,9 @@ def fill(database: Database, real: Rows, *cuts: Sequence[Wiki]) -> None:
             owners[wiki.rows] = wiki.number
     database.execute("CREATE TABLE chunks (id int, lot int, place int, vector vector(384) STORAGE PLAIN)")
     order = np.random.default_rng(6).permutation(len(real.vectors))
-    _copy(database, sql.Identifier("chunks"), ((n, *(int(owners[n]) for owners in of)) for n in order.tolist()), real)
+    copy_rows(
+        database, sql.Identifier("chunks"), ((n, *(int(owners[n]) for owners in of)) for n in order.tolist()), real
+    )
     database.execute("CREATE INDEX chunks_near ON chunks USING hnsw (vector vector_ip_ops)")
     for name, wikis in zip(("lot", "place"), cuts, strict=True):
         for wiki in wikis[: sum(SIZES.values())]:
@@ -119,13 +121,13 @@ def fill(database: Database, real: Rows, *cuts: Sequence[Wiki]) -> None:
             database.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))
             table = sql.Identifier(schema, "chunks")
             database.execute(sql.SQL("CREATE TABLE {} (id int, vector vector(384) STORAGE PLAIN)").format(table))
-            _copy(database, table, ((n,) for n in wiki.rows.tolist()), real)
+            copy_rows(database, table, ((n,) for n in wiki.rows.tolist()), real)
             if len(wiki.rows) >= LARGE:
                 database.execute(sql.SQL("CREATE INDEX ON {} USING hnsw (vector vector_ip_ops)").format(table))
     database.execute("ANALYZE")
 
 
-def _copy(database: Database, table: sql.Identifier, rows: Iterable[tuple[int, ...]], real: Rows) -> None:
+def copy_rows(database: Database, table: sql.Identifier, rows: Iterable[tuple[int, ...]], real: Rows) -> None:
     with database.cursor() as cursor, cursor.copy(sql.SQL("COPY {} FROM STDIN (FORMAT binary)").format(table)) as copy:
         for piece in copied((*map(int4, row), vector(real.vectors[row[0]])) for row in rows):
             copy.write(piece)

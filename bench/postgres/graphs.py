@@ -1,0 +1,93 @@
+"""How much of what is nearest an HNSW index finds, by how it was made and how widely it looks: on real text."""
+
+import time
+from collections.abc import Sequence
+
+import numpy as np
+import psycopg
+from psycopg import sql
+
+from bench import collections
+from bench.postgres.parts import KEPT, Part, spread
+from bench.postgres.rows import Rows, said
+from bench.postgres.server import started
+from bench.postgres.shared import Database, copy_rows
+from wikiholt.embedding import load
+from wikiholt.model import Floats
+from wikiholt.wiring import open_service
+
+WIKI = "wiki-k8s-en"
+MADE = ((16, 64), (16, 200), (24, 200))
+"""m and ef_construction; the first pair is pgvector's default."""
+LOOKING = (100, 200, 400, 800)
+ASKED = 180
+
+
+def main() -> None:
+    """Build each, ask the collection's own questions, and keep what was found."""
+    part = Part("graphs", "HNSW on real text")
+    vectors = _vectors()
+    texts = [text for asked in collections.queries(collections.DEFAULT / WIKI) for text in asked.texts.values()]
+    texts = [texts[int(at)] for at in np.random.default_rng(2).choice(len(texts), ASKED, replace=False)]
+    part.say(
+        f"{len(vectors):,} passages and {ASKED} questions of {WIKI}; the best ten of 30 against all products. A question is "
+        "short of something when it misses one of its ten.",
+        "",
+        "| m, ef_construction | build s | ef_search | recall@10 | worst | short of something | p50 ms | ÷ reading all |",
+        "|---|---|---|---|---|---|---|---|",
+    )
+    with started() as server, load() as embedder, psycopg.connect(server.new_database(), autocommit=True) as database:
+        queries = np.stack([embedder.query(text) for text in texts])
+        for m, width in MADE:
+            built = _build(database, vectors, m, width)
+            for looking in LOOKING:
+                database.execute(f"SET hnsw.ef_search = {looking}; SET hnsw.iterative_scan = strict_order")
+                part.say(f"| {m}, {width} | {built:.0f} | {looking} | {_asked(database, vectors, queries)} |")
+    part.keep()
+
+
+def _vectors() -> Floats:
+    """Of the index that the part `agreement` keeps."""
+    service = open_service(KEPT / "files")
+    index = service.workshop.store.open(service.wiki(WIKI).wiki.id)
+    try:
+        with index.snapshot() as snapshot:
+            return np.concatenate([block.vectors for block in snapshot.blocks()])
+    finally:
+        index.close()
+        service.close()
+
+
+def _build(database: Database, vectors: Floats, m: int, width: int) -> float:
+    database.execute("DROP TABLE IF EXISTS chunks")
+    database.execute("CREATE TABLE chunks (id int, vector vector(384) STORAGE PLAIN)")
+    rows = Rows(vectors, np.zeros(len(vectors), np.int64), {})
+    copy_rows(database, sql.Identifier("chunks"), ((number,) for number in range(len(vectors))), rows)
+    began = time.perf_counter()
+    how = f"USING hnsw (vector vector_ip_ops) WITH (m = {m}, ef_construction = {width})"
+    database.execute(f"CREATE INDEX ON chunks {how}")
+    took = time.perf_counter() - began
+    database.execute("VACUUM ANALYZE chunks")
+    return took
+
+
+def _asked(database: Database, vectors: Floats, queries: Floats) -> str:
+    find = "SELECT vector <#> %(v)s::vector FROM chunks ORDER BY {} LIMIT 30"
+    times: tuple[list[float], list[float]] = ([], [])
+    recalls = []
+    for query in queries:
+        # Passages that are equally near are equally right.
+        worst = np.sort(-(vectors @ query))[9] + 1e-5
+        for taken, order in zip(times, ("vector <#> %(v)s::vector", "1 + (vector <#> %(v)s::vector)"), strict=True):
+            began = time.perf_counter()
+            found = database.execute(find.format(order), {"v": said(query)}).fetchall()
+            taken.append(time.perf_counter() - began)
+            if taken is times[0]:
+                recalls.append(float(np.mean(np.array(found[:10]) <= worst)))
+    return _told(times, recalls)
+
+
+def _told(times: Sequence[Sequence[float]], recalls: Sequence[float]) -> str:
+    (p50, _), (whole, _) = (spread(each) for each in times)
+    short = sum(recall < 1 for recall in recalls)
+    return f"{np.mean(recalls):.4f} | {min(recalls):.1f} | {short} | {p50:.1f} | {p50 / whole:.2f}"
