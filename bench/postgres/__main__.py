@@ -1,6 +1,6 @@
 """PostgreSQL as the store: beside the embedded one, and beside one table for all wikis.
 
-    python -m bench.postgres shared|roles|small|large|graphs|nodes|agreement [--wikis 1000] [--rounds N] [--write]
+    python -m bench.postgres shared|roles|small|large|graphs|nodes|takeover|agreement [--wikis 1000] [--rounds N] [--write]
 
 Every part starts servers of its own (fsync on, 1 GB of shared buffers) and removes them; what it found is kept in
 bench/data/postgres, and `--write` (or `report --write`) joins all parts that were run into bench/results/postgres.md.
@@ -10,7 +10,7 @@ Ways that are compared are asked in turns. The machine is shared: compare ratios
 import argparse
 from collections.abc import Callable
 
-from bench.postgres import agreement, graphs, large, nodes, roles, shared, small
+from bench.postgres import agreement, graphs, large, nodes, roles, shared, small, takeover
 from bench.postgres.parts import joined
 
 
@@ -25,6 +25,7 @@ def main() -> None:
         "large": lambda given: large.main(given.sizes),
         "graphs": lambda _: graphs.main(),
         "nodes": lambda _: nodes.main(),
+        "takeover": lambda _: takeover.main(),
         "agreement": lambda _: agreement.main(),
     }
     parser.add_argument("part", choices=[*parts, "report"])

@@ -9,7 +9,7 @@ from bench.corpus import DATA
 from bench.report import machine, write
 
 KEPT = DATA / "postgres"
-ORDER = ("shared", "roles", "small-1000", "small-10000", "large", "graphs", "nodes", "agreement")
+ORDER = ("shared", "roles", "small-1000", "small-10000", "large", "graphs", "nodes", "takeover", "agreement")
 
 
 class Part:

@@ -1,0 +1,50 @@
+"""Small wikis behind several nodes."""
+
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from bench.farm.wikis import SmallPage, chosen, slug, write_repositories
+from bench.postgres.node import Node
+
+
+class Farm:
+    """Wikis, their repositories, and what nodes are started with."""
+
+    def __init__(self, place: Path, pages: Sequence[SmallPage], wikis: int) -> None:
+        self.place, self.pages, self.wikis = place, pages, wikis
+        self.repositories = list(write_repositories(pages, place / "wikis", wikis))
+        self._made = 0
+
+    @contextmanager
+    def nodes(self, count: int, store: str, others: Sequence[str] = (), lease: float = 15.0) -> Iterator[list[Node]]:
+        """So many nodes over a store that holds all wikis at their HEAD."""
+        with ExitStack() as stack:
+            data = [self._data(store, lease) for _ in range(count)]
+            for number, other in enumerate(others):
+                Node.run(data[0], "database", "add", f"db{number}", other)
+            nodes: list[Node] = []
+            stack.callback(lambda: [node.end() for node in nodes])
+            for each in data:
+                nodes.append(Node(each, [self.place / "wikis"], self.place / "log"))
+                nodes[-1].until_all(self.slugs)
+            yield nodes
+
+    @property
+    def slugs(self) -> list[str]:
+        return [slug(number) for number in range(self.wikis)]
+
+    def question(self, number: int) -> tuple[str, str]:
+        """A wiki and a question it answers, in no order that would give each client wikis of its own."""
+        wiki = random.Random(number).randrange(self.wikis)
+        mine = chosen(self.pages, wiki)
+        return slug(wiki), mine[number % len(mine)].title
+
+    def _data(self, store: str, lease: float) -> Path:
+        self._made += 1
+        data = self.place / f"node{self._made}"
+        data.mkdir()
+        lines = [f'store = "{store}"', "[postgres]", f"lease = {lease}"] if store else []
+        (data / "wikiholt.toml").write_text("\n".join([*lines, "[sync]", "interval = 2.0", ""]))
+        return data

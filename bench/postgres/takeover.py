@@ -1,0 +1,110 @@
+"""Two nodes share the wikis, and one of them is killed: how long until the other has all, and has done the work."""
+
+import tempfile
+import time
+from collections.abc import Set
+from pathlib import Path
+
+import psycopg
+
+from bench.collections import DEFAULT
+from bench.corpus import BareWiki
+from bench.farm.wikis import small_pages
+from bench.postgres.farm import Farm
+from bench.postgres.node import Node
+from bench.postgres.parts import Part
+from bench.postgres.server import started
+from bench.postgres.shared import Database
+from tests.postgres.pg_server import PgServer
+
+WIKIS = 40
+TRIES = 3
+LEASES = (5.0, 15.0)
+
+
+def main(tries: int = TRIES) -> None:
+    """Kill so many times with each lease, and keep what was found."""
+    part = Part("takeover", "A node killed with SIGKILL")
+    with started() as server, tempfile.TemporaryDirectory(prefix="bench-") as place:
+        farm = Farm(Path(place), small_pages(DEFAULT), WIKIS)
+        for lease in LEASES:
+            takeovers(part, farm, server, lease, tries)
+    part.keep()
+
+
+def takeovers(part: Part, farm: Farm, server: PgServer, lease: float, tries: int) -> None:
+    """Two nodes share the wikis; one is killed, then a page is committed to every wiki that was its."""
+    store = server.new_database()
+    claimed: list[float] = []
+    found: list[tuple[float, float]] = []
+    with farm.nodes(2, store, lease=lease) as nodes, psycopg.connect(store, autocommit=True) as database:
+        for turn in range(tries):
+            # Which of the two ids is the one that will die shows when its process is new.
+            before = set(_until_shared(database, farm.wikis))
+            nodes[0].end()
+            nodes[0] = nodes[0].again()
+            shares = _until_shared(database, farm.wikis, but=before)
+            (lost,) = (shares[node] for node in set(shares) - before)
+            word, began = f"quokka{lease:.0f}x{turn}", time.perf_counter()
+            nodes[0].kill()
+            _commit(farm, lost, word)
+            claimed.append(_until_claimed(database, farm.wikis) - began)
+            found.append(_until_found(nodes[1], lost, word, began))
+            nodes[0] = nodes[0].again()
+    told = ", ".join(f"{each:.1f}" for each in claimed)
+    pages = ", ".join(f"{first:.1f} to {last:.1f}" for first, last in found)
+    part.say(
+        f"Lease {lease:g} s, {tries} times: all wikis of a killed node were the other's after {told} s; pages committed "
+        f"to each of them were found through it {pages} s after the kill (first wiki to last; looked at every 2 s).",
+        "",
+    )
+
+
+def _shares(database: Database) -> dict[str, set[str]]:
+    """The slugs of the wikis each node has."""
+    rows = database.execute(
+        "SELECT node, slug FROM wikiholt.work JOIN wikiholt.wikis ON id = wiki_id WHERE node IS NOT NULL"
+    )
+    shares: dict[str, set[str]] = {}
+    for node, name in rows.fetchall():
+        shares.setdefault(node, set()).add(name)
+    return shares
+
+
+def _until_shared(database: Database, wikis: int, but: Set[str] = frozenset()) -> dict[str, set[str]]:
+    """Until two nodes have half of the wikis each, and these two are not the same as before."""
+    until = time.monotonic() + 120
+    while (shares := _shares(database)).keys() == but or sorted(map(len, shares.values())) != [
+        wikis // 2,
+        wikis - wikis // 2,
+    ]:
+        assert time.monotonic() < until, shares
+        time.sleep(0.1)
+    return shares
+
+
+def _until_claimed(database: Database, wikis: int) -> float:
+    until = time.monotonic() + 120
+    while [len(each) for each in _shares(database).values()] != [wikis]:
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    return time.perf_counter()
+
+
+def _commit(farm: Farm, wikis: Set[str], word: str) -> None:
+    for name in wikis:
+        BareWiki(farm.place / "wikis" / f"{name}.git").edit(f"{word}.md", f"# News\n\nThe {word} is here.\n")
+
+
+def _until_found(node: Node, lost: Set[str], word: str, began: float) -> tuple[float, float]:
+    """Until the page is found in each of these wikis; seconds to the first and to the last."""
+    times: list[float] = []
+    left, until = set(lost), time.monotonic() + 120
+    while left:
+        for name in sorted(left):
+            if node.finds(name, word):
+                left.discard(name)
+                times.append(time.perf_counter() - began)
+        assert time.monotonic() < until, left
+        time.sleep(0.05)
+    return min(times), max(times)
