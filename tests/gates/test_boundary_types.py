@@ -33,7 +33,7 @@ BOUND: tuple[type, ...] = (
 NAMES_A_WIKI = re.compile(r"wiki|slug|tenant|index_id|collection|schema")
 ASKS = re.compile(r"^(query|request|vector|where|terms|words)$|WordQuery|Request|Filter")
 KNOWS_MANY = {"registry", "service", "access", "limits", "keeper", "wiring", "doctor", "stores", "ports", "surfaces"}
-KNOWS_MANY |= {"importing", "moving"}
+KNOWS_MANY |= {"importing", "moving", "leaving"}
 """Parts that may be told a wiki: they say which, and open it. None of them searches."""
 OPENS = tuple(f"wikiholt.vectors.chroma.{part}." for part in ("engine", "layout", "bound"))
 """Opens a wiki's collection, names it, and is the other end of the wire. What searches holds one collection's rows."""
