@@ -70,21 +70,19 @@ def main(directory: Path = collections.DEFAULT, names: Sequence[str] = NAMES) ->
         for name in names:
             synced(known, files, name, embedder)
         known.close()
-        for what, settings in (("", {}), (", HNSW at any size", {"postgres__hnsw_from": 1})):
-            ours = Side("PostgreSQL", Path(place) / f"data{len(settings)}", embedder, server.new_database(), **settings)
-            for name in names:
-                compared(part, files, ours, embedder, directory / name, what)
-            ours.close()
+        ours = Side("PostgreSQL", Path(place) / "data", embedder, server.new_database())
+        for name in names:
+            compared(part, files, ours, embedder, directory / name)
+        ours.close()
         files.close()
     part.keep()
 
 
-def compared(part: Part, files: Side, ours: Side, embedder: Knowing, directory: Path, what: str) -> None:
+def compared(part: Part, files: Side, ours: Side, embedder: Knowing, directory: Path) -> None:
     """One collection on both sides."""
     synced(files, ours, directory.name, embedder)
-    modes = (Mode.KEYWORD, Mode.SEMANTIC, Mode.HYBRID) if not what else (Mode.SEMANTIC, Mode.HYBRID)
     for asked in collections.queries(directory):
-        for mode in modes:
+        for mode in (Mode.KEYWORD, Mode.SEMANTIC, Mode.HYBRID):
             found = Agreement()
             for text in asked.texts.values():
                 request = Request(text, n=DEPTH, mode=mode)
@@ -92,9 +90,8 @@ def compared(part: Part, files: Side, ours: Side, embedder: Knowing, directory: 
                 assert not a.degraded, a.notes
                 assert not b.degraded, b.notes
                 found.compare(ranked(b), ranked(a))
-            part.say(found.row(asked.name + what, mode))
-        if not what:
-            part.say(by_the_store(files, ours, asked).row(asked.name, "words, by the store alone"))
+            part.say(found.row(asked.name, mode))
+        part.say(by_the_store(files, ours, asked).row(asked.name, "words, by the store alone"))
 
 
 def ranked(answer: Answer) -> list[tuple[str, float]]:
