@@ -1,13 +1,18 @@
 """What holds for all tests: one browser, the same examples in every run, and the crash gate before anything else."""
 
 import os
+from functools import lru_cache
 
 import pytest
+from httpx._transports import default as httpx_transport
 from hypothesis import settings
 from pg_fixtures import database, pg
 from web_browser import browser, visit
 
 __all__ = ["browser", "database", "pg", "visit"]
+
+# Each client of httpx reads every certificate of the machine, for 30 ms; tests ask without, and very often.
+httpx_transport.create_ssl_context = lru_cache(httpx_transport.create_ssl_context)  # type: ignore[assignment]
 
 # A run that fails can be run again; `WIKIHOLT_EXPLORE=1` draws new examples, as `python tests/fuzz` does for longer.
 settings.register_profile("wikiholt", deadline=None, derandomize=not os.environ.get("WIKIHOLT_EXPLORE"))

@@ -82,25 +82,28 @@ def test_without_write_it_reads_alone_and_older_agents_are_greeted_too(ground: R
     assert ground.head() == before
 
 
-def _run(data: Path, *arguments: str, given_in: str = "") -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "wikiholt.surfaces.cli.main", "--data", str(data), "mcp", *arguments]
+def test_it_ends_with_its_input(ground: Repository, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "wikiholt.surfaces.cli.main", "--data", str(tmp_path / "data"), "mcp", "garden"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("WIKIHOLT_")}
-    return subprocess.run(
-        command, input=given_in, capture_output=True, text=True, timeout=120, check=False, env=environment
+    ended = subprocess.run(
+        command, input="this is no message\n", capture_output=True, text=True, timeout=120, check=False, env=environment
     )
-
-
-def test_it_ends_with_its_input_and_says_on_stderr_alone_what_is_wrong(ground: Repository, tmp_path: Path) -> None:
-    data = tmp_path / "data"
-    ended = _run(data, "garden", given_in="this is no message\n")
     assert ended.returncode == 0
     assert "heron" not in ended.stdout + ended.stderr
-    unknown = _run(data, "no-such")
-    assert (unknown.returncode, unknown.stdout) == (3, "")
-    assert "error: " in unknown.stderr
-    nobody = _run(data, "garden", "--author", "Ada")
-    assert (nobody.returncode, nobody.stdout) == (2, "")
-    assert "--author" in nobody.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"), [(["no-such"], 3, "error: "), (["garden", "--author", "Ada"], 2, "--author")]
+)
+def test_it_says_on_stderr_alone_what_is_wrong(
+    ground: Repository, tmp_path: Path, capfd: pytest.CaptureFixture[str], arguments: list[str], code: int, told: str
+) -> None:
+    from wikiholt.surfaces.cli.main import main
+
+    assert main(["--data", str(tmp_path / "data"), "mcp", *arguments]) == code
+    said = capfd.readouterr()
+    assert said.out == ""
+    assert told in said.err
 
 
 def test_without_the_extra_it_says_what_to_install(
