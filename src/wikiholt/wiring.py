@@ -200,7 +200,9 @@ def _word(store: Store, wiki_id: str) -> Word:
 def _vector_cache(settings: Settings, ground: Ground) -> Callable[[WikiIndex, str], VectorCache]:
     def make(index: WikiIndex, wiki_id: str) -> VectorCache:
         kind = settings.vectors
-        if kind == "auto" and ground.shared:
+        # An HNSW index finds most of the nearest, in tens of milliseconds; a node's own cache finds them all, in a few.
+        small = ground.shared and index.state().chunks < settings.postgres_hnsw_from
+        if kind == "store" or (kind == "auto" and small):
             return StoredVectors(index)
         made, note = cache_for(kind, index, _place(ground, wiki_id), crossover=settings.faiss_crossover)
         if note:

@@ -10,6 +10,7 @@ from pg_server import PgServer
 from pg_waiting import until
 from starlette.testclient import TestClient
 
+from wikiholt.errors import InvalidSetting
 from wikiholt.model import Scope
 from wikiholt.search import Request
 from wikiholt.service import Service
@@ -32,10 +33,12 @@ def test_a_node_keeps_the_caches_that_are_set_and_answers_are_the_same(
     repository = Repository(tmp_path / "wiki")
     repository.commit({f"Page-{n}.md": f"# Page {n}\n\nword{n} and word{n % 7} together\n" for n in range(pages)})
     answers, files = {}, {}
-    for kind in ("auto", "exact", "faiss"):
+    ways = {"store": {}, "auto": {}, "auto above": {"postgres.hnsw_from": "5"}, "exact": {}, "faiss": {}}
+    for kind, more in ways.items():
         data = tmp_path / kind
-        with closing(with_fake(build(load(data, overrides={"store": database, "vectors": kind})))) as service:
-            if kind == "auto":
+        overrides = {"store": database, "vectors": kind.split()[0], **more}
+        with closing(with_fake(build(load(data, overrides=overrides)))) as service:
+            if kind == "store":
                 service.add("notes", str(repository.path), {})
                 service.wiki("notes").sync()
             handle = service.wiki("notes")
@@ -45,9 +48,16 @@ def test_a_node_keeps_the_caches_that_are_set_and_answers_are_the_same(
             answers[kind] = [(hit.path, round(hit.score, 6)) for hit in answer.hits]
             assert (answer.degraded, answer.stale) == (False, False)
             files[kind] = sorted({file.suffix for file in data.rglob("*-g000001-*")})
-    assert answers["auto"] == answers["exact"] == answers["faiss"]
+    assert all(answer == answers["store"] for answer in answers.values())
     words = [".postings"] if pages == 80 else []
-    assert files == {"auto": words, "exact": [".exact", *words], "faiss": [".faiss", *words]}
+    exact = [".exact", *words]
+    assert files == {"store": words, "auto": words, "auto above": exact, "exact": exact, "faiss": [".faiss", *words]}
+
+
+def test_asking_the_store_each_time_needs_one_that_can(tmp_path: Path) -> None:
+    with pytest.raises(InvalidSetting) as caught:
+        load(tmp_path, overrides={"vectors": "store"})
+    assert "postgresql://" in caught.value.hint
 
 
 def test_a_service_outlives_the_absence_of_its_home(pg: PgServer, database: str, tmp_path: Path) -> None:

@@ -113,6 +113,10 @@ def _consistent(settings: Settings) -> Settings:
             f"chunk.target_tokens ({settings.chunk_target_tokens}).",
             hint="A quarter of the target is a good overlap.",
         )
+    if settings.vectors == "store" and not settings.store:
+        raise InvalidSetting(
+            "vectors = store needs a store in PostgreSQL.", hint="Leave vectors at auto, or set store = postgresql://…"
+        )
     if settings.vectors == "chroma" and bool(settings.chroma_url) == bool(settings.chroma_path):
         raise InvalidSetting(
             "vectors = chroma needs either chroma.url or chroma.path" + (", not both." if settings.chroma_url else "."),

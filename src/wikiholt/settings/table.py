@@ -159,9 +159,9 @@ SETTINGS = (
         "vectors",
         str,
         "auto",
-        "How nearest passages are found; auto is exact up to faiss.crossover passages, and with a store in PostgreSQL "
-        "what the database finds.",
-        choices=("auto", "exact", "faiss", "chroma"),
+        "How nearest passages are found; auto is exact up to faiss.crossover passages. With a store in PostgreSQL, "
+        "store asks the database each time, and so does auto in wikis without an HNSW index.",
+        choices=("auto", "store", "exact", "faiss", "chroma"),
     ),
     Setting(
         "faiss.crossover",
