@@ -11,6 +11,7 @@ from pathlib import Path
 import uvicorn
 from canaries import ALIKE, CanaryWiki
 from fastapi import FastAPI
+from gate_grounds import Files, Ground
 
 from wikiholt.model import Scope
 from wikiholt.settings import load
@@ -90,9 +91,10 @@ class ServedWiki(CanaryWiki):
 class ServedFarm:
     """The wikis, their keys, and the parts of a service over them; the keeper is at work."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, ground: Ground | None = None) -> None:
         self.directory = directory
         self.data = directory / "data"
+        self.ground = ground or Files(self.data)
         self.wikis = [ServedWiki(directory / "r", number) for number in range(WIKIS)]
         self.farm = self._opened()
         for wiki in self.wikis:
