@@ -220,9 +220,18 @@ class Syncer:
 
     def _require_whole(self, building: WikiIndex, watch: Watch) -> None:
         """Raise unless every byte of a generation is right; one that is not is begun again by the next sync."""
+        paused = False
+
+        def stop() -> bool:
+            nonlocal paused
+            paused = watch.pause() is Pause.AT_ONCE
+            return paused
+
         try:
-            faults = building.check(lambda: watch.pause() is Pause.AT_ONCE)
+            faults = building.check(stop)
         except Busy as error:
+            if not paused:
+                raise  # the store itself was busy: nobody asked for a pause
             raise Paused from error
         if faults:
             raise SyncFailed(f"the new index is not whole ({faults[0]}); the one before goes on answering", hint=AGAIN)
