@@ -15,16 +15,17 @@ from bench.postgres.server import started
 from wikiholt.embedding import load
 from wikiholt.model import Floats, Ints
 from wikiholt.ports import Embedder
+from wikiholt.stores.postgres import nearest
+from wikiholt.stores.postgres.tables import HNSW_FROM, Tables, sized
 
 ROWS = 100_000
 SIZES = {20_000: 1, 5_000: 2, 1_000: 5, 100: 10}
 """How many wikis of each size are asked; the rest of the rows are wikis of a thousand."""
 ASKED = 30
-LARGE = 10_000
-"""From here a wiki's own table has an HNSW index too."""
 QUERIES = 20
 """Questions a wiki; fewer where a size has many wikis."""
 
+_TABLES = Tables(1)
 _FIND = "SELECT id FROM chunks WHERE {} = %s ORDER BY vector <#> %s::vector LIMIT 30"
 _WAYS: dict[str, tuple[str, ...]] = {
     "shared table, HNSW (the seed's)": (),
@@ -69,8 +70,8 @@ def main(rows: int = ROWS, queries: int = QUERIES) -> None:
     part.say(
         f"{rows:,} real passages (all-MiniLM-L6-v2 of a real wiki's pages) in one table `chunks` with one HNSW index "
         f"(m 16, ef_construction 64, ef_search 40) and `WHERE tenant_id = …`; {ASKED} rows asked for, questions are "
-        "titles of pages. Recall@10 is against a scan of the wiki's own rows. An own table is scanned below "
-        f"{LARGE:,} rows and has an HNSW index (ef_search 100) from there.",
+        "titles of pages. Recall@10 is against a scan of the wiki's own rows. An own table is searched by the "
+        f"store's own code: exactly below {HNSW_FROM:,} rows, by an HNSW index from there.",
         "",
     )
     with started() as server, load() as embedder, psycopg.connect(server.new_database(), autocommit=True) as database:
@@ -119,11 +120,13 @@ def fill(database: Database, real: Rows, *cuts: Sequence[Wiki]) -> None:
         for wiki in wikis[: sum(SIZES.values())]:
             schema = f"{name}_{wiki.number}"
             database.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))
-            table = sql.Identifier(schema, "chunks")
-            database.execute(sql.SQL("CREATE TABLE {} (id int, vector vector(384) STORAGE PLAIN)").format(table))
-            copy_rows(database, table, ((n,) for n in wiki.rows.tolist()), real)
-            if len(wiki.rows) >= LARGE:
-                database.execute(sql.SQL("CREATE INDEX ON {} USING hnsw (vector vector_ip_ops)").format(table))
+            table = sql.Identifier(schema, _TABLES.chunks)
+            create = "CREATE TABLE {} (id int, page_id int, vector vector(384) STORAGE PLAIN)"
+            database.execute(sql.SQL(create).format(table))
+            copy_rows(database, table, ((n, 0) for n in wiki.rows.tolist()), real)
+            if len(wiki.rows) >= HNSW_FROM:
+                near = next(index for index in sized(_TABLES.number, 384) if index.chunks)
+                database.execute(sql.SQL("CREATE INDEX ON {} ").format(table) + sql.SQL(near.how))
     database.execute("ANALYZE")
 
 
@@ -196,13 +199,16 @@ def _shared(database: Database, column: str, settings: Sequence[str]) -> Way:
 
 
 def _own(database: Database, column: str) -> Way:
-    find = sql.SQL("SELECT id FROM {} ORDER BY vector <#> %s::vector LIMIT 30")
+    """By the code that searches use, in the wiki's own schema."""
 
     def way(wiki: Wiki, query: Floats) -> tuple[list[int], float]:
-        database.execute("RESET ALL")
-        if len(wiki.rows) >= LARGE:
-            database.execute("SET hnsw.ef_search = 100")
-        return _timed(database, find.format(sql.Identifier(f"{column}_{wiki.number}", "chunks")), said(query))
+        path = sql.Identifier(f"{column}_{wiki.number}")
+        database.execute(sql.SQL("RESET ALL; SET search_path TO {}, public").format(path))
+        began = time.perf_counter()
+        with database.transaction():
+            found = nearest.by_index(database, _TABLES, query, ASKED) if len(wiki.rows) >= HNSW_FROM else None
+            found = found or nearest.exact(database, _TABLES, query, ASKED, None)
+        return found.chunk_ids.tolist(), time.perf_counter() - began
 
     return way
 
