@@ -122,6 +122,7 @@ def synced(known: Side, side: Side, name: str, embedder: Embedder) -> None:
         side.service.add(name, wiki.source, {})
     report = side.service.wiki(name).sync()
     side.service.wiki(name).settle(600)
+    side.grown(side.service.wiki(name).wiki.id)
     side.use(embedder)
     index.close()
     print(

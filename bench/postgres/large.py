@@ -62,7 +62,7 @@ def written(part: Part, sides: Sequence[Side], slug: str, pool: Sequence[PageEnt
                 spent[name] += time.perf_counter() - began
     for side in sides:
         began = time.perf_counter()
-        side.grown(slug)
+        side.grown(side.id_of(slug))
         tended[side.name] = time.perf_counter() - began
     part.say("| | pages/s written | to files | its indexes built, s | disk MB |", "|---|---|---|---|---|")
     for side in sides:

@@ -10,6 +10,7 @@ from wikiholt.model import Change, Floats, Recipe
 from wikiholt.ports import Embedder, Store, WikiIndex
 from wikiholt.service import Service
 from wikiholt.settings import load
+from wikiholt.stores.postgres.store import PostgresStore
 from wikiholt.wiring import build
 
 
@@ -70,9 +71,12 @@ class Side:
             for change in changes:
                 index.apply(change)
 
-    def grown(self, slug: str) -> None:
-        """What follows a sync: a wiki that has grown gets its indexes."""
-        self.store.sweep(self._ids[slug])
+    def grown(self, wiki_id: str) -> None:
+        """What follows a sync, waited for: a wiki that has grown gets its indexes."""
+        if isinstance(self.store, PostgresStore):
+            placement = self.store.placements.find(wiki_id)
+            assert placement is not None
+            self.store.tend(placement)
 
     @contextmanager
     def writing(self, slug: str) -> Iterator[WikiIndex]:
