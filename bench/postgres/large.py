@@ -78,20 +78,24 @@ def asked(part: Part, sides: Sequence[Side], slug: str, pool: Sequence[PageEntry
     titles = [pool[int(at)].page.name for at in rng.choice(len(pool), QUESTIONS, replace=False)]
     vectors = np.concatenate([entry.vectors for entry in pool])
     times, recalls = Times(), {side.name: [] for side in sides}
-    indexes = {side.name: side.index(slug) for side in sides}
+    indexes = {side.name: (side.index(slug), side.vectors(slug)) for side in sides}
     for turn in range(3):
         for title in titles:
             query, words = embedder.query(title), parse_query(title)
             best = np.sort(1 - vectors @ query)[:10]
-            for name, index in indexes.items():
+            for name, (index, cache) in indexes.items():
                 found: list[Floats] = []
-                times.take("nearest 30 passages", name, lambda i=index, f=found, q=query: f.append(i.nearest(q, LIMIT, None).distances))  # fmt: skip
+                times.take("nearest 30 passages", name, lambda c=cache, f=found, q=query: f.append(c.search(q, LIMIT, None).distances))  # fmt: skip
                 if turn == 0:
                     # Passages that are equally near are equally right.
                     recalls[name].append(float(np.mean(found[0][:10] <= best[-1] + 1e-5)))
                 if words:
-                    times.take("words, best 30 pages", name, lambda i=index, w=words: i.words(w, LIMIT, Filter()))
-    part.say(*times.table("the index alone, no cache", [side.name for side in sides]), "")
+                    times.take(
+                        "words, best 30 pages, by the store alone",
+                        name,
+                        lambda i=index, w=words: i.words(w, LIMIT, Filter()),
+                    )
+    part.say(*times.table("as a search asks", [side.name for side in sides]), "")
     told = "; ".join(f"{name} {np.mean(some):.3f} (worst question {min(some):.1f})" for name, some in recalls.items())
     part.say(f"Recall@10: {told}.", "")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from wikiholt.model import Change, Floats, Recipe
-from wikiholt.ports import Embedder, Store, WikiIndex
+from wikiholt.ports import Embedder, Store, VectorCache, WikiIndex
 from wikiholt.service import Service
 from wikiholt.settings import load
 from wikiholt.stores.postgres.store import PostgresStore
@@ -93,6 +93,14 @@ class Side:
         if slug not in self._open:
             self._open[slug] = self.store.open(self._ids[slug])
         return self._open[slug]
+
+    def vectors(self, slug: str) -> VectorCache:
+        """What a search asks for nearest passages: a cache of files, or the database itself."""
+        cache = self.service.workshop.vector_cache(self.index(slug), self._ids[slug])
+        cache.refresh()
+        cache.settle(600)
+        cache.refresh()
+        return cache
 
     def close(self) -> None:
         for index in self._open.values():
