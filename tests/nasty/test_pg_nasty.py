@@ -15,7 +15,7 @@ from wikiholt.search import Request
 
 def _files() -> dict[bytes, bytes]:
     """Every nasty page but the large ones, every odd name, and the healthy ones."""
-    return {name: data for name, data in nasty_files().items() if len(data) < 60_000}
+    return {name: data for name, data in nasty_files().items() if len(data) < 20_000}
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +79,7 @@ def test_links_and_facets_are_the_same(wiki: NastyWiki, stored: NastyWiki) -> No
 
 
 def test_nasty_pages_may_change_into_one_another_and_go(pg: PgServer, database: str, tmp_path: Path) -> None:
-    small = {name: data for name, data in NASTY.items() if len(data) < 30_000}
+    small = {name: data for name, data in NASTY.items() if len(data) < 10_000}
     names = [f"nasty/{name}.md".encode() for name in small]
     healthy = {name.encode(): text.encode() for name, text in HEALTHY.items()}
     (tmp_path / "data").mkdir()
