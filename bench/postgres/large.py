@@ -22,20 +22,25 @@ LIMIT = 30
 QUESTIONS = 60
 EDITS = 20
 NEVER = 10**9
+SIDES = (
+    ("files", "auto", NEVER),
+    ("PostgreSQL", "auto", 10_000),
+    ("PostgreSQL alone, exact", "store", NEVER),
+    ("PostgreSQL alone, HNSW", "store", 10_000),
+)
+"""Name, what finds the nearest, and from how many passages on there is an HNSW index."""
 
 
 def main(sizes: Sequence[int] = SIZES) -> None:
     """Write each wiki on every side in turns, ask, and keep what was found."""
     part = Part("large", "Large wikis")
+    part.say("As set by default, nodes keep a cache of a large wiki's vectors; alone (`vectors = \"store\"`), the database finds them.", "")  # fmt: skip
     with load() as model, started() as server, tempfile.TemporaryDirectory(prefix="bench-") as place:
         embedder, sides = Knowing(model), []
-        for name, store, hnsw in (
-            ("files", "", NEVER),
-            ("PostgreSQL, exact", "x", NEVER),
-            ("PostgreSQL, HNSW", "x", 10_000),
-        ):
-            address = server.new_database() if store else ""
-            sides.append(Side(name, Path(place) / name, embedder, address, postgres__hnsw_from=hnsw))
+        for name, vectors, hnsw in SIDES:
+            address = "" if name == "files" else server.new_database()
+            given = {"vectors": vectors, "postgres__hnsw_from": hnsw}
+            sides.append(Side(name, Path(place) / name, embedder, address, **given))
         for size in sizes:
             pool = entries.pages(size)
             part.say(f"### {sum(len(each.chunks) for each in pool):,} chunks, {len(pool):,} pages", "")
