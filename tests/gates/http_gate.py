@@ -30,6 +30,8 @@ class Gate:
     statuses: Counter[int] = field(default_factory=Counter)
     told: Counter[str] = field(default_factory=Counter)
     routes: Counter[str] = field(default_factory=Counter)
+    agents: Counter[str] = field(default_factory=Counter)
+    """How agents were answered that were told something of their own wiki, or refused."""
     _local: threading.local = field(default_factory=threading.local)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _clients: list[httpx.Client] = field(default_factory=list)
@@ -56,6 +58,8 @@ class Gate:
         with self._lock:
             self.statuses[answer.status_code] += 1
             self.told.update(codes & sent.allowed)
+            if sent.who.startswith("agent"):
+                self.agents["answered" if codes & sent.allowed else "refused" if refused else "told nothing"] += 1
             self.routes[f"{sent.method} {answer.status_code // 100}xx"] += 1
             if foreign:
                 self.leaks.append(f"{sent.who}: {sent.text()}\n→ {answer.status_code} with {foreign}: {text[:2000]}")

@@ -13,6 +13,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from agent_cases import agent_case
 from canaries import codes
 from http_cases import Case, Route, Sent, Writer, any_case, cases, routes_of, somewhere
 from http_farm import HUSH, WIKIS, ServedFarm, ServedWiki, listening
@@ -30,6 +31,8 @@ from wikiholt.surfaces.http.app import create_app
 
 BATCH, BATCHES = 48, int(os.environ.get("GATE_BATCHES", "16"))
 """Requests sent at once, and how often; `make gate` sends more."""
+AGENTS = 6
+"""Messages of agents in every batch."""
 RANDOM = Random(1)
 
 
@@ -196,6 +199,7 @@ def storm(farm: ServedFarm, gate: Gate, writer: Writer, caplog: pytest.LogCaptur
             at = writer.reading[case.route % len(writer.reading)]
             batch.append(replace(case, route=at, who="read", host="own", prefix=rng.choice(["none", "mine"])))
         requests = [writer.sent(case) for case in batch]
+        requests += [agent_case(writer, rng) for _ in range(AGENTS)]
         sent.extend(requests)
         gate.drive(requests)
 
@@ -223,6 +227,8 @@ def kept(farm: ServedFarm, wiki: ServedWiki) -> Mapping[str, object]:
 def assert_it_was_a_storm(gate: Gate) -> None:
     """That the gate was passed by answers, not by silence."""
     assert len(gate.told) == WIKIS, f"only {len(gate.told)} wikis were ever told of to their own visitors"
+    assert gate.agents["answered"] >= 3, gate.agents
+    assert gate.agents["refused"] >= 3, gate.agents
     for status, least in ((200, 100), (401, 100), (403, 50), (404, 5), (422, 20)):
         assert gate.statuses[status] >= least, gate.statuses
 
