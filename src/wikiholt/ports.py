@@ -405,7 +405,10 @@ class Databases(Protocol):
         """Move a wiki to another database while it answers; whether it was not there already."""
 
     def tidy(self, wiki_ids: Collection[str]) -> None:
-        """Remove what this machine keeps of wikis other than these: caches and mirrors of wikis that were removed."""
+        """Remove what this machine keeps of wikis other than these: caches and mirrors of wikis that were removed.
+
+        Also what moves to another database have left behind that were cut off.
+        """
 
     def figures(self) -> Mapping[str, int]:
         """Connections that are open, and leases held, by this process."""

@@ -17,7 +17,6 @@ from recovery import Log, Recovered, Start, converged, searched, served, synced
 from wikiholt.errors import IndexCorrupt, IndexMissing, WikiNotFound
 from wikiholt.handle import WikiHandle
 from wikiholt.service import Service
-from wikiholt.stores.postgres import moving
 
 
 @dataclass(slots=True)
@@ -114,10 +113,9 @@ def _backups_are_good(service: Service, wiki: WikiHandle) -> None:
 def _finish(service: Service, told: PgStart) -> None:
     """What one who was killed left is finished by the next who looks, and then nothing is there of anybody."""
     service.registry.backups.follow()
-    store = service.workshop.store
-    for wiki_id in moving.unfinished(store.placements):  # type: ignore[attr-defined]
-        moving.finish(store, wiki_id)  # type: ignore[arg-type]
     registered = {wiki.slug: wiki.id for wiki in service.wikis()}
+    assert service.workshop.databases is not None
+    service.workshop.databases.tidy(registered.values())
     for slug in registered:
         if slug.startswith("extra"):
             service.wiki(slug).sync()

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from wikiholt.errors import WikiholtError
@@ -73,6 +74,9 @@ class PostgresDatabases:
         for wiki_id in notes.directories(self._scratch):
             if wiki_id not in wanted:
                 shutil.rmtree(self._scratch / wiki_id, ignore_errors=True)
+        for wiki_id in self.unfinished():
+            with suppress(WikiholtError):  # whoever is at it just now finishes it
+                moving.finish(self._store, wiki_id, 0)
 
     def figures(self) -> Mapping[str, int]:
         return {"connections": self._home.connections + self._doors.open, "leases": self._store.leases.count}
