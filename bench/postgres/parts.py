@@ -9,7 +9,8 @@ from bench.corpus import DATA
 from bench.report import machine, write
 
 KEPT = DATA / "postgres"
-ORDER = ("shared", "roles", "small-1000", "small-10000", "large", "graphs", "nodes", "takeover", "agreement")
+ORDER = ("shared", "roles", "small", "large", "graphs", "nodes", "takeover", "agreement")
+"""Files of a part begin with its name; `small` has one for each number of wikis."""
 
 
 class Part:
@@ -38,7 +39,8 @@ class Part:
 
 def joined(about: str) -> str:
     """The text of every part that was ever run, in their order; written to the results."""
-    found = [(KEPT / f"{name}.md").read_text().strip() for name in ORDER if (KEPT / f"{name}.md").exists()]
+    files = [file for name in ORDER for file in sorted(KEPT.glob(f"{name}*.md"), key=lambda file: len(file.name))]
+    found = [file.read_text().strip() for file in files]
     text = f"{about.strip()}\n\n{machine()}\n\n" + "\n\n".join(found)
     write("postgres", text)
     return text
