@@ -18,7 +18,8 @@ def evaluation_lines(found: Evaluation, style: Style) -> list[str]:
     at = f" at {found.revision[:10]}" if found.revision else ""
     lines = [f"{style.bold(found.wiki)}{at}: {counted(sum(asked.values()), 'question')} ({', '.join(parts)})", ""]
     width = max(len("configuration"), *(len(f"  {kind}") for kind in asked), *(len(run.label) for run in found.runs))
-    lines.append(style.dim(f"{'configuration':{width}}  " + "  ".join(f"{metric:19}" for metric in METRICS)))
+    heads = "  ".join(f"{metric:19}" for metric in METRICS).rstrip()
+    lines.append(style.dim(f"{'configuration':{width}}  {heads}"))
     for run in found.runs:
         lines += _run_lines(run, found, width, style)
     if found.comparison:
