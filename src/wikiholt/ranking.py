@@ -1,8 +1,9 @@
 """How pages found by meaning and by word become one list. Pure functions; the order is the same for every n.
 
 Both channels give evidence on an absolute scale: the cosine of the page's nearest chunk, and the share its words have
-of the best score any page could reach for the query. Hybrid search weighs the two equally. So a page's place and score
-come from the page and the query; only that no hit is scored above the one before it comes from the others.
+of the best score any page could reach for the query. Hybrid search weighs the two equally, and counts what the page's
+name has in common with the query beside them, as far as the meaning agrees. So a page's place and score come from the
+page and the query; only that no hit is scored above the one before it comes from the others.
 """
 
 import math
@@ -17,6 +18,11 @@ from wikiholt.model import Confidence, Ints, Mode, Neighbours
 WORDS_WEIGHT = 0.5
 """The part of the words in hybrid evidence; meaning has the rest. Chosen by bench/quality, see docs/adr."""
 
+NAMING_WEIGHT = 0.3
+"""What a name that is the query adds to evidence of meaning 1; in keyword mode, without meaning, NAMING_BY_WORDS."""
+
+NAMING_BY_WORDS = 0.2
+
 _EVEN = {Mode.HYBRID: (0.40, 0.09), Mode.SEMANTIC: (0.52, 0.09), Mode.KEYWORD: (0.42, 0.12)}
 """For each mode, the evidence at which a hit is as likely right as wrong, and how fast that changes.
 
@@ -28,7 +34,8 @@ _HIGH, _MEDIUM = 0.75, 0.25
 
 
 class Candidate(NamedTuple):
-    """A page that may be a hit: its nearest chunk, and its share of the best possible word score.
+    """A page that may be a hit: its nearest chunk, its share of the best possible word score, and how far the query
+    names it.
 
     A tuple and not a dataclass: every search makes hundreds.
     """
@@ -38,6 +45,7 @@ class Candidate(NamedTuple):
     distance: float | None = None
     share: float | None = None
     channels: tuple[str, ...] = ()
+    naming: float = 0.0
 
 
 def best_by_page(near: Neighbours, per_page: int = 1) -> list[Candidate]:
@@ -86,8 +94,9 @@ def evidence(mode: Mode, candidate: Candidate) -> float:
     if mode is Mode.SEMANTIC:
         return meaning
     if mode is Mode.KEYWORD:
-        return words
-    return (1 - WORDS_WEIGHT) * meaning + WORDS_WEIGHT * words
+        return (words + NAMING_BY_WORDS * candidate.naming) / (1 + NAMING_BY_WORDS)
+    both = (1 - WORDS_WEIGHT) * meaning + WORDS_WEIGHT * words
+    return (both + NAMING_WEIGHT * candidate.naming * meaning) / (1 + NAMING_WEIGHT)
 
 
 def ranked(mode: Mode, candidates: Sequence[Candidate]) -> list[Candidate]:

@@ -39,6 +39,7 @@ from wikiholt.model import (
 from wikiholt.ports import Embedder, VectorCache, WikiIndex, WordCache
 from wikiholt.ranking import Candidate, best_by_page, joined, ranked
 from wikiholt.search.likeness import alike, nearest_pages, probes
+from wikiholt.search.naming import Naming
 from wikiholt.search.request import MAX_HITS, Request
 from wikiholt.text.links import folded
 from wikiholt.text.queries import parse_query, plain_query
@@ -79,6 +80,7 @@ class Searcher:
         self._head = head
         self._hits = hits
         self._language = language
+        self._naming = Naming(language)
         self._state: State | None = None
 
     def search(self, request: Request) -> Answer:
@@ -162,13 +164,21 @@ class Searcher:
         shares = self._shares(run) if mode is not Mode.SEMANTIC and run.query else {}
         vector = self._vector(run, fingerprint) if mode is not Mode.KEYWORD else None
         if vector is None:
-            return ranked(mode, joined((), shares, {}))
+            return ranked(mode, self._named(run, joined((), shares, {})))
         per_page = run.request.chunks_per_page
         if mode is Mode.SEMANTIC:
             return ranked(mode, self._by_meaning(run, vector, run.request.n))
         meaning = best_by_page(self._nearest(run, vector, BY_MEANING, run.allowed), per_page)
-        best = ranked(mode, joined(meaning, shares, self._nearest_of(run, vector, meaning, shares)))
+        found = joined(meaning, shares, self._nearest_of(run, vector, meaning, shares))
+        best = ranked(mode, self._named(run, found))
         return best if len(best) >= run.request.n else best + self._further(run, vector, best)
+
+    def _named(self, run: "_Run", found: Sequence[Candidate]) -> list[Candidate]:
+        """The candidates with how far the query names each."""
+        pages = self._index.stored_pages(list({candidate.page_id for candidate in found}))
+        known = [candidate for candidate in found if candidate.page_id in pages]
+        names = self._naming.likeness(run.query, (pages[candidate.page_id].name for candidate in known))
+        return [candidate._replace(naming=naming) for candidate, naming in zip(known, names, strict=True)]
 
     def _page(self, path: str) -> StoredPage:
         """The indexed page with this path, or the only one whose path differs in case alone."""
