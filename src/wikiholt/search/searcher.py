@@ -164,7 +164,7 @@ class Searcher:
         shares = self._shares(run) if mode is not Mode.SEMANTIC and run.query else {}
         vector = self._vector(run, fingerprint) if mode is not Mode.KEYWORD else None
         if vector is None:
-            return ranked(mode, self._named(run, joined((), shares, {})))
+            return ranked(Mode.KEYWORD, self._named(run, joined((), shares, {})))
         per_page = run.request.chunks_per_page
         if mode is Mode.SEMANTIC:
             return ranked(mode, self._by_meaning(run, vector, run.request.n))
