@@ -25,6 +25,7 @@ from wikiholt.evaluating.chance import difference
 from wikiholt.evaluating.metrics import ndcg
 from wikiholt.model import Filter, Floats, StoredPage
 from wikiholt.ports import Embedder, WikiIndex
+from wikiholt.search.naming import shared
 from wikiholt.search.searcher import BY_MEANING, BY_WORDS
 from wikiholt.text.links import Names, last_part
 from wikiholt.text.queries import parse_query, plain_query, telling_terms
@@ -256,10 +257,6 @@ def judged(
 
 def positive(values: Iterator[float]) -> Floats:
     return np.maximum(0.0, np.fromiter(values, np.float64))
-
-
-def shared(asked_for: Terms, name: Terms) -> float:
-    return 2 * len(asked_for & name) / (len(asked_for) + len(name)) if asked_for and name else 0.0
 
 
 def alias(links: list[tuple[str, Terms]], terms: Terms, excluded: set[str]) -> float:

@@ -1,17 +1,28 @@
 """A query that names a page is a query for that page."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from wiki_contents import Notebook, Pages
 
 from wikiholt.embedding import load
-from wikiholt.model import Mode
+from wikiholt.model import Mode, StoredPage, WordQuery
 from wikiholt.ranking import Candidate, evidence, ranked, score
 from wikiholt.search import Request
 from wikiholt.search.naming import Naming
 from wikiholt.text.queries import parse_query
+
+
+def stored(page_id: int, name: str) -> StoredPage:
+    return StoredPage(page_id, f"{page_id}.md", str(page_id), name, None, (), None, 1)
+
+
+def likeness(query: WordQuery, *names: str, language: str = "english") -> list[float]:
+    pages = {number: stored(number, name) for number, name in enumerate(names)}
+    found = Naming(lambda page_ids: {each: pages[each] for each in page_ids}, language).likeness(query, pages, 1)
+    return [found.get(number, 0.0) for number in pages]
+
 
 MENTIONS = "The coffee machine is mentioned here. Ask for the coffee machine, or for another coffee machine. " * 4
 PAGES: Pages = {
@@ -65,17 +76,41 @@ def test_asking_for_more_only_lengthens_the_list(notes: Notebook) -> None:
     ],
 )
 def test_a_name_counts_by_the_words_both_have(typed: str, name: str, shared: float) -> None:
-    (found,) = Naming("english").likeness(parse_query(typed), [name])
-    assert found == pytest.approx(shared)
+    assert likeness(parse_query(typed), name)[0] == pytest.approx(shared)
 
 
 def test_names_are_compared_in_the_language_of_the_wiki() -> None:
     query = parse_query("Häuser", "german")
-    assert Naming("german").likeness(query, ["Haus", "Hausordnung"]) == [1.0, 0.0]
+    assert likeness(query, "Haus", "Hausordnung", language="german") == [1.0, 0.0]
 
 
 def test_a_name_without_a_word_names_nothing() -> None:
-    assert Naming("english").likeness(parse_query("coffee"), ["", "…", "☕"]) == [0.0, 0.0, 0.0]
+    assert likeness(parse_query("coffee"), "", "…", "☕") == [0.0, 0.0, 0.0]
+
+
+def test_names_are_read_once_for_a_version_of_the_index_and_anew_for_the_next() -> None:
+    asked: list[list[int]] = []
+    names = {1: "Coffee", 2: "Tea"}
+
+    def pages(page_ids: Sequence[int]) -> dict[int, StoredPage]:
+        asked.append(list(page_ids))
+        return {page_id: stored(page_id, names[page_id]) for page_id in page_ids if page_id in names}
+
+    naming, query = Naming(pages, "english"), parse_query("coffee")
+    assert naming.likeness(query, [1], 7) == {1: 1.0}
+    assert naming.likeness(query, [1, 2, 3], 7) == {1: 1.0, 2: 0.0}
+    names[1] = "Cocoa"
+    assert naming.likeness(query, [1], 7) == {1: 1.0}
+    assert naming.likeness(query, [1], 8) == {1: 0.0}
+    assert asked == [[1], [2, 3], [1]]
+
+
+def test_a_renamed_page_is_found_by_its_new_name_at_once(notes: Notebook) -> None:
+    assert notes.handle.search(Request("coffee machine", n=1)).hits[0].path == "coffee"
+    notes.repository.commit({"coffee.md": "# Espresso\n\nDescale it twice a year.\n"})
+    notes.repository.commit({"rules.md": "# Coffee machine\n\nBe quiet after ten.\n"})
+    notes.sync()
+    assert notes.handle.search(Request("coffee machine", n=1)).hits[0].path == "rules"
 
 
 def test_a_name_counts_only_as_far_as_the_meaning_agrees() -> None:

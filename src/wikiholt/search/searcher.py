@@ -80,7 +80,7 @@ class Searcher:
         self._head = head
         self._hits = hits
         self._language = language
-        self._naming = Naming(language)
+        self._naming = Naming(index.stored_pages, language)
         self._state: State | None = None
 
     def search(self, request: Request) -> Answer:
@@ -92,7 +92,7 @@ class Searcher:
             raise InvalidQuery("the query only says what to leave out", hint="say also what to look for")
         if request.mode is Mode.KEYWORD and not query:
             raise InvalidQuery("there is no word in the query", hint="write letters or digits, or search by meaning")
-        run = _Run(query, request, self._allowed(request, query))
+        run = _Run(query, request, self._allowed(request, query), standing.version)
         best = self._ranked(run, standing.recipe.fingerprint)[: request.n]
         return self._answer(run, best, standing, began)
 
@@ -103,7 +103,9 @@ class Searcher:
         standing = self._stand()
         page = self._page(path)
         allowed = self._index.allowed(where)
-        run = _Run(WordQuery(), request, allowed if allowed is None else allowed[allowed != page.page_id])
+        run = _Run(
+            WordQuery(), request, allowed if allowed is None else allowed[allowed != page.page_id], standing.version
+        )
         own = self._index.page_vectors([page.page_id]).vectors
         if not len(own):
             run.notes.append("this page has no passage that others could be like")
@@ -175,10 +177,8 @@ class Searcher:
 
     def _named(self, run: "_Run", found: Sequence[Candidate]) -> list[Candidate]:
         """The candidates with how far the query names each."""
-        pages = self._index.stored_pages(list({candidate.page_id for candidate in found}))
-        known = [candidate for candidate in found if candidate.page_id in pages]
-        names = self._naming.likeness(run.query, (pages[candidate.page_id].name for candidate in known))
-        return [candidate._replace(naming=naming) for candidate, naming in zip(known, names, strict=True)]
+        names = self._naming.likeness(run.query, (candidate.page_id for candidate in found), run.version)
+        return [candidate._replace(naming=names.get(candidate.page_id, 0.0)) for candidate in found]
 
     def _page(self, path: str) -> StoredPage:
         """The indexed page with this path, or the only one whose path differs in case alone."""
@@ -314,6 +314,7 @@ class _Run:
     query: WordQuery
     request: Request
     allowed: Ints | None
+    version: int
     notes: list[str] = field(default_factory=list)
     degraded: bool = False
     refreshed: bool = False
