@@ -1,4 +1,4 @@
-"""What else may speak for a page, beside the best passage and the words: the figures of docs/adr/0020.
+"""What else may speak for a page, beside the best passage and the words: the figures of docs/adr/0024.
 
     python -m bench.ranking [--collections DIR] [--data DIR] [--write]
 

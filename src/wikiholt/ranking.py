@@ -19,7 +19,7 @@ WORDS_WEIGHT = 0.5
 """The part of the words in hybrid evidence; meaning has the rest. Chosen by bench/quality, see docs/adr."""
 
 NAMING_WEIGHT = 0.3
-"""What a name that has the query's words adds to evidence of meaning; docs/adr/0020 has what else was tried."""
+"""What a name that has the query's words adds to evidence of meaning; docs/adr/0024 has what else was tried."""
 
 NAMING_BY_WORDS = 0.2
 """The same for search by words alone, where there is no meaning that could agree."""
@@ -28,7 +28,7 @@ _EVEN = {Mode.HYBRID: (0.40, 0.09), Mode.SEMANTIC: (0.52, 0.09), Mode.KEYWORD: (
 """For each mode, the evidence at which a hit is as likely right as wrong, and how fast that changes.
 
 Placed by judged collections: the best hit of a question that a collection answers is hardly ever below, that of a
-question from another collection hardly ever above; docs/adr/0020 has how often.
+question from another collection hardly ever above; docs/adr/0024 has how often.
 """
 
 _HIGH, _MEDIUM = 0.75, 0.25
