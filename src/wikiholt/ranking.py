@@ -24,7 +24,7 @@ NAMING_WEIGHT = 0.3
 NAMING_BY_WORDS = 0.2
 """The same for search by words alone, where there is no meaning that could agree."""
 
-_EVEN = {Mode.HYBRID: (0.40, 0.09), Mode.SEMANTIC: (0.52, 0.09), Mode.KEYWORD: (0.42, 0.12)}
+_EVEN = {Mode.HYBRID: (0.52, 0.117), Mode.SEMANTIC: (0.52, 0.09), Mode.KEYWORD: (0.42, 0.12)}
 """For each mode, the evidence at which a hit is as likely right as wrong, and how fast that changes.
 
 Placed by judged collections: the best hit of a question that a collection answers is hardly ever below, that of a
@@ -89,15 +89,14 @@ def joined(
 
 
 def evidence(mode: Mode, candidate: Candidate) -> float:
-    """What speaks for a candidate, in [0, 1]."""
+    """What speaks for a candidate: up to 1, and for one that the query names a little more."""
     meaning = 0.0 if candidate.distance is None else max(0.0, 1.0 - candidate.distance)
     words = candidate.share or 0.0
     if mode is Mode.SEMANTIC:
         return meaning
     if mode is Mode.KEYWORD:
-        return (words + NAMING_BY_WORDS * candidate.naming) / (1 + NAMING_BY_WORDS)
-    both = (1 - WORDS_WEIGHT) * meaning + WORDS_WEIGHT * words
-    return (both + NAMING_WEIGHT * candidate.naming * meaning) / (1 + NAMING_WEIGHT)
+        return words + NAMING_BY_WORDS * candidate.naming
+    return (1 - WORDS_WEIGHT) * meaning + WORDS_WEIGHT * words + NAMING_WEIGHT * candidate.naming * meaning
 
 
 def ranked(mode: Mode, candidates: Sequence[Candidate]) -> list[Candidate]:
@@ -116,10 +115,12 @@ def score(mode: Mode, candidate: Candidate) -> float:
     """How likely a page is to be what was asked for, in [0, 1]: the strongest case its evidence makes.
 
     Meaning alone can make it (other words for the same thing), words alone can (a code that means nothing to a model),
-    or both together. The same evidence gives the same score for any query.
+    or both together and the name. The same evidence gives the same score for any query.
     """
-    cases = {Mode.HYBRID: list(Mode)}.get(mode, [mode])
-    return max(_likelihood(case, evidence(case, candidate)) for case in cases)
+    if mode is Mode.HYBRID:
+        single = max(score(Mode.SEMANTIC, candidate), score(Mode.KEYWORD, candidate))
+        return max(single, _likelihood(mode, evidence(mode, candidate)))
+    return _likelihood(mode, evidence(mode, candidate._replace(naming=0.0)))
 
 
 def scores(mode: Mode, best: Sequence[Candidate]) -> list[float]:

@@ -8,7 +8,7 @@ from wiki_contents import Notebook, Pages
 
 from wikiholt.embedding import load
 from wikiholt.model import Mode, StoredPage, WordQuery
-from wikiholt.ranking import Candidate, evidence, ranked, score
+from wikiholt.ranking import NAMING_WEIGHT, Candidate, evidence, ranked, score
 from wikiholt.search import Request
 from wikiholt.search.naming import Naming
 from wikiholt.text.queries import parse_query
@@ -122,12 +122,12 @@ def test_a_name_counts_only_as_far_as_the_meaning_agrees() -> None:
 
 
 @pytest.mark.parametrize("mode", list(Mode))
-def test_evidence_and_score_stay_between_nought_and_one(mode: Mode) -> None:
+def test_evidence_and_score_stay_within_their_bounds(mode: Mode) -> None:
     for distance in (0.0, 0.5, 1.0, 1.4):
         for share in (0.0, 0.5, 1.0):
             for naming in (0.0, 1.0):
                 candidate = Candidate(1, 1, distance, share, naming=naming)
-                assert 0.0 <= evidence(mode, candidate) <= 1.0
+                assert 0.0 <= evidence(mode, candidate) <= 1.0 + NAMING_WEIGHT
                 assert 0.0 <= score(mode, candidate) <= 1.0
 
 
