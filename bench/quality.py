@@ -3,7 +3,7 @@
     python -m bench.quality [--collections DIR] [--only NAME …] [--precision fp32] [--data DIR] [--write]
 
 The collections become real git repositories, indexed by the real pipeline with the default settings, and are asked and
-judged by what `wikiholt eval` asks and judges with; nothing is tuned per collection. Brackets hold the mean with 95 %
+judged by what `wikiholt eval SLUG` asks and judges with; nothing is tuned per collection. Brackets hold the mean with 95 %
 confidence (bootstrap over queries). Indexes are kept in bench/data, so a second run only searches.
 """
 
