@@ -16,8 +16,8 @@ from typing import NamedTuple
 import numpy as np
 
 from bench import collections
-from bench.metrics import ndcg
 from bench.report import machine, write
+from wikiholt.evaluating.metrics import ndcg
 from wikiholt.model import Filter
 from wikiholt.ports import Embedder, WikiIndex
 from wikiholt.ranking import best_by_page

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from bench import collections
-from bench.metrics import ndcg
 from wikiholt.embedding.embedder import OnnxEmbedder
+from wikiholt.evaluating.metrics import ndcg
 
 DEPTH = 10
 

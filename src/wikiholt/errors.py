@@ -7,6 +7,7 @@ WikiholtError
 │   ├── InvalidSetting
 │   ├── InvalidSource
 │   ├── InvalidPage      a page's path, content, author or edit makes no sense
+│   ├── InvalidEvaluation questions or judgements make no sense, or there is nothing to ask
 │   ├── InvalidImport    what is to be imported cannot be read, or nobody knows whose it is
 │   └── TooLarge                                                      (HTTP 413)
 ├── Refused              who asks may not                             (exit 11)
@@ -95,6 +96,10 @@ class InvalidPage(BadInput):
 
 
 class InvalidImport(BadInput):
+    pass
+
+
+class InvalidEvaluation(BadInput):
     pass
 
 

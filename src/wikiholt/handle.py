@@ -4,7 +4,7 @@ A handle is bound to one wiki when it is made; nothing in it can name another. S
 """
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
@@ -15,10 +15,11 @@ from wikiholt.backups import Backups
 from wikiholt.batches import Pause, never
 from wikiholt.contents import Contents
 from wikiholt.errors import Busy, IndexCorrupt, IndexFault, IndexHealing, IndexMissing, NothingIndexed, WikiholtError
+from wikiholt.evaluating import MINED, Kind, Mined, Question, known_paths, labelled, mine, words_without
 from wikiholt.forecast import foresee
 from wikiholt.healing import Healing
 from wikiholt.hits import page_link
-from wikiholt.model import Answer, Backup, Filter, Forecast, Health, SyncReport, Wiki
+from wikiholt.model import Answer, Backup, Filter, Forecast, Health, SyncReport, Wiki, Words
 from wikiholt.ports import WikiIndex
 from wikiholt.search import Request, Searcher
 from wikiholt.serving import Parts, Serving, Workshop
@@ -191,6 +192,21 @@ class WikiHandle:
         """Wait until the caches are built, for a process that is about to end; they are written on the way."""
         with self._served() as serving:
             serving.settle(timeout)
+
+    def mine(self, kinds: Collection[Kind] = MINED, limit: int = 200, seed: int = 0) -> Mined:
+        """Questions this wiki's own links, history and descriptions ask of its search; raises InvalidEvaluation."""
+        with self._index() as index:
+            return mine(index, self._parts.source, self._parts.pipeline, kinds, limit, seed)
+
+    def labelled(self, queries: Iterable[str], judgements: Iterable[str]) -> list[Question]:
+        """Questions that people have judged; raises InvalidEvaluation for a page that is none of this wiki's."""
+        with self._index() as index:
+            return labelled(queries, judgements, known_paths(index))
+
+    def words_without(self, questions: Iterable[Question]) -> Mapping[int, Words]:
+        """Words of pages without what these questions have taken from them."""
+        with self._index() as index:
+            return words_without(index, self._parts.source, self._parts.pipeline, questions)
 
     def status(self) -> Status:
         """How the wiki stands; never raises for a wiki that is in trouble."""

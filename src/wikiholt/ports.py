@@ -31,6 +31,7 @@ from wikiholt.model import (
     TreeEntry,
     VectorDelta,
     VectorRows,
+    Version,
     WordDelta,
     WordHit,
     WordQuery,
@@ -114,6 +115,9 @@ class Source(Protocol):
 
     def log(self, limit: int, skip: int = 0) -> Sequence[LogEntry]:
         """The commits that touched a page, newest first."""
+
+    def versions(self, revision: str, limit: int) -> Sequence[Version]:
+        """At most so many former versions of the pages at the revision, newest first, followed through renames."""
 
     def write(self, edits: Sequence[FileEdit], author: Author, message: str) -> str:
         """Make one commit of these edits on HEAD and return its id.

@@ -1,8 +1,9 @@
 """How pages found by meaning and by word become one list. Pure functions; the order is the same for every n.
 
 Both channels give evidence on an absolute scale: the cosine of the page's nearest chunk, and the share its words have
-of the best score any page could reach for the query. Hybrid search weighs the two equally. So a page's place and score
-come from the page and the query; only that no hit is scored above the one before it comes from the others.
+of the best score any page could reach for the query. Hybrid search weighs the two equally, and counts what the page's
+name has in common with the query beside them, as far as the meaning agrees. So a page's place and score come from the
+page and the query; only that no hit is scored above the one before it comes from the others.
 """
 
 import math
@@ -17,18 +18,25 @@ from wikiholt.model import Confidence, Ints, Mode, Neighbours
 WORDS_WEIGHT = 0.5
 """The part of the words in hybrid evidence; meaning has the rest. Chosen by bench/quality, see docs/adr."""
 
-_EVEN = {Mode.HYBRID: (0.40, 0.09), Mode.SEMANTIC: (0.52, 0.09), Mode.KEYWORD: (0.42, 0.12)}
+NAMING_WEIGHT = 0.3
+"""What a name that has the query's words adds to evidence of meaning; docs/adr/0024 has what else was tried."""
+
+NAMING_BY_WORDS = 0.2
+"""The same for search by words alone, where there is no meaning that could agree."""
+
+_EVEN = {Mode.HYBRID: (0.52, 0.117), Mode.SEMANTIC: (0.52, 0.09), Mode.KEYWORD: (0.42, 0.12)}
 """For each mode, the evidence at which a hit is as likely right as wrong, and how fast that changes.
 
-Placed by eye on judged collections: the best hit of a question taken from the collection has a hybrid evidence of .36
-to .82 (the middle four fifths), that of a question from another one .07 to .34; docs/adr/0008 has the rest.
+Placed by judged collections: the best hit of a question that a collection answers is hardly ever below, that of a
+question from another collection hardly ever above; docs/adr/0024 has how often.
 """
 
 _HIGH, _MEDIUM = 0.75, 0.25
 
 
 class Candidate(NamedTuple):
-    """A page that may be a hit: its nearest chunk, and its share of the best possible word score.
+    """A page that may be a hit: its nearest chunk, its share of the best possible word score, and how far the query
+    names it.
 
     A tuple and not a dataclass: every search makes hundreds.
     """
@@ -38,6 +46,7 @@ class Candidate(NamedTuple):
     distance: float | None = None
     share: float | None = None
     channels: tuple[str, ...] = ()
+    naming: float = 0.0
 
 
 def best_by_page(near: Neighbours, per_page: int = 1) -> list[Candidate]:
@@ -80,14 +89,14 @@ def joined(
 
 
 def evidence(mode: Mode, candidate: Candidate) -> float:
-    """What speaks for a candidate, in [0, 1]."""
+    """What speaks for a candidate: up to 1, and for one that the query names a little more."""
     meaning = 0.0 if candidate.distance is None else max(0.0, 1.0 - candidate.distance)
     words = candidate.share or 0.0
     if mode is Mode.SEMANTIC:
         return meaning
     if mode is Mode.KEYWORD:
-        return words
-    return (1 - WORDS_WEIGHT) * meaning + WORDS_WEIGHT * words
+        return words + NAMING_BY_WORDS * candidate.naming
+    return (1 - WORDS_WEIGHT) * meaning + WORDS_WEIGHT * words + NAMING_WEIGHT * candidate.naming * meaning
 
 
 def ranked(mode: Mode, candidates: Sequence[Candidate]) -> list[Candidate]:
@@ -106,10 +115,12 @@ def score(mode: Mode, candidate: Candidate) -> float:
     """How likely a page is to be what was asked for, in [0, 1]: the strongest case its evidence makes.
 
     Meaning alone can make it (other words for the same thing), words alone can (a code that means nothing to a model),
-    or both together. The same evidence gives the same score for any query.
+    or both together and the name. The same evidence gives the same score for any query.
     """
-    cases = {Mode.HYBRID: list(Mode)}.get(mode, [mode])
-    return max(_likelihood(case, evidence(case, candidate)) for case in cases)
+    if mode is Mode.HYBRID:
+        single = max(score(Mode.SEMANTIC, candidate), score(Mode.KEYWORD, candidate))
+        return max(single, _likelihood(mode, evidence(mode, candidate)))
+    return _likelihood(mode, evidence(mode, candidate._replace(naming=0.0)))
 
 
 def scores(mode: Mode, best: Sequence[Candidate]) -> list[float]:

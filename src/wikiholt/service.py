@@ -11,7 +11,7 @@ from wikiholt.errors import IndexCorrupt, InvalidSource, WikiNotFound
 from wikiholt.handle import Parts, WikiHandle, Workshop
 from wikiholt.leaving import Leaving
 from wikiholt.model import Key, Wiki
-from wikiholt.ports import Embedder, Source
+from wikiholt.ports import Embedder, Source, WikiIndex, WordCache
 from wikiholt.registry import RESTORE, Registry, validate_slug
 
 
@@ -107,6 +107,10 @@ class Service:
     def lent(self, slug: str, embedder: Embedder) -> WikiHandle:
         """A handle of the caller's own that embeds with this; whoever asked for it closes it."""
         return self._made(self.registry.get(slug), replace(self.workshop, embedder=lambda: embedder))
+
+    def reworded(self, slug: str, words: Callable[[WikiIndex], WordCache]) -> WikiHandle:
+        """A handle of the caller's own that finds words by this; whoever asked for it closes it."""
+        return self._made(self.registry.get(slug), replace(self.workshop, word_cache=lambda index, _: words(index)))
 
     def source(self, wiki: Wiki) -> Source:
         """Where a wiki's pages come from, without opening anything."""

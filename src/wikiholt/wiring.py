@@ -16,8 +16,9 @@ from wikiholt.access import Access
 from wikiholt.backups import BackupPlan
 from wikiholt.embedding.former import FormerModels
 from wikiholt.errors import MissingExtra
+from wikiholt.evaluating import Question
 from wikiholt.grounds import Ground, ground_of, own_buckets
-from wikiholt.handle import Parts, Workshop
+from wikiholt.handle import Parts, WikiHandle, Workshop
 from wikiholt.keeper import Finding, Keeper, Pace
 from wikiholt.limits import Limits
 from wikiholt.model import Wiki
@@ -37,6 +38,7 @@ from wikiholt.vectors import cache_for
 from wikiholt.vectors.chroma import Chroma, Place
 from wikiholt.vectors.stored import StoredVectors
 from wikiholt.words.cache import PostingsCache
+from wikiholt.words.revised import RevisedWords
 
 _LOG = logging.getLogger(__name__)
 
@@ -75,6 +77,15 @@ def build(settings: Settings, roots: Sequence[Path] = (), ground: Ground | None 
     )
     open_wikis = _open_wikis()
     return Service(registry, workshop, lambda wiki: parts_of(wiki, settings, ground, roots), open_wikis=open_wikis)
+
+
+def without_answers(service: Service, slug: str, questions: Sequence[Question]) -> WikiHandle:
+    """A handle for asking these questions: what they are taken from is left out of the words it finds pages by.
+
+    Whoever asked for it closes it.
+    """
+    words = service.wiki(slug).words_without(questions)
+    return service.reworded(slug, lambda index: RevisedWords(index, words))
 
 
 def _backups(settings: Settings) -> BackupPlan:

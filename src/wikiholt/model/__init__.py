@@ -58,6 +58,7 @@ from wikiholt.model.source import (
     LogEntry,
     TreeChange,
     TreeEntry,
+    Version,
 )
 from wikiholt.model.wikis import Key, Scope, Wiki
 
@@ -121,6 +122,7 @@ __all__ = [
     "TreeEntry",
     "VectorDelta",
     "VectorRows",
+    "Version",
     "Wiki",
     "WordDelta",
     "WordHit",

@@ -65,6 +65,15 @@ class LogEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class Version:
+    """What a page was before: `file` is the page today; `then`, from the top of the repository, is where it lay."""
+
+    file: str
+    then: str
+    blob: str
+
+
+@dataclass(frozen=True, slots=True)
 class Author:
     """Who a commit is by."""
 

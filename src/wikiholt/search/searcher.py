@@ -39,6 +39,7 @@ from wikiholt.model import (
 from wikiholt.ports import Embedder, VectorCache, WikiIndex, WordCache
 from wikiholt.ranking import Candidate, best_by_page, joined, ranked
 from wikiholt.search.likeness import alike, nearest_pages, probes
+from wikiholt.search.naming import Naming
 from wikiholt.search.request import MAX_HITS, Request
 from wikiholt.text.links import folded
 from wikiholt.text.queries import parse_query, plain_query
@@ -79,6 +80,7 @@ class Searcher:
         self._head = head
         self._hits = hits
         self._language = language
+        self._naming = Naming(index.stored_pages, language)
         self._state: State | None = None
 
     def search(self, request: Request) -> Answer:
@@ -90,7 +92,7 @@ class Searcher:
             raise InvalidQuery("the query only says what to leave out", hint="say also what to look for")
         if request.mode is Mode.KEYWORD and not query:
             raise InvalidQuery("there is no word in the query", hint="write letters or digits, or search by meaning")
-        run = _Run(query, request, self._allowed(request, query))
+        run = _Run(query, request, self._allowed(request, query), standing.version)
         best = self._ranked(run, standing.recipe.fingerprint)[: request.n]
         return self._answer(run, best, standing, began)
 
@@ -101,7 +103,9 @@ class Searcher:
         standing = self._stand()
         page = self._page(path)
         allowed = self._index.allowed(where)
-        run = _Run(WordQuery(), request, allowed if allowed is None else allowed[allowed != page.page_id])
+        run = _Run(
+            WordQuery(), request, allowed if allowed is None else allowed[allowed != page.page_id], standing.version
+        )
         own = self._index.page_vectors([page.page_id]).vectors
         if not len(own):
             run.notes.append("this page has no passage that others could be like")
@@ -162,13 +166,19 @@ class Searcher:
         shares = self._shares(run) if mode is not Mode.SEMANTIC and run.query else {}
         vector = self._vector(run, fingerprint) if mode is not Mode.KEYWORD else None
         if vector is None:
-            return ranked(mode, joined((), shares, {}))
+            return ranked(Mode.KEYWORD, self._named(run, joined((), shares, {})))
         per_page = run.request.chunks_per_page
         if mode is Mode.SEMANTIC:
             return ranked(mode, self._by_meaning(run, vector, run.request.n))
         meaning = best_by_page(self._nearest(run, vector, BY_MEANING, run.allowed), per_page)
-        best = ranked(mode, joined(meaning, shares, self._nearest_of(run, vector, meaning, shares)))
+        found = joined(meaning, shares, self._nearest_of(run, vector, meaning, shares))
+        best = ranked(mode, self._named(run, found))
         return best if len(best) >= run.request.n else best + self._further(run, vector, best)
+
+    def _named(self, run: "_Run", found: Sequence[Candidate]) -> list[Candidate]:
+        """The candidates with how far the query names each."""
+        names = self._naming.likeness(run.query, (candidate.page_id for candidate in found), run.version)
+        return [candidate._replace(naming=names.get(candidate.page_id, 0.0)) for candidate in found]
 
     def _page(self, path: str) -> StoredPage:
         """The indexed page with this path, or the only one whose path differs in case alone."""
@@ -304,6 +314,7 @@ class _Run:
     query: WordQuery
     request: Request
     allowed: Ints | None
+    version: int
     notes: list[str] = field(default_factory=list)
     degraded: bool = False
     refreshed: bool = False

@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 
 from wikiholt.errors import Busy, InvalidPage, InvalidSource, NoCommits, NotWritable, PageNotFound, SourceBroken
-from wikiholt.model import AttachedFile, Author, Blob, Commit, FileEdit, LogEntry, TreeChange, TreeEntry
+from wikiholt.model import AttachedFile, Author, Blob, Commit, FileEdit, LogEntry, TreeChange, TreeEntry, Version
 from wikiholt.sources.command import Git
 from wikiholt.sources.confines import leads_out
 from wikiholt.sources.history import file_history, last_changed, page_log, resolve_commit
@@ -16,6 +16,7 @@ from wikiholt.sources.objects import read_blobs
 from wikiholt.sources.pending import left_behind
 from wikiholt.sources.refs import Refs, ask_head
 from wikiholt.sources.trees import PageFiles, find_entry, read_attached, read_changes, read_tree
+from wikiholt.sources.versions import page_versions
 from wikiholt.sources.writing import Writer
 from wikiholt.text.patterns import matching
 
@@ -120,6 +121,11 @@ class GitSource:
         except NoCommits:
             return []
         return page_log(self._git(), head, self._pages, max(limit, 0), max(skip, 0)) if limit > 0 else []
+
+    def versions(self, revision: str, limit: int) -> list[Version]:
+        """Former versions of the pages at the revision, newest first, followed through renames."""
+        files = frozenset(self.tree(revision))
+        return page_versions(self._git(), files, _commit_id(revision), self._pages, limit)
 
     def write(self, edits: Sequence[FileEdit], author: Author, message: str) -> str:
         """Make one commit of these edits on HEAD and return its id, or HEAD's own when they change nothing."""

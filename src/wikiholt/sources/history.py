@@ -60,7 +60,7 @@ def file_history(git: Git, file: str, revision: str, limit: int) -> list[Commit]
     commits: list[Commit] = []
     header = b""
     with git.start("log", "-z", "--raw", "-c", "--follow", "--no-notes", _HEADER, revision, "--", file) as conversation:
-        for token, is_file in _tokens(_fields(conversation, _MOST_OF_ALL)):
+        for token, is_file in _tokens(fields(conversation, _MOST_OF_ALL)):
             if is_file and header:  # a merge that only brought the file along has no change to show
                 commits.append(_commit(header))
             header = b"" if is_file else token
@@ -78,7 +78,7 @@ def page_log(git: Git, revision: str, pages: PageFiles, limit: int, skip: int) -
     named = (pages.subdirectory,) if pages.subdirectory else ()
 
     with git.start(*_WALK, _HEADER, revision, "--", *named, patience=_PATIENCE) as conversation:
-        for token, is_file in chain(_tokens(_fields(conversation, _MOST_OF_ALL)), [(b"", False)]):
+        for token, is_file in chain(_tokens(fields(conversation, _MOST_OF_ALL)), [(b"", False)]):
             if is_file:
                 own = pages.own_name(file_name(token))
                 files += [own] if own is not None else []
@@ -133,7 +133,7 @@ def _walk(git: Git, commits: Sequence[str], missing: set[str]) -> dict[str, date
 def _changes(conversation: Conversation) -> Iterator[tuple[datetime, str]]:
     """Every change of a file in the log, newest first."""
     moment = datetime.fromtimestamp(0, UTC)
-    for token, is_file in _tokens(_fields(conversation)):
+    for token, is_file in _tokens(fields(conversation)):
         if is_file:
             yield moment, file_name(token)
         else:
@@ -154,7 +154,8 @@ def _tokens(fields: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:
             yield change, False
 
 
-def _fields(conversation: Conversation, most: int | None = None) -> Iterator[bytes]:
+def fields(conversation: Conversation, most: int | None = None) -> Iterator[bytes]:
+    """The parts of what git says between NUL bytes; more than `most` bytes of them are an error."""
     rest = b""
     while block := conversation.some():
         *fields, rest = (rest + block).split(b"\0")

@@ -3,6 +3,7 @@
 import re
 import unicodedata
 from collections.abc import Iterable
+from functools import cache
 
 from wikiholt.model import WordQuery
 from wikiholt.text.analysis import TOKEN, Analyser, analyser, dense_runs, fold
@@ -55,6 +56,12 @@ def parse_query(text: str, language: str = "english") -> WordQuery:
     )
 
 
+def telling_terms(text: str, language: str = "english") -> frozenset[str]:
+    """The terms of a text that is no query but a name: without stop words, unless it has nothing else."""
+    terms = frozenset(analyser(language).terms(text))
+    return terms - _stop_terms(language) or terms
+
+
 def plain_query(text: str) -> str:
     """The query as a sentence for a model: without what it excludes and without quotation marks."""
 
@@ -78,6 +85,7 @@ def _prefix(rest: str, words: Analyser, telling: frozenset[str]) -> str:
     return folded if len(folded) >= 2 else ""
 
 
+@cache
 def _stop_terms(language: str) -> frozenset[str]:
     return frozenset(analyser(language).terms(" ".join(STOP_WORDS))) if language in {"english", "en"} else frozenset()
 

@@ -5,7 +5,7 @@ import os
 import sys
 import traceback
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     output.bear_any_text(sys.stdout, sys.stderr)
     parsed = parser.parse(arguments)
     try:
-        settings = load(parsed.data, parsed.config, os.environ, _overrides(parsed))
+        settings = _settings(parsed, {})
         _start_log(settings.log_level.upper())
         return _run(parsed, settings)
     except WikiholtError as error:
@@ -60,6 +60,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return UNEXPECTED
 
 
+def _settings(parsed: Namespace, more: Mapping[str, str]) -> Settings:
+    """The settings of this command, and more that are stronger; another data directory has its own file of them."""
+    data = Path(more["data"]) if "data" in more else parsed.data
+    return load(
+        data, parsed.config, os.environ, _overrides(parsed) | {name: more[name] for name in more if name != "data"}
+    )
+
+
 def _run(parsed: Namespace, settings: Settings) -> int:
     if parsed.command == "settings":
         return commands.show_settings(parsed, settings)
@@ -71,16 +79,24 @@ def _run(parsed: Namespace, settings: Settings) -> int:
     try:
         if parsed.command in _ON_SETTINGS:
             return _ON_SETTINGS[parsed.command](service, parsed, settings)
-        if parsed.command == "import":
-            from wikiholt.surfaces.cli.imports import import_  # noqa: PLC0415 - no other command needs its readers
-
-            return import_(service, parsed, settings)
+        if parsed.command in ("import", "eval"):
+            return _apart(service, parsed, settings)
         code = _ON_SERVICE[parsed.command](service, parsed)
         if parsed.command in _CHANGING_THE_REGISTRY:
             backups.follow_registry(service, _OFTEN)
         return code
     finally:
         service.close()
+
+
+def _apart(service: Service, parsed: Namespace, settings: Settings) -> int:
+    if parsed.command == "import":
+        from wikiholt.surfaces.cli.imports import import_  # noqa: PLC0415 - no other command needs its readers
+
+        return import_(service, parsed, settings)
+    from wikiholt.surfaces.cli.evaluation import evaluate  # noqa: PLC0415 - no other command measures
+
+    return evaluate(service, parsed, lambda more: build(_settings(parsed, more)))
 
 
 def _serve(parsed: Namespace, settings: Settings) -> int:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from wikiholt import __version__
+from wikiholt.evaluating import MINED
 from wikiholt.model import Mode, Scope
 
 EXIT_CODES = """\
@@ -50,6 +51,7 @@ def build() -> argparse.ArgumentParser:
     _move(commands)
     _command(commands, "upgrade", "bring every wiki in PostgreSQL to the layout of this version")
     _search(commands)
+    _eval(commands)
     _mcp(commands)
     _slug(_command(commands, "status", "say how wikis stand: pages, problems, freshness"), optional=True)
     _command(commands, "list", "list the wikis")
@@ -261,3 +263,29 @@ def _search(commands: _Commands) -> None:
     parser.add_argument("--category", action="append", default=[], metavar="NAME", help="only of this one; repeatable")
     parser.add_argument("--path", default="", metavar="PREFIX", help="only pages at or below this path")
     parser.add_argument("--since", metavar="WHEN", help="only updated since a date (2024-05-31) or for 7d, 12h, 3w")
+
+
+def _eval(commands: _Commands) -> None:
+    parser = _command(commands, "eval", "measure how well a wiki's search finds what it should")
+    _slug(parser)
+    modes = [str(mode) for mode in Mode]
+    parser.add_argument(
+        "--mode", action="append", default=[], choices=modes, help="only search so; repeatable (default: all three)"
+    )
+    parser.add_argument(
+        "--against",
+        action="append",
+        default=[],
+        metavar="MODE_OR_NAME=VALUE",
+        help="compare the first mode with another, or with itself under another setting; repeatable",
+    )
+    kinds = [str(kind) for kind in MINED]
+    parser.add_argument(
+        "--kind", action="append", default=[], choices=kinds, help="only such questions; repeatable (default: all)"
+    )
+    parser.add_argument("--queries", type=Path, metavar="FILE", help="questions of your own: JSON lines of id and text")
+    parser.add_argument("--qrels", type=Path, metavar="FILE", help="what they should find: query, page, grade, by tabs")
+    parser.add_argument("--limit", type=int, default=200, metavar="N", help="questions of a kind (default: 200)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="chooses among more questions (default: 0)")
+    parser.add_argument("--worst", type=int, default=5, metavar="N", help="worst answers to show (default: 5)")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write a report to look at")

@@ -1,0 +1,268 @@
+"""What else may speak for a page, beside the best passage and the words: the figures of docs/adr/0024.
+
+    python -m bench.ranking [--collections DIR] [--data DIR] [--write]
+
+Uses the indexes that bench.quality made (run that first). The queries of every collection are split in two halves by a
+hash of their ids: ways were chosen by the first and are reported on the second too. Each way is one setting for all
+collections. Where texts of links count, those a query could have been mined from are left out: all on pages that the
+collection excludes for the query, and all of the same words.
+"""
+
+import argparse
+import re
+import statistics
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+
+import numpy as np
+
+from bench import collections
+from bench.report import machine, write
+from wikiholt.evaluating.chance import difference
+from wikiholt.evaluating.metrics import ndcg
+from wikiholt.model import Filter, Floats, StoredPage
+from wikiholt.ports import Embedder, WikiIndex
+from wikiholt.search.naming import shared
+from wikiholt.search.searcher import BY_MEANING, BY_WORDS
+from wikiholt.text.links import Names, last_part
+from wikiholt.text.queries import parse_query, plain_query, telling_terms
+from wikiholt.wiring import open_service
+
+NAMES = ("cranfield", "scifact", "wiki-dendron", "wiki-k8s-en")
+TODAY = "the same + .3 name · meaning"
+Terms = frozenset[str]
+
+
+@dataclass(frozen=True)
+class Shelf:
+    """An index in memory: pages, their passages' vectors, and what others call them."""
+
+    pages: dict[int, StoredPage]
+    page_ids: np.ndarray
+    vectors: Floats
+    texts: dict[int, str]
+    names: dict[int, Terms]
+    ends: dict[int, Terms]
+    called: dict[int, list[tuple[str, Terms]]]
+    copies: np.ndarray
+    """For each passage, how many other pages have one nearly like it."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """The candidates of a query and what speaks for each, as arrays in one order."""
+
+    pages: list[str]
+    meaning: Floats
+    share: Floats
+    name: Floats
+    path: Floats
+    called: Floats
+    five: Floats
+    middle: Floats
+    original: Floats
+    phrase: Floats
+
+
+Way = Callable[[Found], Floats]
+
+
+def mean(found: Found, words: float = 0.5) -> Floats:
+    return np.asarray((1 - words) * found.meaning + words * found.share)
+
+
+def passages(found: Found, other: Floats, part: float) -> Floats:
+    return np.asarray(0.5 * ((1 - part) * found.meaning + part * other) + 0.5 * found.share)
+
+
+WAYS: dict[str, Way] = {
+    "mean of meaning and words (0008)": mean,
+    "meaning .7 best passage + .3 mean of five": lambda f: passages(f, f.five, 0.3),
+    "meaning .5 best passage + .5 mean of five": lambda f: passages(f, f.five, 0.5),
+    "meaning .8 best passage + .2 middle of the page": lambda f: passages(f, f.middle, 0.2),
+    "passages that other pages have too weigh less": lambda f: 0.5 * f.original + 0.5 * f.share,
+    "the same + .03 where the page has the very phrase": lambda f: mean(f) + 0.03 * f.phrase,
+    "the same + .1 where the page has the very phrase": lambda f: mean(f) + 0.1 * f.phrase,
+    "the same + .1 name": lambda f: mean(f) + 0.1 * f.name,
+    "the same + .15 name": lambda f: mean(f) + 0.15 * f.name,
+    "the same + .2 name": lambda f: mean(f) + 0.2 * f.name,
+    "the same × (1 + .3 name)": lambda f: mean(f) * (1 + 0.3 * f.name),
+    "the same + .3 name² · meaning": lambda f: mean(f) + 0.3 * f.name**2 * f.meaning,
+    "the same + .2 name · meaning": lambda f: mean(f) + 0.2 * f.name * f.meaning,
+    TODAY: lambda f: mean(f) + 0.3 * f.name * f.meaning,
+    "the same + .4 name · meaning": lambda f: mean(f) + 0.4 * f.name * f.meaning,
+    "words .45, + .3 name · meaning": lambda f: mean(f, 0.45) + 0.3 * f.name * f.meaning,
+    "words .55, + .3 name · meaning": lambda f: mean(f, 0.55) + 0.3 * f.name * f.meaning,
+    ".3 name · meaning, .3 of five passages": lambda f: passages(f, f.five, 0.3) + 0.3 * f.name * f.meaning,
+    ".3 name or last part of path": lambda f: mean(f) + 0.3 * np.maximum(f.name, f.path) * f.meaning,
+    ".3 name or text of a link": lambda f: mean(f) + 0.3 * np.maximum(f.name, f.called) * f.meaning,
+    ".3 name, path or text of a link": lambda f: (
+        mean(f) + 0.3 * np.maximum(np.maximum(f.name, f.path), f.called) * f.meaning
+    ),
+    "words alone": lambda f: f.share,
+    "words alone + .1 name": lambda f: f.share + 0.1 * f.name,
+    "words alone + .2 name": lambda f: f.share + 0.2 * f.name,
+    "words alone + .3 name": lambda f: f.share + 0.3 * f.name,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--collections", type=Path, default=collections.DEFAULT)
+    parser.add_argument("--data", type=Path, default=Path("bench/data"))
+    parser.add_argument("--write", action="store_true", help="write bench/results/ranking.md")
+    arguments = parser.parse_args()
+    service = open_service(arguments.data / "quality")
+    values: dict[str, dict[str, tuple[list[float], list[float]]]] = {way: {} for way in WAYS}
+    for name in NAMES:
+        index = service.workshop.store.open(service.wiki(name).wiki.id)
+        shelf = shelved(index)
+        for kind in collections.queries(arguments.collections / name):
+            for query, found in asked(index, shelf, service.workshop.embedder(), kind):
+                half = blake2b(f"{kind.name}/{query}".encode(), digest_size=2).digest()[0] & 1
+                left_out = kind.exclude.get(query, set())
+                for way, combine in WAYS.items():
+                    order = np.argsort(-combine(found), kind="stable").tolist()
+                    ranking = [found.pages[at] for at in order if found.pages[at] not in left_out]
+                    halves = values[way].setdefault(kind.name, ([], []))
+                    halves[half].append(ndcg(ranking, kind.relevant[query]))
+            print(kind.name, flush=True)
+        index.close()
+    text = "\n".join([*table(values), "", *tested(values)])
+    print(text)
+    if arguments.write:
+        write("ranking", f"{__doc__}\n{machine()}\n\n{text}")
+
+
+def table(values: dict[str, dict[str, tuple[list[float], list[float]]]]) -> Iterator[str]:
+    kinds = list(next(iter(values.values())))
+    yield f"| way | {' | '.join(kinds)} | mean | first half | second half |"
+    yield "|" + "---|" * (len(kinds) + 4)
+    for way, by_kind in values.items():
+        all_of = [statistics.fmean(first + second) for first, second in by_kind.values()]
+        halves = [statistics.fmean(statistics.fmean(each[half]) for each in by_kind.values()) for half in (0, 1)]
+        figures = [*(f"{value:.3f}" for value in all_of), f"{statistics.fmean(all_of):.4f}"]
+        yield f"| {way} | {' | '.join(figures)} | {halves[0]:.4f} | {halves[1]:.4f} |"
+
+
+def tested(values: dict[str, dict[str, tuple[list[float], list[float]]]]) -> Iterator[str]:
+    """Whether the way that was taken differs from others by more than chance, on all queries of the second half."""
+    yield "| second half, all queries | difference | p | better | worse |"
+    yield "|---|---|---|---|---|"
+    pairs = (
+        (TODAY, "mean of meaning and words (0008)"),
+        (".3 name, path or text of a link", TODAY),
+        ("words alone + .2 name", "words alone"),
+    )
+    for ours, theirs in pairs:
+        one, other = ([value for _, second in values[way].values() for value in second] for way in (ours, theirs))
+        gap = difference(one, other)
+        bounds = f"{gap.interval.mean:+.4f} [{gap.interval.low:+.4f} {gap.interval.high:+.4f}]"
+        yield f"| {ours} against {theirs} | {bounds} | {gap.p_value:.4f} | {gap.better} | {gap.worse} |"
+
+
+def shelved(index: WikiIndex) -> Shelf:
+    _, listed = index.list_pages(Filter(), None)
+    pages = {page.page_id: page for page in listed}
+    rows = index.page_vectors(sorted(pages))
+    texts = {
+        page_id: plain("\n".join(chunk.text for chunk in chunks))
+        for page_id, chunks in index.page_chunks(sorted(pages)).items()
+    }
+    return Shelf(
+        pages,
+        rows.page_ids,
+        rows.vectors,
+        texts,
+        {page_id: telling_terms(page.name) for page_id, page in pages.items()},
+        {page_id: telling_terms(last_part(page.path)) for page_id, page in pages.items()},
+        calls(index, pages),
+        copied(rows.page_ids, rows.vectors),
+    )
+
+
+def calls(index: WikiIndex, pages: dict[int, StoredPage]) -> dict[int, list[tuple[str, Terms]]]:
+    """For each page the links to it: the page they stand on, and their words."""
+    names = Names(page.path for page in pages.values())
+    ids = {page.path: page_id for page_id, page in pages.items()}
+    found: defaultdict[int, list[tuple[str, Terms]]] = defaultdict(list)
+    for link in index.links():
+        target = names.page(link.paths, link.wiki) or site_page(link.paths, ids)
+        if target and link.page_id in pages and (terms := telling_terms(link.text)):
+            found[ids[target]].append((pages[link.page_id].path, terms))
+    return found
+
+
+def site_page(paths: tuple[str, ...], ids: dict[str, int]) -> str | None:
+    """The page an address of the Kubernetes site means, whose pages lie in content/en."""
+    tried = (f"content/en/{path.strip('/')}{end}" for path in paths for end in ("", "/_index"))
+    return next((path for path in tried if path in ids), None)
+
+
+def copied(page_ids: np.ndarray, vectors: Floats) -> np.ndarray:
+    copies = np.zeros(len(vectors))
+    for begin in range(0, len(vectors), 1000):
+        near = vectors[begin : begin + 1000] @ vectors.T > 0.93
+        copies[begin : begin + 1000] = [len(np.unique(page_ids[row])) - 1 for row in near]
+    return copies
+
+
+def plain(text: str) -> str:
+    return re.sub(r"\s+", " ", text.lower())
+
+
+def asked(index: WikiIndex, shelf: Shelf, embedder: Embedder, kind: collections.Queries) -> Iterator[tuple[str, Found]]:
+    for query, text in kind.texts.items():
+        words = parse_query(text)
+        cosines = shelf.vectors @ embedder.query(plain_query(text))
+        best = index.best_possible(words)
+        shares = {hit.page_id: min(1.0, hit.score / best) for hit in index.words(words, BY_WORDS, Filter())}
+        near = shelf.page_ids[np.argsort(-cosines, kind="stable")[:BY_MEANING]].tolist()
+        ids = sorted({*shares, *near})
+        yield query, judged(shelf, ids, cosines, shares, frozenset(words.terms), text, kind.exclude.get(query, set()))
+
+
+def judged(
+    shelf: Shelf,
+    ids: list[int],
+    cosines: Floats,
+    shares: dict[int, float],
+    terms: Terms,
+    text: str,
+    excluded: set[str],
+) -> Found:
+    of_page = [np.flatnonzero(shelf.page_ids == page_id) for page_id in ids]
+    # A page that is only a name has no passage.
+    ordered = [np.sort(cosines[rows])[::-1] if len(rows) else np.zeros(1) for rows in of_page]
+    middles = [shelf.vectors[rows].sum(axis=0) for rows in of_page]
+    lengths = [max(float(np.linalg.norm(middle)), 1e-6) for middle in middles]
+    original = cosines - 0.02 * np.log2(1 + shelf.copies)
+    said = plain(text).strip(" .?!")
+    return Found(
+        [shelf.pages[page_id].path for page_id in ids],
+        positive(each[0] for each in ordered),
+        np.array([shares.get(page_id, 0.0) for page_id in ids]),
+        np.array([shared(terms, shelf.names[page_id]) for page_id in ids]),
+        np.array([shared(terms, shelf.ends[page_id]) for page_id in ids]),
+        np.array([alias(shelf.called.get(page_id, []), terms, excluded) for page_id in ids]),
+        positive(each[:5].mean() for each in ordered),
+        positive(float(cosines[rows].sum()) / length for rows, length in zip(of_page, lengths, strict=True)),
+        positive(original[rows].max(initial=0.0) for rows in of_page),
+        np.array([float(len(terms) > 1 and said in shelf.texts.get(page_id, "")) for page_id in ids]),
+    )
+
+
+def positive(values: Iterator[float]) -> Floats:
+    return np.maximum(0.0, np.fromiter(values, np.float64))
+
+
+def alias(links: list[tuple[str, Terms]], terms: Terms, excluded: set[str]) -> float:
+    usable = (words for page, words in links if page not in excluded and not (excluded and words == terms))
+    return max((shared(terms, words) for words in usable), default=0.0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,41 @@
+"""How far a query names a page: the words it and the page's name have in common."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from wikiholt.model import StoredPage, WordQuery
+from wikiholt.text.queries import telling_terms
+
+_MOST_REMEMBERED = 20_000
+
+
+class Naming:
+    """Compares queries with the names of one wiki's pages. Safe to use from many threads.
+
+    The words of names are remembered for as long as the index keeps its version.
+    """
+
+    def __init__(self, pages: Callable[[Sequence[int]], Mapping[int, StoredPage]], language: str) -> None:
+        self._pages = pages
+        self._language = language
+        self._known: tuple[int, dict[int, frozenset[str]]] = (-1, {})
+
+    def likeness(self, query: WordQuery, page_ids: Iterable[int], version: int) -> dict[int, float]:
+        """For each page, how much of all telling words of its name and the query both have; 1 for the same words."""
+        asked = frozenset((*query.terms, *(term for phrase in query.phrases for term in phrase)))
+        names = self._names(set(page_ids), version) if asked else {}
+        return {page_id: shared(asked, name) for page_id, name in names.items()}
+
+    def _names(self, page_ids: set[int], version: int) -> dict[int, frozenset[str]]:
+        known = self._known
+        if known[0] != version or len(known[1]) > _MOST_REMEMBERED:
+            known = self._known = (version, {})
+        found = {page_id: name for page_id in page_ids if (name := known[1].get(page_id)) is not None}
+        lacking = self._pages(sorted(page_ids - found.keys())) if len(found) < len(page_ids) else {}
+        fresh = {page_id: telling_terms(page.name, self._language) for page_id, page in lacking.items()}
+        known[1].update(fresh)
+        return found | fresh
+
+
+def shared(asked: frozenset[str], name: frozenset[str]) -> float:
+    """The part of the words of both that each has."""
+    return 2 * len(asked & name) / (len(asked) + len(name)) if asked and name else 0.0
