@@ -12,7 +12,7 @@ from threading import Lock, Thread
 from typing import Final
 
 from wikiholt.backups import Backups
-from wikiholt.batches import Pause, never
+from wikiholt.batches import Pause, Paused, never
 from wikiholt.contents import Contents
 from wikiholt.errors import Busy, IndexCorrupt, IndexFault, IndexHealing, IndexMissing, NothingIndexed, WikiholtError
 from wikiholt.evaluating import MINED, Kind, Mined, Question, known_paths, labelled, mine, words_without
@@ -148,7 +148,19 @@ class WikiHandle:
         pause: Callable[[], Pause],
         patience: float | None,
     ) -> SyncReport:
-        report = work(progress, lambda: Pause.AT_ONCE if self._leaving() else pause(), patience)
+        going = False
+
+        def asked() -> Pause:
+            nonlocal going
+            going = self._leaving()
+            return Pause.AT_ONCE if going else pause()
+
+        try:
+            report = work(progress, asked, patience)
+        except Paused as error:
+            if going:  # nobody will go on with it
+                raise Busy("this wiki is being removed", hint="`wikiholt list` shows the wikis there are") from error
+            raise
         self._warm()
         # Not before: searches that began in the generation before may still need its file.
         self._workshop.store.sweep(self.wiki.id)
