@@ -16,7 +16,7 @@ from wikiholt.stores.postgres.tables import Tables
 
 _MOST_BY_INDEX = 1_000
 """Of how many neighbours an HNSW index is asked; beyond, reading everything is as fast, and exact."""
-_LOOK_AROUND = 400
+_LOOK_AROUND = 800
 _SETTINGS = (
     "SET LOCAL hnsw.ef_search = {}; SET LOCAL hnsw.iterative_scan = strict_order;"
     " SET LOCAL hnsw.max_scan_tuples = 200000"

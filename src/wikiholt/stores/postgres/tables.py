@@ -13,6 +13,8 @@ GROWN = 300
 """Pages from which on a wiki gets indexes."""
 HNSW_FROM = 10_000
 """Chunks from which on nearest neighbours are found by an HNSW index, unless set otherwise."""
+_M, _EF = 24, 200
+"""With pgvector's own 16 and 64 some questions about real text never reach the part of the graph they ask for."""
 
 _MOST_IN_PLACE = 1_500
 """Dimensions of a vector that still fits into a row beside its text; longer ones lie beside the table."""
@@ -125,6 +127,7 @@ def sized(number: int, dimensions: int, hnsw_from: int = HNSW_FROM, chunks: int 
         Sized(f"{g}_dropped_version", tables.dropped, "(version)", pages=GROWN),
     ]
     if dimensions <= _MOST_IN_HNSW:
-        how, megabytes = "USING hnsw (vector vector_ip_ops)", chunks * (dimensions * 4 + 500) >> 20
+        how = f"USING hnsw (vector vector_ip_ops) WITH (m = {_M}, ef_construction = {_EF})"
+        megabytes = chunks * (dimensions * 4 + 500) >> 20
         found.append(Sized(f"{g}_chunks_near", tables.chunks, how, chunks=hnsw_from, megabytes=megabytes))
     return tuple(found)
