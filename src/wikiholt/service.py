@@ -108,9 +108,9 @@ class Service:
         """A handle of the caller's own that embeds with this; whoever asked for it closes it."""
         return self._made(self.registry.get(slug), replace(self.workshop, embedder=lambda: embedder))
 
-    def reworded(self, slug: str, words: Callable[[WikiIndex], WordCache]) -> WikiHandle:
-        """A handle of the caller's own that finds words by this; whoever asked for it closes it."""
-        return self._made(self.registry.get(slug), replace(self.workshop, word_cache=lambda index, _: words(index)))
+    def reworded(self, slug: str, cache: Callable[[WikiIndex], WordCache]) -> WikiHandle:
+        """A handle of the caller's own that finds words by this cache; whoever asked for it closes it."""
+        return self._made(self.registry.get(slug), replace(self.workshop, word_cache=lambda index, _: cache(index)))
 
     def source(self, wiki: Wiki) -> Source:
         """Where a wiki's pages come from, without opening anything."""
