@@ -58,6 +58,7 @@ def main(wikis: int, rounds: int) -> None:
         asking.cpu(small, part, server, rounds)
         asking.backends(part, server)
         crash(small, part, server)
+        part.keep()  # what follows takes long
         onboarding.offboard(small, part)
     part.keep()
 
