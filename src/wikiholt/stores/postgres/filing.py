@@ -10,7 +10,6 @@ from wikiholt.stores.postgres.sealing import page_seal
 from wikiholt.stores.postgres.tables import Tables
 from wikiholt.stores.sqlite import rows as packing
 from wikiholt.stores.sqlite.seals import problem_seal
-from wikiholt.text.links import folded, last_part
 
 Row = tuple[Any, ...]
 
@@ -29,31 +28,6 @@ _PAGE_TYPES = (
     *("text", "text[]", "text[]", "int8", "bytea", "int8"),
 )
 _CHUNK_TYPES = ("int8", "int8", "int4", "text", "text", "text", "int4", "int4", "bytea", "bytea")
-
-
-def page_columns(entry: PageEntry) -> dict[str, object]:
-    """What a page's columns hold, as far as the page itself says it."""
-    page, meta = entry.page, entry.page.metadata
-    return {
-        "file": page.file,
-        "path": page.path,
-        "name": page.name,
-        "blob": entry.blob,
-        "category": meta.category,
-        "category_key": meta.category.casefold() if meta.category is not None else None,
-        "description": meta.description,
-        "language": meta.language,
-        "last_updated": meta.last_updated.timestamp() if meta.last_updated else None,
-        "hidden": int(meta.hidden),
-        "tags": packing.packed(meta.tags),
-        "warnings": packing.packed(page.warnings),
-        "chunks": len(entry.chunks),
-        "words": packing.pack_words(entry.words),
-        "key": folded(page.path),
-        "last_key": folded(last_part(page.path)),
-        "word_count": page.words,
-        "length": page.length,
-    }
 
 
 def chunk_rows(page_id: int, first: int, entry: PageEntry) -> list[Row]:

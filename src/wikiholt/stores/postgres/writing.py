@@ -127,7 +127,7 @@ class _Writer:
         sql = f"SELECT id, {', '.join(_SAME)} FROM {self._tables.pages} WHERE id = ANY(%s)"
         alike: dict[int, PageEntry] = {}
         for page_id, *row in self._db.execute(sql, (list(known),), binary=True):
-            columns = filing.page_columns(known[page_id])
+            columns = packing.page_columns(known[page_id])
             if rows.meant_row(row) == tuple(columns[name] for name in _SAME):
                 alike[page_id] = known[page_id]
         if not alike:
@@ -181,7 +181,7 @@ class _Writer:
                 page_id, next_page = next_page, next_page + 1
             own = filing.chunk_rows(page_id, next_chunk, entry)
             next_chunk += len(own)
-            columns = filing.page_columns(entry) | {"id": page_id, "version": self._standing.version + 1}
+            columns = packing.page_columns(entry) | {"id": page_id, "version": self._standing.version + 1}
             page = tuple(columns[name] for name in PAGE)
             tags = sorted(packing.folded_tags(entry.page.metadata))
             pages.append(filing.sealed_page(page, own, entry.vectors, tags, rows.link_rows(entry.page.links)))

@@ -9,8 +9,9 @@ from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
-from wikiholt.model import Floats, Ints, Metadata, StoredChunk, StoredLink, StoredPage, VectorRows, Words
+from wikiholt.model import Floats, Ints, Metadata, PageEntry, StoredChunk, StoredLink, StoredPage, VectorRows, Words
 from wikiholt.stores.sqlite.faults import corrupt
+from wikiholt.text.links import folded, last_part
 
 PAGE_COLUMNS = "id, file, path, name, category, tags, last_updated, chunks, warnings, word_count, length"
 PAGE_COLUMNS_1 = "id, file, path, name, category, tags, last_updated, chunks, warnings, 0, 0"
@@ -105,3 +106,28 @@ def folded_tags(metadata: Metadata) -> set[str]:
 @_unpacking
 def strings(text: str) -> tuple[str, ...]:
     return tuple(json.loads(text))
+
+
+def page_columns(entry: PageEntry) -> dict[str, object]:
+    """What a page's columns hold in every store, as far as the page itself says it."""
+    page, meta = entry.page, entry.page.metadata
+    return {
+        "file": page.file,
+        "path": page.path,
+        "name": page.name,
+        "blob": entry.blob,
+        "category": meta.category,
+        "category_key": meta.category.casefold() if meta.category is not None else None,
+        "description": meta.description,
+        "language": meta.language,
+        "last_updated": meta.last_updated.timestamp() if meta.last_updated else None,
+        "hidden": int(meta.hidden),
+        "tags": packed(meta.tags),
+        "warnings": packed(page.warnings),
+        "chunks": len(entry.chunks),
+        "words": pack_words(entry.words),
+        "key": folded(page.path),
+        "last_key": folded(last_part(page.path)),
+        "word_count": page.words,
+        "length": page.length,
+    }

@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 from wikiholt.model import Change, PageEntry, Problem
 from wikiholt.stores.sqlite import links, rows
 from wikiholt.stores.sqlite.seals import problem_seal, seal_page, seal_state
-from wikiholt.text.links import folded, last_part
 
 _REMEMBERED = 200_000
 """How many dropped chunks are remembered; a cache older than that is built anew."""
@@ -70,7 +69,7 @@ class _Writer:
 
     def put(self, entry: PageEntry) -> None:
         known = self._db.execute("SELECT id, words FROM pages WHERE file = ?", (entry.page.file,)).fetchone()
-        if known is not None and self._same(known[0], known[1], entry):
+        if known is not None and self._same(known[0], entry):
             return
         self._db.execute("DELETE FROM problems WHERE file = ?", (entry.page.file,))
         if known is not None:
@@ -88,42 +87,19 @@ class _Writer:
         self._db.execute("UPDATE state SET revision = ?, synced_at = ?", (revision, datetime.now(UTC).timestamp()))
         self.touched = self.touched or known != revision
 
-    def _same(self, page_id: int, words: bytes, entry: PageEntry) -> bool:
-        columns = self._page_columns(entry)
+    def _same(self, page_id: int, entry: PageEntry) -> bool:
+        columns = rows.page_columns(entry)
         names = ", ".join(columns)
         stored = self._db.execute(f"SELECT {names} FROM pages WHERE id = ?", (page_id,)).fetchone()
-        if stored != tuple(columns.values()) or words != rows.pack_words(entry.words):
+        if stored != tuple(columns.values()):
             return False
         chunks = self._db.execute(
             "SELECT hash, text FROM chunks WHERE page_id = ? ORDER BY number", (page_id,)
         ).fetchall()
         return chunks == [(h, c.text) for h, c in zip(entry.hashes, entry.chunks, strict=True)]
 
-    @staticmethod
-    def _page_columns(entry: PageEntry) -> dict[str, object]:
-        page, meta = entry.page, entry.page.metadata
-        return {
-            "file": page.file,
-            "path": page.path,
-            "name": page.name,
-            "blob": entry.blob,
-            "category": meta.category,
-            "category_key": meta.category.casefold() if meta.category is not None else None,
-            "description": meta.description,
-            "language": meta.language,
-            "last_updated": meta.last_updated.timestamp() if meta.last_updated else None,
-            "hidden": int(meta.hidden),
-            "tags": rows.packed(meta.tags),
-            "warnings": rows.packed(page.warnings),
-            "chunks": len(entry.chunks),
-            "key": folded(page.path),
-            "last_key": folded(last_part(page.path)),
-            "word_count": page.words,
-            "length": page.length,
-        }
-
     def _put_page(self, entry: PageEntry, page_id: int | None) -> int:
-        columns = self._page_columns(entry) | {"words": rows.pack_words(entry.words), "version": self._version}
+        columns = rows.page_columns(entry) | {"version": self._version}
         if page_id is not None:
             columns["id"] = page_id
         names, marks = ", ".join(columns), ", ".join("?" * len(columns))
