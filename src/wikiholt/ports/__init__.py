@@ -1,0 +1,22 @@
+"""What the core asks of the world. Each Protocol is bound to its scope when made: none takes a wiki beside a query."""
+
+from wikiholt.ports.caches import VectorCache, VectorEngine, WordCache
+from wikiholt.ports.embedding import Embedder, Identity
+from wikiholt.ports.indexes import Snapshot, Store, WikiIndex
+from wikiholt.ports.nodes import Call, Databases, Shifts
+from wikiholt.ports.sources import Source
+
+__all__ = [
+    "Call",
+    "Databases",
+    "Embedder",
+    "Identity",
+    "Shifts",
+    "Snapshot",
+    "Source",
+    "Store",
+    "VectorCache",
+    "VectorEngine",
+    "WikiIndex",
+    "WordCache",
+]

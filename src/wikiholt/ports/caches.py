@@ -1,0 +1,69 @@
+"""What the core asks of faster forms of an index: thrown away at any moment, allowed to fail in any way."""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from wikiholt.model import Floats, Ints, Neighbours, WordHit, WordQuery
+
+
+class VectorCache(Protocol):
+    """A faster form of one index's vectors. Thrown away at any moment; may fail in any way."""
+
+    @property
+    def version(self) -> int | None:
+        """The version of the index this cache stands for; None before it is ready."""
+
+    def refresh(self) -> None:
+        """Bring the cache to the index's version: by the rows changed since, by a file on disk, or by building."""
+
+    def search(self, vector: Floats, limit: int, pages: Ints | None) -> Neighbours:
+        """The nearest chunks, of these pages (sorted ids) only if given."""
+
+    def verify(self) -> None:
+        """Read every byte of its file; raises where one is not as it was written, and never uses that file again."""
+
+    def settle(self, timeout: float | None = None) -> bool:
+        """Wait for work in the background to end; the next refresh takes it up."""
+
+    def close(self) -> None: ...
+
+
+class VectorEngine(Protocol):
+    """What vector caches lean on that is no file: one for all wikis of a process. May be away at any moment."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def up(self) -> bool:
+        """Whether it answered when it was last needed."""
+
+    def figures(self) -> Mapping[str, tuple[str, int]]:
+        """Each counter with what it counts; none belongs to a wiki."""
+
+    def examine(self) -> str:
+        """What is wrong with it, in words for the operator; empty when nothing is."""
+
+    def forget(self, wiki_id: str, slug: str) -> None:
+        """Remove what it holds of a wiki that was removed; later, if it is away. Never raises."""
+
+    def close(self) -> None: ...
+
+
+class WordCache(Protocol):
+    """A faster form of one index's words: the same pages with the same scores. May fail in any way."""
+
+    @property
+    def version(self) -> int | None: ...
+
+    def refresh(self) -> None: ...
+
+    def search(self, query: WordQuery, limit: int, pages: Ints | None) -> Sequence[WordHit]: ...
+
+    def best_possible(self, query: WordQuery) -> float: ...
+
+    def verify(self) -> None: ...
+
+    def settle(self, timeout: float | None = None) -> bool: ...
+
+    def close(self) -> None: ...

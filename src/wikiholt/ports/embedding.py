@@ -1,0 +1,44 @@
+"""What the core asks of a model."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from wikiholt.model import Floats
+
+
+class Identity(Protocol):
+    """What a model is: enough to say whether an index was made with it."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Identifies weights and precision; vectors of different fingerprints are never mixed."""
+
+    @property
+    def model(self) -> str:
+        """By what it was loaded, and can be again: the name or directory of a model."""
+
+    @property
+    def precision(self) -> str: ...
+
+    @property
+    def dimensions(self) -> int: ...
+
+
+class Embedder(Identity, Protocol):
+    """Turns text into unit vectors. Safe to use from many threads."""
+
+    @property
+    def max_tokens(self) -> int:
+        """How many tokens of text one vector can stand for, the model's own special tokens not counted."""
+
+    def token_spans(self, text: str) -> Sequence[tuple[int, int]]:
+        """The character range of each token of the text, in order, special tokens left out, nothing truncated."""
+
+    def passages(self, texts: Sequence[str]) -> Floats:
+        """One unit vector a text; a text over the window is an error."""
+
+    def query(self, text: str) -> Floats:
+        """The unit vector of a query; a query over the window is cut."""
+
+    def prove(self) -> None:
+        """Raise ModelUnproven unless known sentences give the known vectors; a proof may hold for a while."""
