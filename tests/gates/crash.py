@@ -17,17 +17,19 @@ from deeds import DEEDS, SERVE
 from farm import contents, product
 from git_repository import Repository
 from history import begin, go_on
+from peopled import peopled
 from planted import plant
 from processes import Child, Line
 from recovery import Start, recover
 
 from wikiholt.keeper.jobs import Job, JobState, write_job
-from wikiholt.model import Scope
 from wikiholt.stores.sqlite.store import SqliteStore
 
 _DEEDS = (*DEEDS, "sync", "reindex", "fetch", SERVE)
 _STILL = ("CURRENT", "index", "backup", "mirror pack", "mirror ref", "mirror HEAD", "mirror other")
 """Kinds of files that a running service, which looks after all wikis, leaves as they are where nothing changed."""
+
+_DONE = Job(JobState.COMPLETE, "1")
 
 
 class Gate:
@@ -55,24 +57,7 @@ class Gate:
         for slug, count in (("victim", pages), ("bystander", 6), ("upstream", 8)):
             begin(Repository(self._round / slug), rng, count)
         service = product(self._data, self._model)
-        sources = {"victim": str(self._round / "victim"), "bystander": str(self._round / "bystander")}
-        for slug, source in {**sources, "mirror": f"file://{self._round / 'upstream'}"}.items():
-            service.add(slug, source, {})
-            wiki = service.wiki(slug)
-            wiki.fetch()
-            wiki.sync()
-            wiki.backups.take()
-            wiki.examine()
-            write_job(service.workshop.store, wiki.wiki.id, Job(JobState.COMPLETE, "1"))
-        ids = {wiki.slug: wiki.id for wiki in service.wikis()}
-        keys = service.registry.keys
-        revoked, dead = keys.create(ids["bystander"], Scope.READ)
-        keys.revoke(revoked.id)
-        made = [keys.create(ids["bystander"], Scope.READ) for _ in range(4)]
-        _, operator = keys.create(None, Scope.ADMIN)
-        service.registry.backups.take()
-        service.close()
-        return {"ids": ids, "tokens": {t: k.id for k, t in made}, "revoked": dead, "operator": operator}
+        return peopled(service, self._round, lambda wiki_id: write_job(service.workshop.store, wiki_id, _DONE))
 
     @property
     def _data(self) -> Path:

@@ -15,6 +15,7 @@ from crash_round import Round
 from farm import product
 from git_repository import Repository
 from history import begin, go_on
+from peopled import peopled
 from pg_blows import PG_BLOWS, ROWS, PgBlow, PgStruck, fits, lay_out
 from pg_damage import harm_rows
 from pg_deeds import HOME, LEASE, PG_DEEDS, SECOND, SERVE
@@ -24,8 +25,6 @@ from pg_rounds import RoundServer
 from planted import plant
 from processes import Child
 from recovery import Start
-
-from wikiholt.model import Scope
 
 _DEEDS = (*PG_DEEDS, "sync", "reindex", "move", "remove", SERVE)
 _SERVED = 0.12
@@ -59,23 +58,7 @@ class PgGate:
         service = product(self._round / "data")
         assert service.workshop.databases is not None
         service.workshop.databases.add(SECOND, self._addresses[SECOND], 1.0)
-        sources = {"victim": str(self._round / "victim"), "bystander": str(self._round / "bystander")}
-        for slug, source in {**sources, "mirror": f"file://{self._round / 'upstream'}"}.items():
-            service.add(slug, source, {})
-            wiki = service.wiki(slug)
-            wiki.fetch()
-            wiki.sync()
-            wiki.backups.take()
-            wiki.examine()
-        ids = {wiki.slug: wiki.id for wiki in service.wikis()}
-        keys = service.registry.keys
-        revoked, dead = keys.create(ids["bystander"], Scope.READ)
-        keys.revoke(revoked.id)
-        made = [keys.create(ids["bystander"], Scope.READ) for _ in range(4)]
-        _, operator = keys.create(None, Scope.ADMIN)
-        service.registry.backups.take()
-        service.close()
-        return {"ids": ids, "tokens": {t: k.id for k, t in made}, "revoked": dead, "operator": operator}
+        return peopled(service, self._round)
 
     def play(self, number: int, only_deed: str = "", only_blow: str = "") -> Round:
         """One round from beginning to end."""

@@ -9,7 +9,7 @@ import pytest
 from canaries import CanaryWiki
 from farm import SlowEmbedder
 from gate_grounds import Files
-from test_isolation import ask_everything
+from isolation_farm import ask_everything
 
 from wikiholt import wiring
 from wikiholt.model import Mode

@@ -174,6 +174,8 @@ def test_no_request_of_anybody_is_told_of_a_wiki_that_is_not_theirs(
     farm: ServedFarm, gate: Gate, writer: Writer, caplog: pytest.LogCaptureFixture
 ) -> None:
     storm(farm, gate, writer, caplog, BATCHES)
+    assert gate.statuses[200] >= 100
+    assert gate.leaks == []
 
 
 def storm(farm: ServedFarm, gate: Gate, writer: Writer, caplog: pytest.LogCaptureFixture, batches: int) -> None:

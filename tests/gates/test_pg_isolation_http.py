@@ -33,6 +33,8 @@ def test_no_request_of_anybody_is_told_of_a_wiki_that_is_not_theirs(
     farm: ServedFarm, gate: Gate, writer: Writer, caplog: pytest.LogCaptureFixture
 ) -> None:
     embedded.storm(farm, gate, writer, caplog, BATCHES)
+    assert gate.statuses[200] >= 100
+    assert gate.leaks == []
 
 
 test_the_command_line_tells_of_the_one_wiki_it_is_asked_about = (

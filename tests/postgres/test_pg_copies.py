@@ -1,15 +1,13 @@
 """Copies go both ways between the stores without a bit changed, and damage is found."""
 
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pg_server import PgServer
-from pg_shared import emptied, store_on
+from pg_shared import embedded, postgres, shared
 from psycopg import sql
 
 from wikiholt.errors import Busy, IndexCorrupt
@@ -27,20 +25,7 @@ RECIPE = Recipe(EMBEDDER.fingerprint, EMBEDDER.dimensions, "test", "models/m", "
 TABLES = ("pages", "chunks", "vectors", "tags", "links", "dropped", "problems", "seals", "model", "sqlite_sequence")
 
 
-@pytest.fixture(scope="module")
-def shared(pg: PgServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresStore]:
-    with store_on(pg, tmp_path_factory.mktemp("scratch")) as store:
-        yield store
-
-
-@pytest.fixture
-def postgres(shared: PostgresStore) -> PostgresStore:
-    return emptied(shared)
-
-
-@pytest.fixture
-def embedded(tmp_path: Path) -> SqliteStore:
-    return SqliteStore(tmp_path / "embedded")
+__all__ = ["embedded", "postgres", "shared"]
 
 
 def filled(store: Store) -> WikiIndex:

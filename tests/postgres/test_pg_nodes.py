@@ -149,6 +149,7 @@ def test_what_is_wrong_with_a_wiki_is_said_by_both(farm: Farm, tmp_path: Path) -
     with psycopg.connect(farm.store) as connection:
         rest = "SELECT 1 FROM wikiholt.work WHERE wiki_id = %s"
         until(lambda: connection.execute(rest, (wiki.id,)).fetchone() is None)
+    assert [node.ask("GET", "w/empty/api/v1/search?q=x").status_code for node in farm.nodes] == [404, 404]
 
 
 def test_a_wiki_removed_at_the_wrong_node_in_the_middle_of_its_sync_is_gone(farm: Farm, tmp_path: Path) -> None:

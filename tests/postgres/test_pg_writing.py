@@ -1,17 +1,14 @@
 """What one change does to an index in PostgreSQL, and text that PostgreSQL cannot hold."""
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from itertools import count
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pg_server import PgServer
-from pg_shared import emptied, store_on
+from pg_shared import embedded, postgres, shared
 
 from wikiholt.errors import Busy, IndexFault
 from wikiholt.model import Change, Chunk, Filter, Link, Metadata, Page, PageEntry, Problem, Recipe, WordQuery, Words
@@ -27,20 +24,7 @@ EMBEDDER = FakeEmbedder()
 RECIPE = Recipe(EMBEDDER.fingerprint, EMBEDDER.dimensions, "test")
 
 
-@pytest.fixture(scope="module")
-def shared(pg: PgServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresStore]:
-    with store_on(pg, tmp_path_factory.mktemp("scratch")) as store:
-        yield store
-
-
-@pytest.fixture
-def postgres(shared: PostgresStore) -> PostgresStore:
-    return emptied(shared)
-
-
-@pytest.fixture
-def embedded(tmp_path: Path) -> SqliteStore:
-    return SqliteStore(tmp_path / "embedded")
+__all__ = ["embedded", "postgres", "shared"]
 
 
 ODD = ("nul\0nul", "half \ud83d pair", "\ufdd0 itself", "\ufdd00000", "\uffff", "a'b\\c", "x" * 9_000)
