@@ -138,6 +138,8 @@ class Span:
 class Snippet:
     text: str
     matches: tuple[Span, ...] = ()
+    sentence: Span | None = None
+    """Where the sentence stands, or what is shown of it, that is closest in meaning to the query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,3 +183,7 @@ class Answer:
     degraded: bool
     nothing_relevant: bool
     notes: tuple[str, ...] = ()
+    did_you_mean: str = ""
+    """The query with words that no page holds replaced by like ones that some do; pages were found by it."""
+    reranked: bool = False
+    """Whether a reranker has read the best pages."""

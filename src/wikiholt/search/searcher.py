@@ -41,8 +41,8 @@ from wikiholt.ranking import Candidate, best_by_page, joined, ranked
 from wikiholt.search.likeness import alike, nearest_pages, probes
 from wikiholt.search.naming import Naming
 from wikiholt.search.request import MAX_HITS, Request
+from wikiholt.search.wording import Worded, Wording
 from wikiholt.text.links import folded
-from wikiholt.text.queries import parse_query, plain_query
 
 BY_WORDS, BY_MEANING = 50, 100
 """Pages that words put forward in a hybrid search, and the nearest chunks whose pages meaning does.
@@ -79,7 +79,7 @@ class Searcher:
         self._embedder = embedder
         self._head = head
         self._hits = hits
-        self._language = language
+        self._wording = Wording(language)
         self._naming = Naming(index.stored_pages, language)
         self._state: State | None = None
 
@@ -87,12 +87,13 @@ class Searcher:
         """The best pages for the request; an error is raised, never answered with an empty list."""
         began = time.perf_counter()
         standing = self._stand()
-        query = parse_query(request.query, self._language)
+        worded = self._wording.read(request.query)
+        query = worded.query
         if query.excluded and not query:
             raise InvalidQuery("the query only says what to leave out", hint="say also what to look for")
         if request.mode is Mode.KEYWORD and not query:
             raise InvalidQuery("there is no word in the query", hint="write letters or digits, or search by meaning")
-        run = _Run(query, request, self._allowed(request, query), standing.version)
+        run = _Run(worded, request, self._allowed(request, query), standing.version)
         best = self._ranked(run, standing.recipe.fingerprint)[: request.n]
         return self._answer(run, best, standing, began)
 
@@ -103,9 +104,8 @@ class Searcher:
         standing = self._stand()
         page = self._page(path)
         allowed = self._index.allowed(where)
-        run = _Run(
-            WordQuery(), request, allowed if allowed is None else allowed[allowed != page.page_id], standing.version
-        )
+        others = allowed if allowed is None else allowed[allowed != page.page_id]
+        run = _Run(Worded(WordQuery(), WordQuery(), ""), request, others, standing.version)
         own = self._index.page_vectors([page.page_id]).vectors
         if not len(own):
             run.notes.append("this page has no passage that others could be like")
@@ -118,7 +118,7 @@ class Searcher:
         request = run.request
         if standing.revision is None:
             run.degrade("the index is being built; not every page is in it yet")
-        hits = tuple(self._hits.make(run.query, request.mode, best))
+        hits = tuple(self._hits.make(run.worded.asked, request.mode, best))
         head = self._head_revision(run)
         checked = self._head is not None
         return Answer(
@@ -133,6 +133,7 @@ class Searcher:
             degraded=run.degraded,
             nothing_relevant=all(hit.confidence is Confidence.LOW for hit in hits),
             notes=tuple(run.notes),
+            did_you_mean=run.worded.did_you_mean,
         )
 
     @property
@@ -163,7 +164,7 @@ class Searcher:
         if run.allowed is not None and not len(run.allowed):
             return []
         mode = run.request.mode
-        shares = self._shares(run) if mode is not Mode.SEMANTIC and run.query else {}
+        shares = self._shares(run) if mode is not Mode.SEMANTIC and run.worded.query else {}
         vector = self._vector(run, fingerprint) if mode is not Mode.KEYWORD else None
         if vector is None:
             return ranked(Mode.KEYWORD, self._named(run, joined((), shares, {})))
@@ -177,7 +178,7 @@ class Searcher:
 
     def _named(self, run: "_Run", found: Sequence[Candidate]) -> list[Candidate]:
         """The candidates with how far the query names each."""
-        names = self._naming.likeness(run.query, (candidate.page_id for candidate in found), run.version)
+        names = self._naming.likeness(run.worded.query, (candidate.page_id for candidate in found), run.version)
         return [candidate._replace(naming=names.get(candidate.page_id, 0.0)) for candidate in found]
 
     def _page(self, path: str) -> StoredPage:
@@ -218,7 +219,7 @@ class Searcher:
                     f"the index was built with {fingerprint}, not with {embedder.fingerprint}",
                     hint="run `wikiholt sync` to build it with the model that is set now",
                 )
-            return embedder.query(plain_query(run.request.query))
+            return embedder.query(run.worded.text)
         except ModelError as error:
             if run.request.mode is Mode.SEMANTIC:
                 raise
@@ -234,8 +235,8 @@ class Searcher:
                 self._words.refresh()
                 if self._words.version is not None:
                     # `allowed` has left out what the query excludes.
-                    query = replace(run.query, excluded=())
-                    return _shares(self._words.search(query, depth, run.allowed), self._words.best_possible(query))
+                    asked, query = (replace(each, excluded=()) for each in (run.worded.asked, run.worded.query))
+                    return _shares(self._words.search(asked, depth, run.allowed), self._words.best_possible(query))
             except NotHere:
                 pass
             except DatabaseAway:
@@ -243,8 +244,8 @@ class Searcher:
             except Exception as error:  # noqa: BLE001 - a cache may fail in any way; the truth answers
                 _LOG.warning("the word cache failed (%s); the index answers", error)
                 run.degrade("the word cache failed; answered from the index itself")
-        hits = self._index.words(run.query, depth, run.request.where)
-        return _shares(hits, self._index.best_possible(run.query) if hits else 0.0)
+        hits = self._index.words(run.worded.asked, depth, run.request.where)
+        return _shares(hits, self._index.best_possible(run.worded.query) if hits else 0.0)
 
     def _by_meaning(self, run: "_Run", vector: Floats, pages: int) -> list[Candidate]:
         """The nearest pages: chunks are asked for until there are enough pages or no more chunks."""
@@ -311,7 +312,7 @@ class Searcher:
 class _Run:
     """What one search learns on its way."""
 
-    query: WordQuery
+    worded: Worded
     request: Request
     allowed: Ints | None
     version: int
