@@ -1,0 +1,166 @@
+"""What speaks for the candidates of every judged query, asked of its own collection and of the three others.
+
+Gathered from the indexes that bench.quality made, as the searcher gathers it, and kept in bench/data/calibration.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import blake2b
+from pathlib import Path
+
+import numpy as np
+
+from bench import codes, collections
+from wikiholt.model import Filter, Floats, Mode, WordQuery
+from wikiholt.ports import Embedder, WikiIndex
+from wikiholt.ranking import Candidate, evidence
+from wikiholt.search.naming import shared
+from wikiholt.search.request import MAX_HITS
+from wikiholt.search.searcher import BY_MEANING, BY_WORDS
+from wikiholt.text.fields import idf
+from wikiholt.text.queries import parse_query, plain_query, telling_terms
+from wikiholt.wiring import open_service
+
+NAMES = ("cranfield", "scifact", "wiki-dendron", "wiki-k8s-en")
+KEPT = 40
+"""Candidates kept of each mode: enough that some are left when the wanted pages are taken out."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A query asked of a wiki, and its candidates in no order: one row each, columns as in `Asking.rows`."""
+
+    wiki: str
+    kind: str
+    query: str
+    terms: int
+    rows: Floats
+
+    @property
+    def foreign(self) -> bool:
+        return not self.kind.startswith(self.wiki)
+
+    @cached_property
+    def held_out(self) -> bool:
+        return bool(blake2b(f"{self.kind}/{self.query}".encode(), digest_size=2).digest()[0] & 1)
+
+
+RIGHT, MEANING, SHARE, NAMING, COVERAGE, HYBRID = range(6)
+"""Columns: is it judged relevant; cosine; share; naming; idf-weighted part of the query's terms the page holds; whether
+the page is a candidate of hybrid search (words put forward more pages for keyword search)."""
+
+
+def gathered(directory: Path, data: Path) -> list[Asked]:
+    """Everything, from the file if it is there."""
+    file = data / "calibration" / "evidence.npz"
+    if not file.exists():
+        file.parent.mkdir(exist_ok=True)
+        _write(file, list(_gather(directory, data)))
+    with np.load(file) as kept:
+        heads = [str(each).split("\t") for each in kept["heads"]]
+        parts = np.split(kept["rows"], kept["ends"][:-1])
+    return [Asked(wiki, kind, query, int(terms), rows) for (wiki, kind, query, terms), rows in zip(heads, parts, strict=True)]
+
+
+def _write(file: Path, asked: list[Asked]) -> None:
+    heads = [f"{each.wiki}\t{each.kind}\t{each.query}\t{each.terms}" for each in asked]
+    ends = np.cumsum([len(each.rows) for each in asked])
+    np.savez(file, heads=np.array(heads), ends=ends, rows=np.concatenate([each.rows for each in asked]))
+
+
+def _gather(directory: Path, data: Path) -> Iterator[Asked]:
+    service = open_service(data / "quality")
+    indexes = {name: service.workshop.store.open(service.wiki(name).wiki.id) for name in NAMES}
+    held = {name: codes.holding(index) for name, index in indexes.items()}
+    kinds = [kind for name in NAMES for kind in (*collections.queries(directory / name), codes.mined(name, held[name]))]
+    vectors: dict[str, Floats] = {}
+    for name, index in indexes.items():
+        asking = Asking(index, service.workshop.embedder(), vectors)
+        for kind in kinds:
+            own = kind.collection == name
+            for query, text in kind.texts.items():
+                words = parse_query(text)
+                if not words or (not own and kind.kind == "codes" and query in held[name]):
+                    continue  # such a code is no stranger here
+                relevant = set(kind.relevant[query]) if own else set()
+                left_out = kind.exclude.get(query, set()) if own else set()
+                yield Asked(name, kind.name, query, len(words.terms), asking.rows(text, words, relevant, left_out))
+            print(name, "was asked", kind.name, flush=True)
+        index.close()
+
+
+class Asking:
+    """One index in memory, to be asked many queries."""
+
+    def __init__(self, index: WikiIndex, embedder: Embedder, vectors: dict[str, Floats]) -> None:
+        self._index = index
+        self._embedder = embedder
+        self._known = vectors
+        _, listed = index.list_pages(Filter(), None)
+        self._paths = {page.page_id: page.path for page in listed}
+        self._names = {page.page_id: telling_terms(page.name) for page in listed}
+        rows = index.page_vectors(sorted(self._paths))
+        order = np.argsort(rows.page_ids, kind="stable")
+        self._chunks_of, self._vectors = rows.page_ids[order], rows.vectors[order]
+        self._page_ids, self._begins = np.unique(self._chunks_of, return_index=True)
+        self._holding: dict[str, set[int]] = {}
+
+    def rows(self, text: str, words: WordQuery, relevant: set[str], left_out: set[str]) -> Floats:
+        """Right, cosine, share, naming, coverage, and whether hybrid search has the candidate."""
+        cosines = self._vectors @ self._vector(text)
+        by_page = np.maximum.reduceat(cosines, self._begins)
+        meaning = dict(zip(self._page_ids.tolist(), by_page.tolist(), strict=True))
+        best = self._index.best_possible(words)
+        hits = self._index.words(words, MAX_HITS, Filter()) if words else []
+        shares = {hit.page_id: min(1.0, hit.score / best) for hit in hits}
+        near = set(self._chunks_of[np.argsort(-cosines, kind="stable")[:BY_MEANING]].tolist())
+        hybrid = near | {hit.page_id for hit in hits[:BY_WORDS]}
+        weights = {term: idf(len(self._paths), len(self._held(term))) for term in words.terms}
+        terms = frozenset(words.terms)
+        table = np.array(
+            [
+                (
+                    self._paths[page_id] in relevant,
+                    meaning.get(page_id, 0.0),
+                    shares.get(page_id, 0.0),
+                    shared(terms, self._names[page_id]),
+                    sum(weight for term, weight in weights.items() if page_id in self._held(term))
+                    / (sum(weights.values()) or 1.0),
+                    page_id in hybrid,
+                )
+                for page_id in sorted({*shares, *near})
+                if self._paths[page_id] not in left_out
+            ]
+        )
+        return table[sorted(set().union(*(_best(mode, table) for mode in Mode)))]
+
+    def _vector(self, text: str) -> Floats:
+        if text not in self._known:
+            self._known[text] = self._embedder.query(plain_query(text))
+        return self._known[text]
+
+    def _held(self, term: str) -> set[int]:
+        if term not in self._holding:
+            self._holding[term] = set(self._index.holding(WordQuery(phrases=((term,),))).tolist())
+        return self._holding[term]
+
+
+def amounts(mode: Mode, rows: Floats) -> Floats:
+    """The evidence of each candidate; -1 for a page that is none in this mode."""
+    found = []
+    for _, cosine, share, naming, _, hybrid in rows.tolist():
+        candidate = Candidate(0, 0, 1.0 - cosine, share, naming=naming)
+        possible = {Mode.HYBRID: hybrid, Mode.KEYWORD: share > 0, Mode.SEMANTIC: True}[mode]
+        found.append(evidence(mode, candidate) if possible else -1.0)
+    return np.array(found)
+
+
+def _best(mode: Mode, rows: Floats) -> set[int]:
+    found = amounts(mode, rows)
+    order = np.argsort(-found, kind="stable")[:KEPT]
+    return {int(at) for at in order if found[at] >= 0}
+
+
+if __name__ == "__main__":
+    print(len(gathered(collections.DEFAULT, Path("bench/data"))))
