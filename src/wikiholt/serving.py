@@ -10,8 +10,22 @@ from wikiholt.errors import ModelError, ModelMismatch
 from wikiholt.hits import HitMaker
 from wikiholt.model import Recipe
 from wikiholt.pages import Pipeline
-from wikiholt.ports import Databases, Embedder, Identity, Source, Store, VectorCache, VectorEngine, WikiIndex, WordCache
+from wikiholt.ports import (
+    Databases,
+    Embedder,
+    Identity,
+    Lexicon,
+    Source,
+    Store,
+    VectorCache,
+    VectorEngine,
+    WikiIndex,
+    WordCache,
+)
 from wikiholt.search import Searcher
+
+LexiconNow = Callable[[], Lexicon | None]
+"""Gives the terms of one index as it is now; None where they cannot be had. Never raises."""
 
 _FEW = 200
 """Pages by which any wiki may grow before its caches are chosen anew."""
@@ -34,6 +48,10 @@ def _gone(recipe: Recipe) -> Embedder:
     )
 
 
+def _no_lexicon(_: WikiIndex, __: WordCache | None) -> LexiconNow:
+    return lambda: None
+
+
 @dataclass(frozen=True, slots=True)
 class Workshop:
     """What all wikis of a process share: tools and weights, never data."""
@@ -43,6 +61,7 @@ class Workshop:
     vector_cache: Callable[[WikiIndex, str], VectorCache]
     word_cache: Callable[[WikiIndex, str], WordCache | None]
     lock_timeout: float
+    lexicon: Callable[[WikiIndex, WordCache | None], LexiconNow] = _no_lexicon
     backups: BackupPlan = field(default_factory=BackupPlan)
     former: Callable[[Recipe], Embedder] = _gone
     """A model that is set no more, for an index that was built with it; kept loaded while somebody holds it."""
@@ -77,6 +96,7 @@ class Serving:
             head=parts.source.seen if parts.check_head else None,
             hits=HitMaker(self.index, parts.url, language),
             language=language,
+            lexicon=shop.lexicon(self.index, self._words),
         )
         self._users = 0
         self._retired = False

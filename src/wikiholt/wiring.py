@@ -38,6 +38,7 @@ from wikiholt.vectors import cache_for
 from wikiholt.vectors.chroma import Chroma, Place
 from wikiholt.vectors.stored import StoredVectors
 from wikiholt.words.cache import PostingsCache
+from wikiholt.words.lexicon import Lexicons
 from wikiholt.words.revised import RevisedWords
 
 _LOG = logging.getLogger(__name__)
@@ -70,6 +71,7 @@ def build(settings: Settings, roots: Sequence[Path] = (), ground: Ground | None 
         databases=ground.databases,
         vector_cache=_vector_cache(settings, ground) if chroma is None else _chroma_cache(chroma, ground),
         word_cache=_word_cache(ground),
+        lexicon=Lexicons,
         lock_timeout=settings.lock_timeout,
         backups=_backups(settings),
         former=FormerModels(settings.threads or None),

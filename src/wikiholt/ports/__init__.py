@@ -1,6 +1,6 @@
 """What the core asks of the world. Each Protocol is bound to its scope when made: none takes a wiki beside a query."""
 
-from wikiholt.ports.caches import VectorCache, VectorEngine, WordCache
+from wikiholt.ports.caches import Lexicon, VectorCache, VectorEngine, WordCache
 from wikiholt.ports.embedding import Embedder, Identity
 from wikiholt.ports.indexes import Snapshot, Store, WikiIndex
 from wikiholt.ports.nodes import Call, Databases, Shifts
@@ -11,6 +11,7 @@ __all__ = [
     "Databases",
     "Embedder",
     "Identity",
+    "Lexicon",
     "Shifts",
     "Snapshot",
     "Source",

@@ -36,7 +36,7 @@ from wikiholt.model import (
     WordHit,
     WordQuery,
 )
-from wikiholt.ports import Embedder, VectorCache, WikiIndex, WordCache
+from wikiholt.ports import Embedder, Lexicon, VectorCache, WikiIndex, WordCache
 from wikiholt.ranking import Candidate, best_by_page, joined, ranked
 from wikiholt.search.likeness import alike, nearest_pages, probes
 from wikiholt.search.naming import Naming
@@ -72,6 +72,7 @@ class Searcher:
         head: Callable[[], str] | None,
         hits: HitMaker,
         language: str,
+        lexicon: Callable[[], Lexicon | None],
     ) -> None:
         self._index = index
         self._vectors = vectors
@@ -79,7 +80,7 @@ class Searcher:
         self._embedder = embedder
         self._head = head
         self._hits = hits
-        self._wording = Wording(language)
+        self._wording = Wording(language, lexicon)
         self._naming = Naming(index.stored_pages, language)
         self._state: State | None = None
 

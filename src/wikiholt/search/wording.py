@@ -1,8 +1,10 @@
 """What a search makes of the text of a query: terms for the words, a sentence for the model."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from wikiholt.model import WordQuery
+from wikiholt.ports import Lexicon
 from wikiholt.text.queries import parse_query, plain_query
 
 
@@ -20,10 +22,11 @@ class Worded:
 
 
 class Wording:
-    """Understands the queries of one wiki."""
+    """Understands the queries of one wiki; the lexicon is only asked for where a query needs it."""
 
-    def __init__(self, language: str) -> None:
+    def __init__(self, language: str, lexicon: Callable[[], Lexicon | None]) -> None:
         self._language = language
+        self._lexicon = lexicon
 
     def read(self, text: str) -> Worded:
         query = parse_query(text, self._language)
