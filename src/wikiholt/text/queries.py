@@ -56,6 +56,16 @@ def parse_query(text: str, language: str = "english") -> WordQuery:
     )
 
 
+def loose_words(text: str) -> list[tuple[int, int]]:
+    """Where the words of a query stand that are neither quoted nor excluded, in order."""
+
+    def blank(found: re.Match[str]) -> str:
+        return "\x00" * len(found[0])
+
+    rest = _EXCLUDED.sub(blank, _PHRASE.sub(blank, text[:_LONGEST_QUERY]))
+    return [found.span() for found in TOKEN.finditer(rest)]
+
+
 def telling_terms(text: str, language: str = "english") -> frozenset[str]:
     """The terms of a text that is no query but a name: without stop words, unless it has nothing else."""
     terms = frozenset(analyser(language).terms(text))
