@@ -121,6 +121,12 @@ class WikiHandle:
         self,
         progress: Callable[[Progress], None] = _unseen,
         pause: Callable[[], Pause] = never,
+    @property
+    def reranker(self) -> str:
+        """What answers depend on beside the stamp: who reads the best pages again; empty for nobody."""
+        reranking = self._workshop.reranking
+        return reranking.identity if reranking is not None else ""
+
         patience: float | None = None,
     ) -> SyncReport:
         """Build a new generation from nothing, or go on with one that was paused; the old one answers meanwhile."""

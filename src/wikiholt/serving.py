@@ -8,7 +8,7 @@ from threading import Lock
 from wikiholt.backups import BackupPlan
 from wikiholt.errors import ModelError, ModelMismatch
 from wikiholt.hits import HitMaker
-from wikiholt.model import Recipe
+from wikiholt.model import Recipe, Scale
 from wikiholt.pages import Pipeline
 from wikiholt.ports import (
     Databases,
@@ -22,7 +22,7 @@ from wikiholt.ports import (
     WikiIndex,
     WordCache,
 )
-from wikiholt.search import Searcher
+from wikiholt.search import Reranking, Searcher
 
 LexiconNow = Callable[[], Lexicon | None]
 """Gives the terms of one index as it is now; None where they cannot be had. Never raises."""
@@ -70,6 +70,10 @@ class Workshop:
     engine: VectorEngine | None = None
     """What vector caches lean on, where they are more than files."""
     databases: Databases | None = None
+    scale: Callable[[Recipe], Scale] = lambda _: Scale()
+    """What the cosines of an index's model mean, told without loading it; never raises."""
+    reranking: Reranking | None = None
+    """Who reads the best pages again, where that is set."""
     """What the store stands on, where that is more than files."""
 
 
@@ -102,6 +106,8 @@ class Serving:
         self._retired = False
         self._lock = Lock()
 
+            scale=shop.scale(state.recipe),
+            reranking=shop.reranking,
     def _embedder(self) -> Embedder:
         """The model of this generation: today's, or as long as this generation serves the one it was built with."""
         try:

@@ -15,18 +15,19 @@ from wikiholt import embedding
 from wikiholt.access import Access
 from wikiholt.backups import BackupPlan
 from wikiholt.embedding.former import FormerModels
-from wikiholt.errors import MissingExtra
+from wikiholt.embedding.once import Once
+from wikiholt.errors import MissingExtra, ModelError
 from wikiholt.evaluating import Question
 from wikiholt.grounds import Ground, ground_of, own_buckets
 from wikiholt.handle import Parts, WikiHandle, Workshop
 from wikiholt.keeper import Finding, Keeper, Pace
 from wikiholt.limits import Limits
-from wikiholt.model import Wiki
 from wikiholt.pages import Pipeline
 from wikiholt.ports import Embedder, Source, Store, VectorCache, WikiIndex, WordCache
 from wikiholt.registry import Registry
 from wikiholt.service import Service
 from wikiholt.settings import Settings, WikiSettings, load
+from wikiholt.search import Reranking
 from wikiholt.sources.address import is_remote
 from wikiholt.sources.bringing import Word
 from wikiholt.sources.discovery import repositories
@@ -78,6 +79,8 @@ def build(settings: Settings, roots: Sequence[Path] = (), ground: Ground | None 
         identity=cache(lambda: embedding.identify(settings.model, settings.precision)),
     )
     open_wikis = _open_wikis()
+        scale=cache(scale_of),
+        reranking=reranking_of(settings),
     return Service(registry, workshop, lambda wiki: parts_of(wiki, settings, ground, roots), open_wikis=open_wikis)
 
 
@@ -174,6 +177,29 @@ def embedder_of(settings: Settings) -> Callable[[], Embedder]:
 def parts_of(wiki: Wiki, settings: Settings, ground: Ground, roots: Sequence[Path] = ()) -> Parts:
     """What the general settings and a wiki's own make of it."""
     own = WikiSettings.parse(wiki.settings)
+def reranking_of(settings: Settings) -> Reranking | None:
+    """The reranker that is set, to be loaded when it is first needed, and the time it has."""
+    model, threads = settings.rerank_model, settings.threads or None
+    if not model:
+        return None
+    try:
+        identity = embedding.identify(model, None, embedding.RERANKER).fingerprint
+    except ModelError:
+        identity = model  # whoever asks for it hears what is wrong with it
+    reader = Once(lambda: embedding.load_reranker(model, threads=threads))
+    return Reranking(reader, settings.rerank_budget / 1000, identity)
+
+
+def scale_of(recipe: Recipe) -> Scale:
+    """What the cosines of this recipe's model mean, by its card; those of a model that is gone mean themselves."""
+    with suppress(ModelError, OSError):
+        name, _, rest = recipe.fingerprint.partition("/")
+        found = embedding.identify(recipe.model or name, recipe.precision or rest.partition("/")[0])
+        if found.fingerprint == recipe.fingerprint:
+            return found.scale
+    return Scale()
+
+
     pipeline = Pipeline(
         target_tokens=settings.chunk_target_tokens,
         overlap_tokens=settings.chunk_overlap_tokens,

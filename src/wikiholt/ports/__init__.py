@@ -1,7 +1,7 @@
 """What the core asks of the world. Each Protocol is bound to its scope when made: none takes a wiki beside a query."""
 
 from wikiholt.ports.caches import Lexicon, VectorCache, VectorEngine, WordCache
-from wikiholt.ports.embedding import Embedder, Identity
+from wikiholt.ports.embedding import Embedder, Identity, Reranker
 from wikiholt.ports.indexes import Snapshot, Store, WikiIndex
 from wikiholt.ports.nodes import Call, Databases, Shifts
 from wikiholt.ports.sources import Source
@@ -13,6 +13,7 @@ __all__ = [
     "Identity",
     "Lexicon",
     "Shifts",
+    "Reranker",
     "Snapshot",
     "Source",
     "Store",

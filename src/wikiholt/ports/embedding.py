@@ -6,6 +6,19 @@ from typing import Protocol
 from wikiholt.model import Floats
 
 
+class Reranker(Protocol):
+    """Reads a query and a text together and says how well the text answers it. Safe to use from many threads."""
+
+    @property
+    def name(self) -> str: ...
+
+    def scores(self, query: str, texts: Sequence[str], seconds: float) -> Sequence[float] | None:
+        """A logit a text; None when they are not all there within that time, and then no work is left behind."""
+
+    def prove(self) -> None:
+        """Raise ModelUnproven unless known pairs get the known scores."""
+
+
 class Identity(Protocol):
     """What a model is: enough to say whether an index was made with it."""
 

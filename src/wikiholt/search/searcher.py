@@ -31,6 +31,7 @@ from wikiholt.model import (
     Ints,
     Mode,
     Neighbours,
+    Scale,
     State,
     StoredPage,
     WordHit,
@@ -41,6 +42,7 @@ from wikiholt.ranking import Candidate, best_by_page, joined, ranked
 from wikiholt.search.likeness import alike, nearest_pages, probes
 from wikiholt.search.naming import Naming
 from wikiholt.search.request import MAX_HITS, Request
+from wikiholt.search.reranking import DEPTH, Reranking, Rereader
 from wikiholt.search.wording import Worded, Wording
 from wikiholt.text.links import folded
 
@@ -55,6 +57,7 @@ _ALL_CHUNKS = 1_000_000
 """More chunks than a hundred pages have."""
 
 _EVERY = Filter()
+_COSINES = Scale()
 
 _LOG = logging.getLogger(__name__)
 
@@ -72,6 +75,8 @@ class Searcher:
         head: Callable[[], str] | None,
         hits: HitMaker,
         language: str,
+        scale: Scale = _COSINES,
+        reranking: Reranking | None = None,
         lexicon: Callable[[], Lexicon | None],
     ) -> None:
         self._index = index
@@ -80,6 +85,8 @@ class Searcher:
         self._embedder = embedder
         self._head = head
         self._hits = hits
+        self._scale = scale
+        self._rereader = Rereader(index, reranking) if reranking is not None else None
         self._wording = Wording(language, lexicon)
         self._naming = Naming(index.stored_pages, language)
         self._state: State | None = None
@@ -94,7 +101,13 @@ class Searcher:
             raise InvalidQuery("the query only says what to leave out", hint="say also what to look for")
         if request.mode is Mode.KEYWORD and not query:
             raise InvalidQuery("there is no word in the query", hint="write letters or digits, or search by meaning")
+        if request.rerank and self._rereader is None:
+            raise InvalidQuery(
+                "no reranker is set", hint="set rerank.model (docs/models.md names one), or leave rerank out"
+            )
         run = _Run(worded, request, self._allowed(request, query), standing.version)
+        if request.rerank and request.mode is Mode.KEYWORD:
+            run.notes.append("what is found by words alone is not reranked")
         best = self._ranked(run, standing.recipe.fingerprint)[: request.n]
         return self._answer(run, best, standing, began)
 
@@ -135,6 +148,7 @@ class Searcher:
             nothing_relevant=all(hit.confidence is Confidence.LOW for hit in hits),
             notes=tuple(run.notes),
             did_you_mean=run.worded.did_you_mean,
+            reranked=run.reranked,
         )
 
     @property
@@ -171,11 +185,25 @@ class Searcher:
             return ranked(Mode.KEYWORD, self._named(run, joined((), shares, {})))
         per_page = run.request.chunks_per_page
         if mode is Mode.SEMANTIC:
-            return ranked(mode, self._by_meaning(run, vector, run.request.n))
-        meaning = best_by_page(self._nearest(run, vector, BY_MEANING, run.allowed), per_page)
+            deep = max(run.request.n, DEPTH) if self._rereads(run) else run.request.n
+            return self._reread(run, ranked(mode, self._by_meaning(run, vector, deep)))
+        meaning = best_by_page(self._nearest(run, vector, BY_MEANING, run.allowed), per_page, self._scale)
         found = joined(meaning, shares, self._nearest_of(run, vector, meaning, shares))
-        best = ranked(mode, self._named(run, found))
+        best = self._reread(run, ranked(mode, self._named(run, found)))
         return best if len(best) >= run.request.n else best + self._further(run, vector, best)
+
+    def _rereads(self, run: "_Run") -> bool:
+        return self._rereader is not None and run.request.rerank is not False
+
+    def _reread(self, run: "_Run", best: list[Candidate]) -> list[Candidate]:
+        """The best of them read again by the reranker, where there is one and it is wanted."""
+        if self._rereader is None or run.request.rerank is False or not best:
+            return best
+        found = self._rereader.reread(run.worded.text, run.request.mode, best)
+        run.reranked = not found.fault
+        if found.fault:
+            run.degrade(found.fault)
+        return found.best
 
     def _named(self, run: "_Run", found: Sequence[Candidate]) -> list[Candidate]:
         """The candidates with how far the query names each."""
@@ -204,7 +232,7 @@ class Searcher:
         looked_near = probes(own)
         near = [self._nearest(run, probe, limit, run.allowed) for probe in looked_near]
         looked_at = nearest_pages(near, page.page_id)
-        best = ranked(Mode.SEMANTIC, alike(own, self._index.page_vectors(looked_at)))
+        best = ranked(Mode.SEMANTIC, alike(own, self._index.page_vectors(looked_at), self._scale))
         if len(best) >= run.request.n:
             return best
         known = {page.page_id, *looked_at}
@@ -253,7 +281,7 @@ class Searcher:
         limit = pages * 3
         while True:
             near = self._nearest(run, vector, limit, run.allowed)
-            candidates = best_by_page(near, run.request.chunks_per_page)
+            candidates = best_by_page(near, run.request.chunks_per_page, self._scale)
             if len(candidates) >= pages or len(near.chunk_ids) < limit:
                 return candidates[:pages]
             limit *= 4
@@ -292,7 +320,7 @@ class Searcher:
             return {}
         near = self._nearest(run, vector, _ALL_CHUNKS, lacking)
         found: defaultdict[int, list[Candidate]] = defaultdict(list)
-        for candidate in best_by_page(near, run.request.chunks_per_page):
+        for candidate in best_by_page(near, run.request.chunks_per_page, self._scale):
             found[candidate.page_id].append(candidate)
         return found
 
@@ -320,6 +348,7 @@ class _Run:
     notes: list[str] = field(default_factory=list)
     degraded: bool = False
     refreshed: bool = False
+    reranked: bool = False
 
     def degrade(self, note: str) -> None:
         self.degraded = True

@@ -33,6 +33,8 @@ class Settings:
     model: str
     precision: str
     threads: int
+    rerank_model: str
+    rerank_budget: int
     chunk_target_tokens: int
     chunk_overlap_tokens: int
     language: str

@@ -137,6 +137,21 @@ SETTINGS = (
     Setting("model", str, "all-MiniLM-L6-v2", "The embedding model: a known name, or the directory of an ONNX model."),
     Setting("precision", str, "int8", "The precision of the model's weights; which there are depends on the model."),
     Setting("threads", int, 0, "Threads the model may use; 0 means one for each core.", minimum=0, maximum=1024),
+    Setting(
+        "rerank.model",
+        str,
+        "",
+        "The reranker, which reads the best pages of a search again: a known name, or the directory of an ONNX "
+        "cross-encoder; empty means none.",
+    ),
+    Setting(
+        "rerank.budget",
+        int,
+        500,
+        "Milliseconds the reranker has for a search; the answer is the one without it when they do not suffice.",
+        minimum=1,
+        maximum=60_000,
+    ),
     Setting("chunk.target_tokens", int, 200, "How many tokens a passage should have.", minimum=20, maximum=8192),
     Setting(
         "chunk.overlap_tokens",
