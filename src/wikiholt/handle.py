@@ -98,6 +98,12 @@ class WikiHandle:
             self._doubted = not self._healing.health.well
         return replace(answer, degraded=True, notes=(*answer.notes, _MENDING)) if self._doubted else answer
 
+    @property
+    def reranker(self) -> str:
+        """What answers depend on beside the stamp: who reads the best pages again; empty for nobody."""
+        reranking = self._workshop.reranking
+        return reranking.identity if reranking is not None else ""
+
     def stamp(self) -> tuple[int, int, str | None]:
         """What every answer depends on: generation, version and HEAD; cheap, and raises IndexMissing like a search."""
         with self._served() as serving:
@@ -121,12 +127,6 @@ class WikiHandle:
         self,
         progress: Callable[[Progress], None] = _unseen,
         pause: Callable[[], Pause] = never,
-    @property
-    def reranker(self) -> str:
-        """What answers depend on beside the stamp: who reads the best pages again; empty for nobody."""
-        reranking = self._workshop.reranking
-        return reranking.identity if reranking is not None else ""
-
         patience: float | None = None,
     ) -> SyncReport:
         """Build a new generation from nothing, or go on with one that was paused; the old one answers meanwhile."""

@@ -67,13 +67,13 @@ class Workshop:
     """A model that is set no more, for an index that was built with it; kept loaded while somebody holds it."""
     identity: Callable[[], Identity] | None = None
     """What the embedder is, told without loading it; where None, it is loaded."""
-    engine: VectorEngine | None = None
-    """What vector caches lean on, where they are more than files."""
-    databases: Databases | None = None
     scale: Callable[[Recipe], Scale] = lambda _: Scale()
     """What the cosines of an index's model mean, told without loading it; never raises."""
     reranking: Reranking | None = None
     """Who reads the best pages again, where that is set."""
+    engine: VectorEngine | None = None
+    """What vector caches lean on, where they are more than files."""
+    databases: Databases | None = None
     """What the store stands on, where that is more than files."""
 
 
@@ -101,13 +101,13 @@ class Serving:
             hits=HitMaker(self.index, parts.url, language),
             language=language,
             lexicon=shop.lexicon(self.index, self._words),
+            scale=shop.scale(state.recipe),
+            reranking=shop.reranking,
         )
         self._users = 0
         self._retired = False
         self._lock = Lock()
 
-            scale=shop.scale(state.recipe),
-            reranking=shop.reranking,
     def _embedder(self) -> Embedder:
         """The model of this generation: today's, or as long as this generation serves the one it was built with."""
         try:

@@ -25,9 +25,9 @@ from wikiholt.limits import Limits
 from wikiholt.pages import Pipeline
 from wikiholt.ports import Embedder, Source, Store, VectorCache, WikiIndex, WordCache
 from wikiholt.registry import Registry
+from wikiholt.search import Reranking
 from wikiholt.service import Service
 from wikiholt.settings import Settings, WikiSettings, load
-from wikiholt.search import Reranking
 from wikiholt.sources.address import is_remote
 from wikiholt.sources.bringing import Word
 from wikiholt.sources.discovery import repositories
@@ -76,11 +76,11 @@ def build(settings: Settings, roots: Sequence[Path] = (), ground: Ground | None 
         lock_timeout=settings.lock_timeout,
         backups=_backups(settings),
         former=FormerModels(settings.threads or None),
+        scale=cache(scale_of),
+        reranking=reranking_of(settings),
         identity=cache(lambda: embedding.identify(settings.model, settings.precision)),
     )
     open_wikis = _open_wikis()
-        scale=cache(scale_of),
-        reranking=reranking_of(settings),
     return Service(registry, workshop, lambda wiki: parts_of(wiki, settings, ground, roots), open_wikis=open_wikis)
 
 
@@ -174,9 +174,6 @@ def embedder_of(settings: Settings) -> Callable[[], Embedder]:
     return loaded
 
 
-def parts_of(wiki: Wiki, settings: Settings, ground: Ground, roots: Sequence[Path] = ()) -> Parts:
-    """What the general settings and a wiki's own make of it."""
-    own = WikiSettings.parse(wiki.settings)
 def reranking_of(settings: Settings) -> Reranking | None:
     """The reranker that is set, to be loaded when it is first needed, and the time it has."""
     model, threads = settings.rerank_model, settings.threads or None
@@ -200,6 +197,9 @@ def scale_of(recipe: Recipe) -> Scale:
     return Scale()
 
 
+def parts_of(wiki: Wiki, settings: Settings, ground: Ground, roots: Sequence[Path] = ()) -> Parts:
+    """What the general settings and a wiki's own make of it."""
+    own = WikiSettings.parse(wiki.settings)
     pipeline = Pipeline(
         target_tokens=settings.chunk_target_tokens,
         overlap_tokens=settings.chunk_overlap_tokens,
