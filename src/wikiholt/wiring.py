@@ -22,6 +22,7 @@ from wikiholt.grounds import Ground, ground_of, own_buckets
 from wikiholt.handle import Parts, WikiHandle, Workshop
 from wikiholt.keeper import Finding, Keeper, Pace
 from wikiholt.limits import Limits
+from wikiholt.model import Recipe, Scale, Wiki
 from wikiholt.pages import Pipeline
 from wikiholt.ports import Embedder, Source, Store, VectorCache, WikiIndex, WordCache
 from wikiholt.registry import Registry
