@@ -5,6 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import Lock
 
+from wikiholt.asked import Scribe
 from wikiholt.backups import BackupPlan
 from wikiholt.errors import ModelError, ModelMismatch
 from wikiholt.hits import HitMaker
@@ -39,6 +40,8 @@ class Parts:
     pipeline: Pipeline
     url: str
     check_head: bool = True
+    log_queries: bool = False
+    """Whether searches are written down."""
 
 
 def _gone(recipe: Recipe) -> Embedder:
@@ -75,6 +78,8 @@ class Workshop:
     """What vector caches lean on, where they are more than files."""
     databases: Databases | None = None
     """What the store stands on, where that is more than files."""
+    scribe: Scribe | None = None
+    """Writes searches down, for wikis that want it; None where none can be."""
 
 
 class Serving:

@@ -13,6 +13,7 @@ from typing import cast
 
 from wikiholt import embedding
 from wikiholt.access import Access
+from wikiholt.asked import Scribe
 from wikiholt.backups import BackupPlan
 from wikiholt.embedding.former import FormerModels
 from wikiholt.embedding.once import Once
@@ -22,7 +23,7 @@ from wikiholt.grounds import Ground, ground_of, own_buckets
 from wikiholt.handle import Parts, WikiHandle, Workshop
 from wikiholt.keeper import Finding, Keeper, Pace
 from wikiholt.limits import Limits
-from wikiholt.model import Recipe, Scale, Wiki
+from wikiholt.model import QueryBounds, Recipe, Scale, Wiki
 from wikiholt.pages import Pipeline
 from wikiholt.ports import Embedder, Source, Store, VectorCache, WikiIndex, WordCache
 from wikiholt.registry import Registry
@@ -71,6 +72,7 @@ def build(settings: Settings, roots: Sequence[Path] = (), ground: Ground | None 
         store=store,
         embedder=embedder_of(settings),
         databases=ground.databases,
+        scribe=Scribe(ground.query_log, QueryBounds(settings.queries_keep, settings.queries_most)),
         vector_cache=_vector_cache(settings, ground) if chroma is None else _chroma_cache(chroma, ground),
         word_cache=_word_cache(ground),
         lexicon=Lexicons,
@@ -216,7 +218,8 @@ def parts_of(wiki: Wiki, settings: Settings, ground: Ground, roots: Sequence[Pat
         entries = (root / path.relative_to(root).parts[0] for root in roots if root in path.parents)
         confined = Path(own.confined) if own.confined else next(entries, None)
         source = GitSource(path, subdirectory=own.subdirectory, ignore=own.ignore, confined=confined)
-    return Parts(source, pipeline, own.url or settings.url, settings.search_stale_check)
+    logs = own.log_queries == "true" if own.log_queries else settings.queries_log
+    return Parts(source, pipeline, own.url or settings.url, settings.search_stale_check, logs)
 
 
 def _elsewhere(wiki: Wiki, own: WikiSettings, settings: Settings, ground: Ground) -> RemoteSource:

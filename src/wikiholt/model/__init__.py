@@ -48,6 +48,7 @@ from wikiholt.model.index import (
     WordDelta,
     WordRow,
 )
+from wikiholt.model.queries import QueryBounds, QueryEntries, Searched, Surface
 from wikiholt.model.reports import Forecast, SyncReport
 from wikiholt.model.source import (
     AttachedFile,
@@ -108,17 +109,21 @@ __all__ = [
     "PageRef",
     "Plain",
     "Problem",
+    "QueryBounds",
+    "QueryEntries",
     "Recipe",
     "RegistryBackup",
     "Renamed",
     "Scale",
     "Scope",
+    "Searched",
     "Snippet",
     "Span",
     "State",
     "StoredChunk",
     "StoredLink",
     "StoredPage",
+    "Surface",
     "SyncReport",
     "TreeChange",
     "TreeEntry",

@@ -4,6 +4,7 @@ from wikiholt.ports.caches import Lexicon, VectorCache, VectorEngine, WordCache
 from wikiholt.ports.embedding import Embedder, Identity, Reranker
 from wikiholt.ports.indexes import Snapshot, Store, WikiIndex
 from wikiholt.ports.nodes import Call, Databases, Shifts
+from wikiholt.ports.queries import QueryLog
 from wikiholt.ports.sources import Source
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "Embedder",
     "Identity",
     "Lexicon",
+    "QueryLog",
     "Reranker",
     "Shifts",
     "Snapshot",

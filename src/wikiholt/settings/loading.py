@@ -79,6 +79,9 @@ class Settings:
     oauth_issuers: tuple[str, ...]
     oauth_resource: str
     oauth_jwks: str
+    queries_log: bool
+    queries_keep: float
+    queries_most: int
     search_stale_check: bool
     log_level: str
 

@@ -340,6 +340,23 @@ SETTINGS = (
         "The issuers' public keys as a JSON Web Key Set: a file, or an https:// address that is asked for them.",
         check=keys_fault,
     ),
+    Setting(
+        "queries.log",
+        bool,
+        False,
+        "Whether searches are written down, each wiki's with its own index, unless its own setting says otherwise.",
+    ),
+    Setting(
+        "queries.keep", float, 30.0, "Days after which what was searched for is forgotten.", minimum=0.01, maximum=3660
+    ),
+    Setting(
+        "queries.most",
+        int,
+        50_000,
+        "How many searches of a wiki are remembered; the newest are.",
+        minimum=1,
+        maximum=10_000_000,
+    ),
     Setting("search.stale_check", bool, True, "Whether each answer says if the repository has moved on since."),
     Setting(
         "log.level",
@@ -378,6 +395,13 @@ WIKI_SETTINGS = (
         str,
         "",
         "Whether the wiki may be read without a key; empty as serve.public says.",
+        choices=("", "true", "false"),
+    ),
+    Setting(
+        "log_queries",
+        str,
+        "",
+        "Whether its searches are written down; empty as queries.log says.",
         choices=("", "true", "false"),
     ),
     Setting("hosts", tuple, (), "Host names that are this wiki, separated by commas."),

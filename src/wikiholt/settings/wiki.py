@@ -19,6 +19,7 @@ class WikiSettings:
     anchors: str = ""
     url: str = ""
     public: str = ""
+    log_queries: str = ""
     hosts: tuple[str, ...] = ()
     confined: str = ""
     interval: float = 0.0

@@ -10,7 +10,7 @@ from typing import Any
 
 from wikiholt import doctor as checks
 from wikiholt.errors import DatabaseAway, ModelError, WikiholtError, WikiNotFound
-from wikiholt.model import Filter, Mode
+from wikiholt.model import Filter, Mode, Surface
 from wikiholt.search import Request
 from wikiholt.service import Service
 from wikiholt.settings import SETTINGS, Settings
@@ -98,7 +98,7 @@ def search(service: Service, arguments: Namespace) -> int:
         # Loaded before the clock starts: an answer's time is that of the search. If that fails, the search says so.
         with suppress(ModelError):
             service.workshop.embedder()
-    answer = handle.search(request)
+    answer = handle.search(request, Surface.CLI)
     lines = output.answer_lines(answer, output.Style.of(sys.stdout))
     if answer.stale and answer.head_revision:
         lines.append(f"hint: run `wikiholt sync {arguments.slug}` to take up what has changed")
