@@ -92,12 +92,14 @@ def search(service: Service, arguments: Namespace) -> int:
         arguments.path,
         since(arguments.since) if arguments.since is not None else None,
     )
-    request = Request(arguments.query, arguments.n, Mode(arguments.mode), where)
+    request = Request(arguments.query, arguments.n, Mode(arguments.mode), where, rerank=arguments.rerank)
     handle = service.wiki(arguments.slug)
     if request.mode is not Mode.KEYWORD:
         # Loaded before the clock starts: an answer's time is that of the search. If that fails, the search says so.
         with suppress(ModelError):
             service.workshop.embedder()
+            if service.workshop.reranking is not None and request.rerank is not False:
+                service.workshop.reranking.reader()
     answer = handle.search(request, Surface.CLI)
     lines = output.answer_lines(answer, output.Style.of(sys.stdout))
     if answer.stale and answer.head_revision:

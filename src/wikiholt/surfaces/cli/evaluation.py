@@ -79,6 +79,8 @@ def _asking(service: Service, slug: str, questions: Sequence[Question], modes: S
     """Asks the wiki; what a question was taken from does not help to answer it."""
     if any(mode is not Mode.KEYWORD for mode in modes):
         service.workshop.embedder()  # without it hybrid search goes by words alone, and its figures would mislead
+        if service.workshop.reranking is not None:
+            service.workshop.reranking.reader()
     handle = service.wiki(slug)
     handle.settle(_PATIENCE)
     with ExitStack() as stack:

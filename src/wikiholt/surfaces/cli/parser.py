@@ -263,6 +263,11 @@ def _search(commands: _Commands) -> None:
     parser.add_argument("--category", action="append", default=[], metavar="NAME", help="only of this one; repeatable")
     parser.add_argument("--path", default="", metavar="PREFIX", help="only pages at or below this path")
     parser.add_argument("--since", metavar="WHEN", help="only updated since a date (2024-05-31) or for 7d, 12h, 3w")
+    parser.add_argument(
+        "--rerank",
+        action=argparse.BooleanOptionalAction,
+        help="whether the reranker reads the best pages again (default: if rerank.model is set)",
+    )
 
 
 def _eval(commands: _Commands) -> None:

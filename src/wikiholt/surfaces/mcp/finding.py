@@ -59,6 +59,7 @@ def _found(names: Names, answer: Answer, budget: int, again: Callable[[], tuple[
         "nothing_relevant": answer.nothing_relevant or not answer.hits,
         "stale": answer.stale,
         "degraded": answer.degraded,
+        "reranked": answer.reranked,
         "indexed_revision": answer.indexed_revision,
         "head_revision": answer.head_revision,
         "notes": notes,

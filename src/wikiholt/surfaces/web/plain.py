@@ -66,6 +66,8 @@ def _answer(answer: Answer) -> Iterator[str]:
     if answer.stale:
         yield '<p class="note">The index is behind the repository.</p>'
     yield from (f'<p class="note">{escape(note)}</p>' for note in answer.notes)
+    if answer.reranked:
+        yield '<p class="note">Reranked.</p>'
     yield '<ol class="results">'
     yield from map(_card, answer.hits)
     yield "</ol>"
