@@ -16,7 +16,7 @@ from wikiholt.text.page import parse_page
 from wikiholt.text.patterns import matching
 from wikiholt.text.words import page_words
 
-TEXT_VERSION = 3
+TEXT_VERSION = 4
 """Raised when parsing, chunking or analysing changes what an index holds, so that indexes are built anew."""
 
 _RECIPE = re.compile(
