@@ -115,13 +115,17 @@ def reported(searches: Sequence[Searched], paths: Collection[str] | None, period
 
 def folded(query: str) -> str:
     """What makes two queries the same: neither case nor space tells them apart."""
-    return " ".join(query.casefold().split())
+    return _spaced(query.casefold())
+
+
+def _spaced(query: str) -> str:
+    return " ".join(query.split())
 
 
 def _asked(group: Sequence[Searched]) -> AskedQuery:
     nothing = [searched for searched in group if searched.nothing_relevant or not searched.hits]
     return AskedQuery(
-        query=group[-1].query,
+        query=_spaced(group[-1].query),
         count=len(group),
         mean_hits=sum(searched.hits for searched in group) / len(group),
         best_score=max(searched.score for searched in group),
@@ -137,7 +141,9 @@ def _slowest(searches: Sequence[Searched], limit: int) -> tuple[SlowQuery, ...]:
         slowest.setdefault(folded(searched.query), searched)
         if len(slowest) == limit:
             break
-    return tuple(SlowQuery(each.query, each.ms, each.at, each.mode, each.degraded) for each in slowest.values())
+    return tuple(
+        SlowQuery(_spaced(each.query), each.ms, each.at, each.mode, each.degraded) for each in slowest.values()
+    )
 
 
 def _found(searches: Sequence[Searched], paths: Collection[str], limit: int) -> FoundPages:

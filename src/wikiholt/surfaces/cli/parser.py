@@ -52,6 +52,7 @@ def build() -> argparse.ArgumentParser:
     _command(commands, "upgrade", "bring every wiki in PostgreSQL to the layout of this version")
     _search(commands)
     _eval(commands)
+    _report(commands)
     _mcp(commands)
     _slug(_command(commands, "status", "say how wikis stand: pages, problems, freshness"), optional=True)
     _command(commands, "list", "list the wikis")
@@ -268,6 +269,15 @@ def _search(commands: _Commands) -> None:
         action=argparse.BooleanOptionalAction,
         help="whether the reranker reads the best pages again (default: if rerank.model is set)",
     )
+
+
+def _report(commands: _Commands) -> None:
+    parser = _command(commands, "report", "say what was searched for in a wiki, where searches are written down")
+    _slug(parser)
+    parser.add_argument("--days", type=int, metavar="N", help="the last N days (default: all that is kept)")
+    parser.add_argument("--limit", type=int, default=10, metavar="N", help="rows of each list (default: 10)")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write a report to look at")
+    parser.add_argument("--clear", action="store_true", help="forget everything that was searched for")
 
 
 def _eval(commands: _Commands) -> None:
