@@ -15,8 +15,9 @@ svg { display: block } .bar { fill: #9db8d6 } .bounds { stroke: #1d2733; stroke-
 .good { color: #17663a } .bad { color: #a11d2b } li { margin: .3rem 0 } code { overflow-wrap: anywhere }
 .wide { overflow-x: auto } mark { background: #fff1b8; color: inherit }
 @media (prefers-color-scheme: dark) {
+  mark { background: #57470f }
   body { background: #12181f; color: #dfe6ee } th, td { border-color: #2b3642 } small, .quiet { color: #93a3b5 }
-  .bar { fill: #3d5f86 } mark { background: #57470f } .bounds { stroke: #dfe6ee } .good { color: #6fd09a } .bad { color: #ff8b96 }
+  .bar { fill: #3d5f86 } .bounds { stroke: #dfe6ee } .good { color: #6fd09a } .bad { color: #ff8b96 }
 }
 """
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
