@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from wikiholt.model import Floats
+from wikiholt.model import Floats, Scale
 
 
 class Reranker(Protocol):
@@ -35,6 +35,10 @@ class Identity(Protocol):
 
     @property
     def dimensions(self) -> int: ...
+
+    @property
+    def scale(self) -> Scale:
+        """What the cosines of its vectors mean."""
 
 
 class Embedder(Identity, Protocol):
