@@ -87,7 +87,7 @@ class Searcher:
         self._hits = hits
         self._scale = scale
         self._rereader = Rereader(index, reranking) if reranking is not None else None
-        self._wording = Wording(language, lexicon)
+        self._wording = Wording(index, language, lexicon)
         self._naming = Naming(index.stored_pages, language)
         self._state: State | None = None
 
@@ -95,7 +95,7 @@ class Searcher:
         """The best pages for the request; an error is raised, never answered with an empty list."""
         began = time.perf_counter()
         standing = self._stand()
-        worded = self._wording.read(request.query)
+        worded = self._wording.read(request.query, request.where, lambda word: self._knows(word, request.mode))
         query = worded.query
         if query.excluded and not query:
             raise InvalidQuery("the query only says what to leave out", hint="say also what to look for")
@@ -255,6 +255,15 @@ class Searcher:
             _LOG.warning("searched by words alone: %s", error.message)
             run.degrade(f"searched by words alone, for the model cannot be used ({error.code()})")
             return None
+
+    def _knows(self, word: str, mode: Mode) -> bool:
+        """Whether the model has the word whole among its tokens: then it is one, and its meaning finds pages."""
+        if mode is Mode.KEYWORD or not word.isascii():
+            return False
+        try:
+            return len(self._embedder().token_spans(word.lower())) == 1
+        except ModelError:
+            return False
 
     def _shares(self, run: "_Run") -> dict[int, float]:
         """The pages found by words, each with its share of the best possible score."""
