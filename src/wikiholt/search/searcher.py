@@ -34,7 +34,6 @@ from wikiholt.model import (
     Scale,
     State,
     StoredPage,
-    WordHit,
     WordQuery,
 )
 from wikiholt.ports import Embedder, Lexicon, VectorCache, WikiIndex, WordCache
@@ -207,7 +206,8 @@ class Searcher:
 
     def _named(self, run: "_Run", found: Sequence[Candidate]) -> list[Candidate]:
         """The candidates with how far the query names each."""
-        names = self._naming.likeness(run.worded.query, (candidate.page_id for candidate in found), run.version)
+        page_ids = (candidate.page_id for candidate in found)
+        names = self._naming.likeness(run.worded.query, page_ids, run.version, run.worded.further)
         return [candidate._replace(naming=names.get(candidate.page_id, 0.0)) for candidate in found]
 
     def _page(self, path: str) -> StoredPage:
@@ -273,8 +273,11 @@ class Searcher:
                 self._words.refresh()
                 if self._words.version is not None:
                     # `allowed` has left out what the query excludes.
-                    asked, query = (replace(each, excluded=()) for each in (run.worded.asked, run.worded.query))
-                    return _shares(self._words.search(asked, depth, run.allowed), self._words.best_possible(query))
+                    words, query = self._words, replace(run.worded.query, excluded=())
+                    found = run.worded.search(
+                        lambda asked: words.search(replace(asked, excluded=()), depth, run.allowed)
+                    )
+                    return _shares(found, words.best_possible(query))
             except NotHere:
                 pass
             except DatabaseAway:
@@ -282,8 +285,8 @@ class Searcher:
             except Exception as error:  # noqa: BLE001 - a cache may fail in any way; the truth answers
                 _LOG.warning("the word cache failed (%s); the index answers", error)
                 run.degrade("the word cache failed; answered from the index itself")
-        hits = self._index.words(run.worded.asked, depth, run.request.where)
-        return _shares(hits, self._index.best_possible(run.worded.query) if hits else 0.0)
+        found = run.worded.search(lambda asked: self._index.words(asked, depth, run.request.where))
+        return _shares(found, self._index.best_possible(run.worded.query) if found else 0.0)
 
     def _by_meaning(self, run: "_Run", vector: Floats, pages: int) -> list[Candidate]:
         """The nearest pages: chunks are asked for until there are enough pages or no more chunks."""
@@ -365,8 +368,8 @@ class _Run:
             self.notes.append(note)
 
 
-def _shares(hits: Sequence[WordHit], best_possible: float) -> dict[int, float]:
-    return {hit.page_id: min(1.0, hit.score / best_possible) if best_possible else 1.0 for hit in hits}
+def _shares(found: Mapping[int, float], best_possible: float) -> dict[int, float]:
+    return {page_id: min(1.0, score / best_possible) if best_possible else 1.0 for page_id, score in found.items()}
 
 
 def _names(page: StoredPage) -> tuple[str, str]:

@@ -166,15 +166,20 @@ class ManyAnalysers:
 
 @lru_cache(maxsize=64)
 def analyser(language: str) -> Analyser:
-    """The analyser of a language; one without a stemmer keeps its words as they are."""
-    return Analyser(language)
+    """The analyser of a language, or of the first of several; one without a stemmer keeps its words as they are."""
+    return Analyser(languages_of(language)[0])
 
 
 @lru_cache(maxsize=64)
 def reader(language: str) -> Analyser | ManyAnalysers:
-    """What reads the words of a language, or of several joined by a plus sign."""
-    languages = language.split("+")
+    """What reads words in a language, or in each of several."""
+    languages = languages_of(language)
     return ManyAnalysers(languages) if len(languages) > 1 else analyser(language)
+
+
+def languages_of(language: str) -> list[str]:
+    """The languages of a wiki with several, which are written as one: its own first, joined by plus signs."""
+    return language.split("+")
 
 
 def fold(word: str) -> str:

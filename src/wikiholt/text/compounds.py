@@ -7,7 +7,7 @@ part may change with every page.
 from collections.abc import Iterator, Sequence
 
 from wikiholt.ports import Lexicon
-from wikiholt.text.analysis import Analyser, analyser, fold
+from wikiholt.text.analysis import Analyser, analyser, fold, languages_of
 from wikiholt.text.smallwords import small_words
 
 COMPOUNDING = frozenset(
@@ -19,24 +19,26 @@ _SHORTEST = 4
 """Letters that a part must have; shorter ones are found inside of words they have nothing to do with."""
 _TELLING = 6
 """Letters of a word beyond which what ends with it has it as a part, whether or not the rest is known."""
-_LONGEST = 64
+_LONGEST, _MOST = 64, 64
 _MOST_LOOKED_AT, _MOST_TAKEN = 400, 16
 """Terms that end with a word: how many are looked at, and how many of those on most pages are taken."""
 _LINKS = ("s", "es", "n", "en", "er", "e")
 
 
-def kindred(tokens: Sequence[str], languages: Sequence[str], lexicon: Lexicon) -> tuple[str, ...]:
+def makes_compounds(language: str) -> bool:
+    """Whether a language, or one of several, writes words that are made of words."""
+    return not COMPOUNDING.isdisjoint(languages_of(language))
+
+
+def kindred(tokens: Sequence[str], language: str, lexicon: Lexicon) -> tuple[str, ...]:
     """Terms of the wiki for words that end with one of these words, or that one of these is made of."""
     found: dict[str, None] = {}
-    for language in languages:
-        if language in COMPOUNDING:
-            part = _Parts(language, lexicon)
-            for token in tokens:
-                word = fold(token)
-                if word.isalpha() and len(word) <= _LONGEST:
-                    found.update(dict.fromkeys(part.compounds(token)))
-                    found.update(dict.fromkeys(part.split(token)))
-    return tuple(found)
+    for each in COMPOUNDING.intersection(languages_of(language)):
+        parts = _Parts(each, lexicon)
+        for token in tokens:
+            if token.isalpha() and len(token) <= _LONGEST:
+                found.update(dict.fromkeys((*parts.compounds(token), *parts.split(token))))
+    return tuple(sorted(found))[:_MOST]
 
 
 class _Parts:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from wikiholt.model import Page
-from wikiholt.text.analysis import TOKEN, fold
+from wikiholt.text.analysis import TOKEN, fold, languages_of
 from wikiholt.text.smallwords import small_words
 
 LANGUAGES = (
@@ -64,12 +64,13 @@ def language_named(text: str) -> str | None:
     return _NAMED.get(said) or _NAMED.get(re.split(r"[-_.\s(]", said, maxsplit=1)[0])
 
 
-def page_language(page: Page, own: str, further: Sequence[str]) -> str:
-    """The language to stem a page in, of the wiki's own and its further ones.
+def page_language(page: Page, language: str) -> str:
+    """The language to stem a page in, of those of its wiki.
 
     What the page says of itself counts. In a language the wiki was not given no query would be read, so such a page is
     stemmed as the wiki's own; and so is one that says nothing and whose small words leave doubt.
     """
+    own, *further = languages_of(language)
     if not further:
         return own
     said = language_named(page.metadata.language) if page.metadata.language else None

@@ -1,10 +1,10 @@
 """Other terms for the words of a query: the same words as another language stems them, or as others spell them."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from wikiholt.model import WordQuery
-from wikiholt.text.analysis import analyser, bare, dense_runs, joined
+from wikiholt.text.analysis import analyser, bare, dense_runs, joined, languages_of
 from wikiholt.text.queries import loose_text, stop_terms, telling_tokens
 
 _MOST = 64
@@ -16,19 +16,20 @@ _PARTICLES = frozenset("을를이가은는에의도만와과로")
 """What Korean hangs on a noun; a noun of one syllable is then in a pair that nothing else shares with it."""
 
 
-def other_terms(text: str, query: WordQuery, languages: Sequence[str]) -> tuple[str, ...]:
-    """Terms by which pages may hold the words of a query, beside its own; `languages` begin with the wiki's own.
+def other_terms(text: str, query: WordQuery, language: str) -> tuple[str, ...]:
+    """Terms by which pages may hold the words of a query, beside its own.
 
     They come of the words alone. One that no page holds does no harm, for a query is judged by its own terms.
     """
+    languages = languages_of(language)
     own = languages[0]
     tokens = telling_tokens(text, query, own)
     found = dict.fromkeys(joined(loose_text(text)))
     for token in tokens:
-        for language in languages:
-            words = analyser(language)
-            spelt = [*_spellings(token, language), *([token] if language != own else ())]
-            found.update(dict.fromkeys(term for each in spelt for term in words.token_terms(each)))
+        for each in languages:
+            words = analyser(each)
+            spelt = [*_spellings(token, each), *([token] if each != own else ())]
+            found.update(dict.fromkeys(term for word in spelt for term in words.token_terms(word)))
         found.update(dict.fromkeys(_nouns(token)))
     known = stop_terms(own).union(query.terms)
     return tuple(term for term in found if term not in known)[:_MOST]

@@ -2,11 +2,11 @@
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import cache
 
 from wikiholt.model import WordQuery
-from wikiholt.text.analysis import TOKEN, Analyser, analyser, dense_runs, fold
+from wikiholt.text.analysis import TOKEN, Analyser, analyser, dense_runs, fold, languages_of
 from wikiholt.text.sentences import CJK
 from wikiholt.text.smallwords import small_text
 
@@ -16,10 +16,11 @@ _PHRASE = re.compile(r"""(?:(?<=\s)|^)(-?)["“”„«]([^"“”„«»]*)["�
 _EXCLUDED = re.compile(rf"(?:(?<=\s)|^)-(?=[^\W_]{{2}}|[{CJK}])(\S+)")
 
 
-def parse_query(text: str, language: str = "english", further: Sequence[str] = ()) -> WordQuery:
+def parse_query(text: str, language: str = "english") -> WordQuery:
     """Analyse a query; never raises, and a query without a word in it is false.
 
-    Its terms are those of `language`; small words of a further language are left out of a query that has two of them.
+    Of several languages its terms are those of the first; small words of a further one are left out of a query that
+    has two of them.
 
     A store matches a page that holds any of `terms`, or any term that begins with `prefix`; every phrase must be there
     and no excluded one. `prefix` is the last word as typed, not stemmed; its stem is among `terms`. So "running" finds
@@ -40,7 +41,8 @@ def parse_query(text: str, language: str = "english", further: Sequence[str] = (
 
     rest = _EXCLUDED.sub(dropped, _PHRASE.sub(quoted, rest))
     terms = tuple(dict.fromkeys(words.terms(rest)))
-    small = stop_terms(language).union(*(_foreign(terms, language, other) for other in further))
+    own, *further = languages_of(language)
+    small = stop_terms(own).union(*(_foreign(terms, own, other) for other in further))
     telling = tuple(term for term in terms if term not in small)
     kept_phrases = _present(phrases)
     if not telling and not kept_phrases:
@@ -77,7 +79,7 @@ def telling_tokens(text: str, query: WordQuery, language: str = "english") -> li
 def telling_terms(text: str, language: str = "english") -> frozenset[str]:
     """The terms of a text that is no query but a name: without stop words, unless it has nothing else."""
     terms = frozenset(analyser(language).terms(text))
-    return terms - stop_terms(language) or terms
+    return terms - stop_terms(languages_of(language)[0]) or terms
 
 
 def plain_query(text: str) -> str:
