@@ -36,6 +36,7 @@ from wikiholt.sources.discovery import repositories
 from wikiholt.sources.git import GitSource
 from wikiholt.sources.remote import RemoteSource
 from wikiholt.sources.transfer import Costs
+from wikiholt.text.analysis import joined_languages
 from wikiholt.text.anchors import AnchorStyle
 from wikiholt.vectors import cache_for
 from wikiholt.vectors.chroma import Chroma, Place
@@ -206,7 +207,7 @@ def parts_of(wiki: Wiki, settings: Settings, ground: Ground, roots: Sequence[Pat
     pipeline = Pipeline(
         target_tokens=settings.chunk_target_tokens,
         overlap_tokens=settings.chunk_overlap_tokens,
-        language=own.language or settings.language,
+        language=joined_languages(own.language or settings.language, own.languages or settings.languages),
         anchors=cast(AnchorStyle, own.anchors or settings.anchors),
         max_bytes=settings.page_max_bytes,
         hide=own.hide,

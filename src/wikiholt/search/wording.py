@@ -68,8 +68,8 @@ class Wording:
 
     def _understood(self, text: str) -> Worded:
         query = parse_query(text, self._language)
-        kin = self._kin(text, query)
-        others = (term for term in other_terms(text, query, self._language) if term not in kin)
+        others = other_terms(text, query, self._language)
+        kin = tuple(term for term in self._kin(text, query) if term not in others)
         # A store takes the last term for the one that may still be being typed.
         asked = replace(query, terms=(*kin, *others, *query.terms))
         further = tuple(parse_query(text, each) for each in languages_of(self._language)[1:])

@@ -38,6 +38,7 @@ class Settings:
     chunk_target_tokens: int
     chunk_overlap_tokens: int
     language: str
+    languages: tuple[str, ...]
     anchors: str
     url: str
     vectors: str

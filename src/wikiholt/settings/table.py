@@ -5,13 +5,9 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from wikiholt.settings.setting import Setting
+from wikiholt.text.languages import LANGUAGES
 from wikiholt.vectors import CROSSOVER
 
-LANGUAGES = (
-    *("arabic", "armenian", "basque", "catalan", "danish", "dutch", "english", "finnish", "french", "german", "greek"),
-    *("hindi", "hungarian", "indonesian", "irish", "italian", "lithuanian", "nepali", "norwegian", "portuguese"),
-    *("romanian", "russian", "serbian", "spanish", "swedish", "tamil", "turkish", "yiddish"),
-)
 ANCHORS = ("github", "otterwiki")
 
 
@@ -162,6 +158,13 @@ SETTINGS = (
         maximum=4096,
     ),
     Setting("language", str, "english", "The language words are reduced to their stems in.", choices=LANGUAGES),
+    Setting(
+        "languages",
+        tuple,
+        (),
+        "Further languages that wikis have pages in. A page is in the one its frontmatter or its small words say.",
+        choices=LANGUAGES,
+    ),
     Setting("anchors", str, "github", "Whose way of naming headings in links is followed.", choices=ANCHORS),
     Setting(
         "url",
@@ -382,6 +385,13 @@ WIKI_SETTINGS = (
         "Pages that no search finds, by patterns as above; they can be read and listed, and their links count.",
     ),
     Setting("language", str, "", "The wiki's language; empty means the general setting.", choices=("", *LANGUAGES)),
+    Setting(
+        "languages",
+        tuple,
+        (),
+        "Further languages the wiki has pages in; none means the general setting.",
+        choices=LANGUAGES,
+    ),
     Setting("anchors", str, "", "How headings are named in links; empty as above.", choices=("", *ANCHORS)),
     Setting(
         "url",

@@ -16,6 +16,7 @@ class WikiSettings:
     ignore: tuple[str, ...] = ()
     hide: tuple[str, ...] = ()
     language: str = ""
+    languages: tuple[str, ...] = ()
     anchors: str = ""
     url: str = ""
     public: str = ""

@@ -178,8 +178,13 @@ def reader(language: str) -> Analyser | ManyAnalysers:
 
 
 def languages_of(language: str) -> list[str]:
-    """The languages of a wiki with several, which are written as one: its own first, joined by plus signs."""
+    """The languages of a wiki that has several, which are written as one: its own first, joined by plus signs."""
     return language.split("+")
+
+
+def joined_languages(own: str, further: Iterable[str]) -> str:
+    """A wiki's languages written as one, however the further ones were ordered."""
+    return "+".join((own, *sorted(set(further) - {own})))
 
 
 def fold(word: str) -> str:

@@ -29,7 +29,7 @@ _PATIENCE = 600.0
 
 
 def add(service: Service, arguments: Namespace) -> int:
-    names = ("subdirectory", "language", "anchors", "url", "interval")
+    names = ("subdirectory", "language", "languages", "anchors", "url", "interval")
     settings = {name: value for name in names if (value := getattr(arguments, name)) is not None}
     for name in ("ignore", "hide"):
         if patterns := getattr(arguments, name):

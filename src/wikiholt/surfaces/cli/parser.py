@@ -110,6 +110,7 @@ def _add(commands: _Commands) -> None:
     parser.add_argument("--ignore", action="append", default=[], metavar="GLOB", help="files to leave out; repeatable")
     parser.add_argument("--hide", action="append", default=[], metavar="GLOB", help="pages no search finds; repeatable")
     parser.add_argument("--language", metavar="NAME", help="language of its words, for stemming")
+    parser.add_argument("--languages", metavar="NAMES", help="further languages it has pages in, separated by commas")
     parser.add_argument("--anchors", metavar="STYLE", help="how headings are named in links: github or otterwiki")
     parser.add_argument("--url", metavar="TEMPLATE", help="link of a hit, {path} standing for the page's path")
     parser.add_argument("--public", action="store_true", help="may be read without a key")
