@@ -1,78 +1,184 @@
-"""nDCG@10, recall@10, MRR and success@1 of keyword, semantic and hybrid search on judged collections.
+"""nDCG@10, recall@10, MRR and success@1 on judged collections, and the time a warm search takes, beside other searches.
 
-    python -m bench.quality [--collections DIR] [--only NAME …] [--precision fp32] [--data DIR] [--write]
+    python -m bench.quality [--peers] [--rerank] [--model NAME …] [--only NAME …] [--write]
 
 The collections become real git repositories, indexed by the real pipeline with the default settings, and are asked and
 judged by what `wikiholt eval SLUG` asks and judges with; nothing is tuned per collection. Brackets hold the mean with 95 %
-confidence (bootstrap over queries). Indexes are kept in bench/data, so a second run only searches.
+confidence (bootstrap over queries). Every query is put to all searches in turn, so that a machine that is busy is busy
+for all; each measures the time of its answers inside its own process, after five queries to warm up. Indexes are kept
+in bench/data, so a second run only searches.
 """
 
 import argparse
+import os
 import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bench import collections
+from bench.peers import PEERS, Peer, Running, missing, write_texts
 from bench.report import machine, write
-from wikiholt.evaluating import Kind, Question, Run, run
+from wikiholt.evaluating import Found, Kind, Outcome, Question, Run, answered, compared, judged, wanted
 from wikiholt.handle import WikiHandle
-from wikiholt.model import Mode
+from wikiholt.model import Answer, Mode
+from wikiholt.search import Request
+from wikiholt.service import Service
 from wikiholt.wiring import open_service
 
 DATA = Path("bench/data")
+RERANKER = "ms-marco-MiniLM-L-12-v2"
+HYBRID = "Wikiholt hybrid"
+WARM = 5
+NOTES = """
+- *BM25 (bm25s)*: k1 1.5, b .75, English stems and stop words, over whole pages with their titles.
+- *ChromaDB, its default query*: version 1.5.9, `collection.add(documents=…)` and `collection.query(query_texts=…)` as its
+  manual shows them. A page is a document; its embedding function reads the first 256 tokens of it. It would fetch its
+  model; the same fp32 all-MiniLM-L6-v2 was put where it looks. It loads that anew for every call (its issue 6941).
+- *txtai hybrid*: version 9.14, `Embeddings(path=…, hybrid=True)` with all-MiniLM-L6-v2; a page is a document.
+- *over our passages*: the same given the passages Wikiholt cuts, each with the page's name and headings before it, with the
+  vectors Wikiholt keeps of them; ten passages are asked for, for each page wanted, and the best of each page counts.
+- *Wikiholt semantic* is all-MiniLM-L6-v2 alone, over passages; *Wikiholt keyword* is words alone.
+"""
+
+
+@dataclass(frozen=True)
+class Search:
+    """One way to search a collection, and how a question is put to it."""
+
+    label: str
+    mode: Mode
+    ask: Callable[[Question], Outcome]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--collections", type=Path, default=collections.DEFAULT)
     parser.add_argument("--only", nargs="*", default=["scifact", "cranfield", "wiki-dendron", "wiki-k8s-en"])
-    parser.add_argument("--precision", default="")
+    parser.add_argument("--precision", default="", help="of the model, with an index of its own")
+    parser.add_argument("--peers", action="store_true", help="ask the searches of bench/peers too")
+    parser.add_argument("--rerank", action="store_true", help="hybrid search with the reranker too")
+    parser.add_argument("--model", nargs="*", default=[], help="hybrid search with these models too")
     parser.add_argument("--data", type=Path, default=DATA, help="where repositories and indexes are kept")
     parser.add_argument("--write", action="store_true", help="write bench/results/quality.md")
     arguments = parser.parse_args()
-    rows = [
-        "| collection | queries | mode | nDCG@10 | recall@10 | MRR@10 | success@1 | p50 ms | p95 ms |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
-    for name in arguments.only:
-        wiki = indexed(name, arguments.collections / name, arguments.data, arguments.precision)
-        for asked in collections.queries(arguments.collections / name):
-            rows += [
-                row(asked.name, measured(wiki, asked, mode)) for mode in (Mode.KEYWORD, Mode.SEMANTIC, Mode.HYBRID)
-            ]
-            print("\n".join(rows[-3:]), flush=True)
-        wiki.close()
+    if arguments.peers and (lacking := missing()):
+        parser.error(lacking)
+    before = os.getloadavg()[0]
+    found = {kind: runs for name in arguments.only for kind, runs in of_collection(name, arguments)}
+    text = "\n".join([*table(found), "", *tested(found)])
     if arguments.write:
-        text = "\n".join(rows)
-        write("quality", f"{__doc__}\n{machine()}\n\n{text}\n")
+        load = f"Load when it began {before:.1f}, when it ended {os.getloadavg()[0]:.1f}."
+        write("quality", f"{__doc__}{NOTES}\n{machine()} {load}\n\n{text}\n")
 
 
-def indexed(name: str, directory: Path, data: Path, precision: str) -> WikiHandle:
-    """The collection as an indexed wiki."""
+def of_collection(name: str, arguments: argparse.Namespace) -> Iterator[tuple[str, list[Run]]]:
+    """For each kind of the collection's queries, how every search answered them."""
+    directory, data = arguments.collections / name, arguments.data
     repository = data / "collections" / f"{name}.git"
     collections.write_repository(directory, repository)
-    overrides = {"precision": precision} if precision else {}
-    service = open_service(data / f"quality{'-' + precision if precision else ''}", overrides=overrides)
+    reranker = {"rerank.model": RERANKER} if arguments.rerank else {}
+    with ExitStack() as stack:
+
+        def opened(setting: str, value: str) -> Service:
+            ending = f"-{value.split('-', maxsplit=1)[0]}" if value else ""
+            overrides = {**reranker, **({setting: value} if value else {})}
+            service = open_service(data / f"quality{ending}", overrides=overrides)
+            stack.callback(service.close)
+            bring_up_to_date(service, name, repository)
+            return service
+
+        service = opened("precision", arguments.precision)
+        wiki = service.wiki(name)
+        searches = []
+        if arguments.peers:
+            place = data / "peers" / name
+            write_texts(directory, place, lambda: service.workshop.store.open(wiki.wiki.id))
+            searches += [peer(stack.enter_context(Running(each, place)), each) for each in PEERS]
+        searches += [ours(f"Wikiholt {mode}", wiki, mode) for mode in (Mode.KEYWORD, Mode.SEMANTIC, Mode.HYBRID)]
+        searches += [ours(f"{HYBRID}, reranked", wiki, Mode.HYBRID, rerank=True)] if arguments.rerank else []
+        for model in arguments.model:
+            other = opened("model", model).wiki(name)
+            searches.append(ours(f"{HYBRID}, {model}", other, Mode.HYBRID))
+            if arguments.rerank:
+                searches.append(ours(f"{HYBRID}, {model}, reranked", other, Mode.HYBRID, rerank=True))
+        for asked in collections.queries(directory):
+            found = measured(asked, searches)
+            print("\n".join(row(asked.name, run) for run in found), flush=True)
+            yield asked.name, found
+
+
+def bring_up_to_date(service: Service, name: str, repository: Path) -> None:
+    """Make the collection a wiki that is indexed and whose caches are there."""
     if name not in [wiki.slug for wiki in service.wikis()]:
         service.add(name, str(repository.resolve()), {})
     began = time.perf_counter()
-    report = service.wiki(name).sync()
+    wiki = service.wiki(name)
+    report = wiki.sync()
+    wiki.settle(600)
     took = time.perf_counter() - began
     print(f"{name}: {report.added} pages, {report.chunks_embedded} chunks in {took:.0f} s", flush=True)
-    return service.wiki(name)
 
 
-def measured(wiki: WikiHandle, asked: collections.Queries, mode: Mode) -> Run:
+def ours(label: str, wiki: WikiHandle, mode: Mode, *, rerank: bool = False) -> Search:
+    def search(_: Question, request: Request) -> Answer:
+        return wiki.search(replace(request, rerank=rerank) if hasattr(request, "rerank") else request)
+
+    return Search(label, mode, lambda question: answered(question, mode, search))
+
+
+def peer(running: Running, about: Peer) -> Search:
+    def ask(question: Question) -> Outcome:
+        pages, took = running.ask(question.text, wanted(question))
+        return judged(question, [Found(page, page, 0.0) for page in pages], took)
+
+    return Search(about.label, about.mode, ask)
+
+
+def measured(asked: collections.Queries, searches: Sequence[Search]) -> list[Run]:
+    """Every question put to every search, in turns that begin with another one each time."""
     questions = [
         Question(query, Kind.LABELLED, text, asked.relevant[query], frozenset(asked.exclude.get(query, ())))
         for query, text in asked.texts.items()
     ]
-    return run(asked.name, mode, questions, lambda _, request: wiki.search(request))
+    for question in questions[:WARM]:
+        for search in searches:
+            search.ask(question)
+    outcomes: dict[str, list[Outcome]] = {search.label: [] for search in searches}
+    for number, question in enumerate(questions):
+        first = number % len(searches)
+        for search in (*searches[first:], *searches[:first]):
+            outcomes[search.label].append(search.ask(question))
+    return [Run(each.label, each.mode, tuple(outcomes[each.label])) for each in searches]
 
 
-def row(name: str, found: Run) -> str:
-    figures = " | ".join(f"{each.mean:.3f} [{each.low:.3f} {each.high:.3f}]" for each in found.figures().values())
-    half, most = found.milliseconds()
-    return f"| {name} | {len(found.outcomes)} | {found.mode} | {figures} | {half:.1f} | {most:.1f} |"
+def table(found: dict[str, list[Run]]) -> Iterator[str]:
+    yield "| collection | queries | search | nDCG@10 | recall@10 | MRR@10 | success@1 | p50 ms | p95 ms |"
+    yield "|---|---|---|---|---|---|---|---|---|"
+    yield from (row(kind, run) for kind, runs in found.items() for run in runs)
+
+
+def row(kind: str, run: Run) -> str:
+    figures = " | ".join(f"{each.mean:.3f} [{each.low:.3f} {each.high:.3f}]" for each in run.figures().values())
+    half, most = run.milliseconds()
+    return f"| {kind} | {len(run.outcomes)} | {run.label} | {figures} | {half:.1f} | {most:.1f} |"
+
+
+def tested(found: dict[str, list[Run]]) -> Iterator[str]:
+    """Whether hybrid search differs from each of the others by more than chance."""
+    yield f"nDCG@10 of {HYBRID} against each other search, question by question (a paired test, exchanged 10,000 times):"
+    yield ""
+    yield "| collection | against | difference | p | better | worse | the same |"
+    yield "|---|---|---|---|---|---|---|"
+    for kind, runs in found.items():
+        hybrid = next(run for run in runs if run.label == HYBRID)
+        for other in runs:
+            if other is not hybrid:
+                gap = compared(hybrid, other)["ndcg@10"]
+                bounds = f"{gap.interval.mean:+.3f} [{gap.interval.low:+.3f} {gap.interval.high:+.3f}]"
+                counts = f"{gap.better} | {gap.worse} | {gap.same}"
+                yield f"| {kind} | {other.label} | {bounds} | {gap.p_value:.4f} | {counts} |"
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from wikiholt.errors import WikiholtError
 from wikiholt.handle import WikiHandle
 from wikiholt.model import State, Wiki
 from wikiholt.ports import Databases, Embedder
+from wikiholt.search import Reranking
 from wikiholt.service import Service
 
 _LITTLE_DISK = 500 * 1024 * 1024
@@ -36,6 +37,8 @@ def examine(service: Service, data: Path, backup_interval: float) -> Iterator[Fi
     """Look at git, model, disk, permissions, keys, backups and every wiki; changes nothing."""
     yield _git()
     yield _model(service.workshop.embedder)
+    if service.workshop.reranking is not None:
+        yield _reranker(service.workshop.reranking)
     yield _directory(data)
     yield _disk(data)
     if service.workshop.engine is not None:
@@ -114,6 +117,16 @@ def _model(embedder: Callable[[], Embedder]) -> Finding:
     except WikiholtError as error:
         return Finding("model", False, error.message, error.hint)
     return Finding("model", True, f"{model.fingerprint}, {model.dimensions} dimensions, gives the vectors it should")
+
+
+def _reranker(reranking: Reranking) -> Finding:
+    try:
+        reader = reranking.reader()
+        reader.prove()
+    except WikiholtError as error:
+        return Finding("reranker", False, error.message, error.hint)
+    budget = f"{reranking.seconds * 1000:.0f} ms a search"
+    return Finding("reranker", True, f"{reranking.identity}, gives the scores it should; {budget}")
 
 
 def _directory(data: Path) -> Finding:

@@ -19,7 +19,8 @@ WikiholtError
 │   ├── PageNotFound
 │   ├── AttachmentNotFound
 │   ├── KeyNotFound
-│   └── BackupNotFound
+│   ├── BackupNotFound
+│   └── NoQueryLog       nobody has turned it on, and there is none
 ├── Conflict             it exists already, or somebody is at work    (exit 4, HTTP 409)
 │   ├── WikiExists
 │   ├── PageExists
@@ -150,6 +151,10 @@ class KeyNotFound(NotFound):
 
 
 class BackupNotFound(NotFound):
+    pass
+
+
+class NoQueryLog(NotFound):
     pass
 
 

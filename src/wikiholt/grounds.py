@@ -7,9 +7,10 @@ from pathlib import Path
 from wikiholt.backups import BackupPlan
 from wikiholt.errors import MissingExtra
 from wikiholt.limits import Buckets, Size
-from wikiholt.ports import Databases, Shifts, Store
+from wikiholt.ports import Databases, QueryLog, Shifts, Store
 from wikiholt.registry import Registry
 from wikiholt.settings import Settings
+from wikiholt.stores.sqlite.queries import SqliteQueryLog
 from wikiholt.stores.sqlite.store import SqliteStore
 
 FEW_PAGES = 300
@@ -29,6 +30,8 @@ class Ground:
 
     store: Store
     registry: Registry
+    query_log: Callable[[str], QueryLog]
+    """Where the searches of the wiki with this id are written down, if they are."""
     few_pages: int = FEW_PAGES
     """Up to so many pages a wiki needs no word cache."""
     databases: Databases | None = None
@@ -47,7 +50,8 @@ def ground_of(settings: Settings, backups: BackupPlan) -> Ground:
     """The ground these settings describe; nothing is touched until it is used. Raises MissingExtra."""
     file = settings.data / "registry.sqlite"
     if not settings.store:
-        return Ground(SqliteStore(settings.data / "wikis"), Registry(file, backups=backups))
+        store = SqliteStore(settings.data / "wikis")
+        return Ground(store, Registry(file, backups=backups), lambda wiki_id: SqliteQueryLog(store.directory(wiki_id)))
     return _in_postgres(settings, backups, file)
 
 
@@ -57,6 +61,7 @@ def _in_postgres(settings: Settings, backups: BackupPlan, file: Path) -> Ground:
     from wikiholt.stores.postgres.home import Home  # noqa: PLC0415
     from wikiholt.stores.postgres.operating import PostgresDatabases  # noqa: PLC0415
     from wikiholt.stores.postgres.pool import Doors  # noqa: PLC0415
+    from wikiholt.stores.postgres.queries import PostgresQueryLog  # noqa: PLC0415
     from wikiholt.stores.postgres.store import PostgresStore  # noqa: PLC0415
 
     home = Home(settings.store, (registry.TABLES, buckets.TABLES, shifts.TABLES))
@@ -67,6 +72,7 @@ def _in_postgres(settings: Settings, backups: BackupPlan, file: Path) -> Ground:
     return Ground(
         store,
         Registry(file, backups=backups, database=registry.PostgresRegistry(home)),
+        lambda wiki_id: PostgresQueryLog(store.placements, wiki_id),
         FEW_PAGES_AWAY,
         PostgresDatabases(home, doors, store, scratch),
         lambda kind, size: buckets.PostgresBuckets(home, kind, size),

@@ -11,15 +11,25 @@ from datetime import datetime
 from threading import Lock, Thread
 from typing import Final
 
+from wikiholt.asked import Queries
 from wikiholt.backups import Backups
 from wikiholt.batches import Pause, Paused, never
 from wikiholt.contents import Contents
-from wikiholt.errors import Busy, IndexCorrupt, IndexFault, IndexHealing, IndexMissing, NothingIndexed, WikiholtError
+from wikiholt.errors import (
+    Busy,
+    IndexCorrupt,
+    IndexFault,
+    IndexHealing,
+    IndexMissing,
+    NoQueryLog,
+    NothingIndexed,
+    WikiholtError,
+)
 from wikiholt.evaluating import MINED, Kind, Mined, Question, known_paths, labelled, mine, words_without
 from wikiholt.forecast import foresee
 from wikiholt.healing import Healing
 from wikiholt.hits import page_link
-from wikiholt.model import Answer, Backup, Filter, Forecast, Health, SyncReport, Wiki, Words
+from wikiholt.model import Answer, Backup, Filter, Forecast, Health, Surface, SyncReport, Wiki, Words
 from wikiholt.ports import WikiIndex
 from wikiholt.search import Request, Searcher
 from wikiholt.serving import Parts, Serving, Workshop
@@ -69,13 +79,26 @@ class WikiHandle:
         self.contents: Final = Contents(parts.source, parts.pipeline, self._index)
         self.backups: Final = Backups(wiki.id, workshop.store, workshop.backups, workshop.lock_timeout, wanted, leaving)
         self._healing = Healing(wiki.id, wiki.slug, workshop.store, self.backups)
+        scribe = workshop.scribe
+        self._queries = Queries(scribe, wiki.id, self._index, logging=parts.log_queries) if scribe else None
 
-    def search(self, request: Request) -> Answer:
-        return self._answered(lambda searcher: searcher.search(request))
+    def search(self, request: Request, surface: Surface | None = None) -> Answer:
+        """The answer. Searches by somebody name the way they came by, and are written down if that is wanted."""
+        answer = self._answered(lambda searcher: searcher.search(request))
+        if self._queries is not None:
+            self._queries.note(answer, surface, filtered=bool(request.where))
+        return answer
 
     def similar(self, path: str, n: int = 5, where: Filter | None = None) -> Answer:
         """The pages whose passages are nearest to those of this page; needs no model."""
         return self._answered(lambda searcher: searcher.similar(path, n, where or Filter()))
+
+    @property
+    def queries(self) -> Queries:
+        """What was asked of this wiki; raises NoQueryLog where nothing can be written down."""
+        if self._queries is None:
+            raise NoQueryLog("Searches are not written down here.", hint="Ask a service that has a data directory.")
+        return self._queries
 
     def link(self, path: str) -> str:
         """The link of a page, as hits have it."""
@@ -97,6 +120,12 @@ class WikiHandle:
         if self._doubted:
             self._doubted = not self._healing.health.well
         return replace(answer, degraded=True, notes=(*answer.notes, _MENDING)) if self._doubted else answer
+
+    @property
+    def reranker(self) -> str:
+        """What answers depend on beside the stamp: who reads the best pages again; empty for nobody."""
+        reranking = self._workshop.reranking
+        return reranking.identity if reranking is not None else ""
 
     def stamp(self) -> tuple[int, int, str | None]:
         """What every answer depends on: generation, version and HEAD; cheap, and raises IndexMissing like a search."""
@@ -255,6 +284,9 @@ class WikiHandle:
             elif self._healing.health.well:
                 self._healing.checked()
                 self._verify_caches()
+        if self._queries is not None:
+            with suppress(WikiholtError):  # nobody may have searched for longer than searches are remembered
+                self._queries.trim()
         return self._healing.health
 
     def _verify_caches(self) -> None:
@@ -282,6 +314,8 @@ class WikiHandle:
             return [*store.drop(self.wiki.id), *self.backups.drop()]
         with store.writing(self.wiki.id, self._workshop.lock_timeout):
             self.close()
+            if self._queries is not None:
+                self._queries.discard()
             return [*self.backups.drop(), *store.drop(self.wiki.id)]
 
     def close(self) -> None:

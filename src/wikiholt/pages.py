@@ -16,11 +16,11 @@ from wikiholt.text.page import parse_page
 from wikiholt.text.patterns import matching
 from wikiholt.text.words import page_words
 
-TEXT_VERSION = 3
+TEXT_VERSION = 4
 """Raised when parsing, chunking or analysing changes what an index holds, so that indexes are built anew."""
 
 _RECIPE = re.compile(
-    r"text (?P<version>\d+), (?P<language>\w+), (?P<anchors>\w+), up to (?P<bytes>\d+) bytes,"
+    r"text (?P<version>\d+), (?P<language>[\w+]+), (?P<anchors>\w+), up to (?P<bytes>\d+) bytes,"
     r" chunks (?P<target>\d+)/(?P<overlap>\d+)(?:, hiding (?P<hide>\[.*\]))?",
     re.DOTALL,
 )
@@ -47,6 +47,7 @@ class Pipeline:
     target_tokens: int = 200
     overlap_tokens: int = 50
     language: str = "english"
+    """The language words are stemmed in; the wiki's own first, where it has several (see `languages_of`)."""
     anchors: AnchorStyle = "github"
     max_bytes: int = 10 * 1024 * 1024
     hide: tuple[str, ...] = ()

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wikiholt.model import Confidence, Ints, Mode, Neighbours
+from wikiholt.model import Confidence, Ints, Mode, Neighbours, Scale
 
 WORDS_WEIGHT = 0.5
 """The part of the words in hybrid evidence; meaning has the rest. Chosen by bench/quality, see docs/adr."""
@@ -33,6 +33,8 @@ question from another collection hardly ever above; docs/adr/0024 has how often.
 
 _HIGH, _MEDIUM = 0.75, 0.25
 
+_COSINES = Scale()
+
 
 class Candidate(NamedTuple):
     """A page that may be a hit: its nearest chunk, its share of the best possible word score, and how far the query
@@ -47,9 +49,13 @@ class Candidate(NamedTuple):
     share: float | None = None
     channels: tuple[str, ...] = ()
     naming: float = 0.0
+    scale: Scale = _COSINES
+    """What the distance means, which its model knows."""
+    likelihood: float | None = None
+    """The score a reranker has led to, in the place of the one its evidence gives."""
 
 
-def best_by_page(near: Neighbours, per_page: int = 1) -> list[Candidate]:
+def best_by_page(near: Neighbours, per_page: int = 1, scale: Scale = _COSINES) -> list[Candidate]:
     """One candidate a page with its nearest chunk, or up to so many with the next ones, nearest first."""
     if per_page == 1:
         _, kept = np.unique(near.page_ids, return_index=True)
@@ -58,7 +64,8 @@ def best_by_page(near: Neighbours, per_page: int = 1) -> list[Candidate]:
         kept = _first_few(near.page_ids, per_page)
     pages, chunks, distances = (array[kept].tolist() for array in (near.page_ids, near.chunk_ids, near.distances))
     rows = zip(pages, chunks, distances, strict=True)
-    return [Candidate(page_id, chunk_id, distance, None, ("semantic",)) for page_id, chunk_id, distance in rows]
+    by = ("semantic",)
+    return [Candidate(page, chunk, distance, None, by, scale=scale) for page, chunk, distance in rows]
 
 
 def _first_few(page_ids: Ints, count: int) -> Ints:
@@ -90,7 +97,7 @@ def joined(
 
 def evidence(mode: Mode, candidate: Candidate) -> float:
     """What speaks for a candidate: up to 1, and for one that the query names a little more."""
-    meaning = 0.0 if candidate.distance is None else max(0.0, 1.0 - candidate.distance)
+    meaning = 0.0 if candidate.distance is None else candidate.scale.meaning(1.0 - candidate.distance)
     words = candidate.share or 0.0
     if mode is Mode.SEMANTIC:
         return meaning
@@ -117,6 +124,8 @@ def score(mode: Mode, candidate: Candidate) -> float:
     Meaning alone can make it (other words for the same thing), words alone can (a code that means nothing to a model),
     or both together and the name. The same evidence gives the same score for any query.
     """
+    if candidate.likelihood is not None:
+        return candidate.likelihood
     if mode is Mode.HYBRID:
         single = max(score(Mode.SEMANTIC, candidate), score(Mode.KEYWORD, candidate))
         return max(single, _likelihood(mode, evidence(mode, candidate)))

@@ -165,6 +165,8 @@ class Service:
             handles, self._open = list(self._open.values()), OrderedDict()
         for handle in handles:
             handle.close()
+        if self.workshop.scribe is not None:
+            self.workshop.scribe.close()
         if self.workshop.engine is not None:
             self.workshop.engine.close()
         self.registry.close()

@@ -5,13 +5,28 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import Lock
 
+from wikiholt.asked import Scribe
 from wikiholt.backups import BackupPlan
 from wikiholt.errors import ModelError, ModelMismatch
 from wikiholt.hits import HitMaker
-from wikiholt.model import Recipe
+from wikiholt.model import Recipe, Scale
 from wikiholt.pages import Pipeline
-from wikiholt.ports import Databases, Embedder, Identity, Source, Store, VectorCache, VectorEngine, WikiIndex, WordCache
-from wikiholt.search import Searcher
+from wikiholt.ports import (
+    Databases,
+    Embedder,
+    Identity,
+    Lexicon,
+    Source,
+    Store,
+    VectorCache,
+    VectorEngine,
+    WikiIndex,
+    WordCache,
+)
+from wikiholt.search import Reranking, Searcher
+
+LexiconNow = Callable[[], Lexicon | None]
+"""Gives the terms of one index as it is now; None where they cannot be had. Never raises."""
 
 _FEW = 200
 """Pages by which any wiki may grow before its caches are chosen anew."""
@@ -25,6 +40,8 @@ class Parts:
     pipeline: Pipeline
     url: str
     check_head: bool = True
+    log_queries: bool = False
+    """Whether searches are written down."""
 
 
 def _gone(recipe: Recipe) -> Embedder:
@@ -32,6 +49,10 @@ def _gone(recipe: Recipe) -> Embedder:
         f"the index was built with {recipe.fingerprint}, which is not the model that is set",
         hint="run `wikiholt sync` to build it with the model that is set now",
     )
+
+
+def _no_lexicon(_: WikiIndex, __: WordCache | None) -> LexiconNow:
+    return lambda: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +64,22 @@ class Workshop:
     vector_cache: Callable[[WikiIndex, str], VectorCache]
     word_cache: Callable[[WikiIndex, str], WordCache | None]
     lock_timeout: float
+    lexicon: Callable[[WikiIndex, WordCache | None], LexiconNow] = _no_lexicon
     backups: BackupPlan = field(default_factory=BackupPlan)
     former: Callable[[Recipe], Embedder] = _gone
     """A model that is set no more, for an index that was built with it; kept loaded while somebody holds it."""
     identity: Callable[[], Identity] | None = None
     """What the embedder is, told without loading it; where None, it is loaded."""
+    scale: Callable[[Recipe], Scale] = lambda _: Scale()
+    """What the cosines of an index's model mean, told without loading it; never raises."""
+    reranking: Reranking | None = None
+    """Who reads the best pages again, where that is set."""
     engine: VectorEngine | None = None
     """What vector caches lean on, where they are more than files."""
     databases: Databases | None = None
     """What the store stands on, where that is more than files."""
+    scribe: Scribe | None = None
+    """Writes searches down, for wikis that want it; None where none can be."""
 
 
 class Serving:
@@ -77,6 +105,9 @@ class Serving:
             head=parts.source.seen if parts.check_head else None,
             hits=HitMaker(self.index, parts.url, language),
             language=language,
+            lexicon=shop.lexicon(self.index, self._words),
+            scale=shop.scale(state.recipe),
+            reranking=shop.reranking,
         )
         self._users = 0
         self._retired = False

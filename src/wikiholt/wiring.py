@@ -13,18 +13,21 @@ from typing import cast
 
 from wikiholt import embedding
 from wikiholt.access import Access
+from wikiholt.asked import Scribe
 from wikiholt.backups import BackupPlan
 from wikiholt.embedding.former import FormerModels
-from wikiholt.errors import MissingExtra
+from wikiholt.embedding.once import Once
+from wikiholt.errors import MissingExtra, ModelError
 from wikiholt.evaluating import Question
 from wikiholt.grounds import Ground, ground_of, own_buckets
 from wikiholt.handle import Parts, WikiHandle, Workshop
 from wikiholt.keeper import Finding, Keeper, Pace
 from wikiholt.limits import Limits
-from wikiholt.model import Wiki
+from wikiholt.model import QueryBounds, Recipe, Scale, Wiki
 from wikiholt.pages import Pipeline
 from wikiholt.ports import Embedder, Source, Store, VectorCache, WikiIndex, WordCache
 from wikiholt.registry import Registry
+from wikiholt.search import Reranking
 from wikiholt.service import Service
 from wikiholt.settings import Settings, WikiSettings, load
 from wikiholt.sources.address import is_remote
@@ -33,11 +36,13 @@ from wikiholt.sources.discovery import repositories
 from wikiholt.sources.git import GitSource
 from wikiholt.sources.remote import RemoteSource
 from wikiholt.sources.transfer import Costs
+from wikiholt.text.analysis import joined_languages
 from wikiholt.text.anchors import AnchorStyle
 from wikiholt.vectors import cache_for
 from wikiholt.vectors.chroma import Chroma, Place
 from wikiholt.vectors.stored import StoredVectors
 from wikiholt.words.cache import PostingsCache
+from wikiholt.words.lexicon import Lexicons
 from wikiholt.words.revised import RevisedWords
 
 _LOG = logging.getLogger(__name__)
@@ -68,11 +73,15 @@ def build(settings: Settings, roots: Sequence[Path] = (), ground: Ground | None 
         store=store,
         embedder=embedder_of(settings),
         databases=ground.databases,
+        scribe=Scribe(ground.query_log, QueryBounds(settings.queries_keep, settings.queries_most)),
         vector_cache=_vector_cache(settings, ground) if chroma is None else _chroma_cache(chroma, ground),
         word_cache=_word_cache(ground),
+        lexicon=Lexicons,
         lock_timeout=settings.lock_timeout,
         backups=_backups(settings),
         former=FormerModels(settings.threads or None),
+        scale=cache(scale_of),
+        reranking=reranking_of(settings),
         identity=cache(lambda: embedding.identify(settings.model, settings.precision)),
     )
     open_wikis = _open_wikis()
@@ -169,13 +178,36 @@ def embedder_of(settings: Settings) -> Callable[[], Embedder]:
     return loaded
 
 
+def reranking_of(settings: Settings) -> Reranking | None:
+    """The reranker that is set, to be loaded when it is first needed, and the time it has."""
+    model, threads = settings.rerank_model, settings.threads or None
+    if not model:
+        return None
+    try:
+        identity = embedding.identify(model, None, embedding.RERANKER).fingerprint
+    except ModelError:
+        identity = model  # whoever asks for it hears what is wrong with it
+    reader = Once(lambda: embedding.load_reranker(model, threads=threads))
+    return Reranking(reader, settings.rerank_budget / 1000, identity)
+
+
+def scale_of(recipe: Recipe) -> Scale:
+    """What the cosines of this recipe's model mean, by its card; those of a model that is gone mean themselves."""
+    with suppress(ModelError, OSError):
+        name, _, rest = recipe.fingerprint.partition("/")
+        found = embedding.identify(recipe.model or name, recipe.precision or rest.partition("/")[0])
+        if found.fingerprint == recipe.fingerprint:
+            return found.scale
+    return Scale()
+
+
 def parts_of(wiki: Wiki, settings: Settings, ground: Ground, roots: Sequence[Path] = ()) -> Parts:
     """What the general settings and a wiki's own make of it."""
     own = WikiSettings.parse(wiki.settings)
     pipeline = Pipeline(
         target_tokens=settings.chunk_target_tokens,
         overlap_tokens=settings.chunk_overlap_tokens,
-        language=own.language or settings.language,
+        language=joined_languages(own.language or settings.language, own.languages or settings.languages),
         anchors=cast(AnchorStyle, own.anchors or settings.anchors),
         max_bytes=settings.page_max_bytes,
         hide=own.hide,
@@ -187,7 +219,8 @@ def parts_of(wiki: Wiki, settings: Settings, ground: Ground, roots: Sequence[Pat
         entries = (root / path.relative_to(root).parts[0] for root in roots if root in path.parents)
         confined = Path(own.confined) if own.confined else next(entries, None)
         source = GitSource(path, subdirectory=own.subdirectory, ignore=own.ignore, confined=confined)
-    return Parts(source, pipeline, own.url or settings.url, settings.search_stale_check)
+    logs = own.log_queries == "true" if own.log_queries else settings.queries_log
+    return Parts(source, pipeline, own.url or settings.url, settings.search_stale_check, logs)
 
 
 def _elsewhere(wiki: Wiki, own: WikiSettings, settings: Settings, ground: Ground) -> RemoteSource:

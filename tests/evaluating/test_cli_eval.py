@@ -155,3 +155,11 @@ def test_what_makes_no_sense_is_said_and_nothing_is_lost(
     assert "hint: " in found[2]
     assert found[1] == ""
     assert indexes(data) == before
+
+
+def test_the_page_a_link_text_stands_on_does_not_answer_for_the_page_it_leads_to(evaluate: Run) -> None:
+    found = document(evaluate("night", "--mode", "keyword", "--kind", "links", "--worst", "10", "--json"))
+    worst = found["runs"][0]["worst"]
+    assert worst, "words alone do not answer all of these"
+    # Home holds every word of these questions; it would be the first answer to each of them.
+    assert "Home" not in [each["path"] for outcome in worst for each in outcome["found"]]

@@ -16,11 +16,12 @@ from wikiholt.model import Floats, Wiki
 from wikiholt.pages import Pipeline
 from wikiholt.ports import VectorCache, WikiIndex, WordCache
 from wikiholt.registry import Registry
+from wikiholt.search import Reranking
 from wikiholt.service import Service
 from wikiholt.settings import Settings, load
 from wikiholt.sources.git import GitSource
 from wikiholt.stores.sqlite.store import SqliteStore
-from wikiholt.testing import FakeEmbedder
+from wikiholt.testing import FakeEmbedder, FakeReranker
 from wikiholt.vectors.exact import ExactCache
 from wikiholt.words.cache import PostingsCache
 
@@ -105,7 +106,8 @@ def open_farm(
         pipeline = Pipeline(target_tokens=target_tokens(wiki), max_bytes=200_000)
         return Parts(GitSource(Path(wiki.source)), pipeline, "/w/{path}")
 
-    shop = Workshop(store, lambda: embedder, vectors, words, lock_timeout)
+    reranking = Reranking(FakeReranker, 60.0)
+    shop = Workshop(store, lambda: embedder, vectors, words, lock_timeout, reranking=reranking)
     return Service(Registry(data / "registry.sqlite"), shop, parts)
 
 

@@ -73,9 +73,11 @@ def questions(me: CanaryWiki, other: CanaryWiki) -> list[tuple[str, Filter]]:
     ]
 
 
-def shown(handle: WikiHandle, query: str, where: Filter, mode: Mode) -> str:
+def shown(handle: WikiHandle, query: str, where: Filter, mode: Mode, *, rerank: bool | None = False) -> str:
     """An answer as a surface would give it, without the echo of the question."""
-    answer = documents.answer_document(handle.search(Request(query, 100, mode, where)))
+    found = handle.search(Request(query, 100, mode, where, rerank=rerank))
+    assert rerank is not False or not found.reranked
+    answer = documents.answer_document(found)
     del answer["query"]
     return json.dumps(answer, ensure_ascii=False)
 
@@ -84,8 +86,9 @@ def ask_everything(handle: WikiHandle, me: CanaryWiki, other: CanaryWiki) -> int
     """Drive every entry point of a handle with another wiki's words; how many answers were looked at."""
     looked = 0
     for query, where in questions(me, other):
-        for mode in Mode:
-            text = shown(handle, query, where, mode)
+        ways = [*((mode, False) for mode in Mode), (Mode.HYBRID, None), (Mode.SEMANTIC, None)]
+        for mode, rerank in ways:
+            text = shown(handle, query, where, mode, rerank=rerank)
             assert codes(text) <= {me.code}, f"{me.slug} was asked {query!r} and said {text}"
             looked += 1
     status = json.dumps(documents.status_document(handle.status()))
@@ -127,7 +130,7 @@ class Storm:
             rounds += 1
             me, other = rng.sample(self.farm.wikis, 2)
             query, where = rng.choice(questions(me, other))
-            found = self._outcome(service, me, query, where, rng.choice(list(Mode)))
+            found = self._outcome(service, me, query, where, rng.choice(list(Mode)), rng.choice([None, False]))
             with self._lock:
                 self.answers += not isinstance(found, WikiholtError)
             if isinstance(found, WikiholtError):
@@ -137,9 +140,11 @@ class Storm:
             assert codes(found) <= {me.code}, f"{me.slug} was asked {query!r} and said {found}"
 
     @staticmethod
-    def _outcome(service: Service, me: CanaryWiki, query: str, where: Filter, mode: Mode) -> str | WikiholtError:
+    def _outcome(
+        service: Service, me: CanaryWiki, query: str, where: Filter, mode: Mode, rerank: bool | None
+    ) -> str | WikiholtError:
         try:
-            return shown(service.wiki(me.slug), query, where, mode)
+            return shown(service.wiki(me.slug), query, where, mode, rerank=rerank)
         except (WikiNotFound, IndexMissing, ModelMismatch) as error:
             return error
 

@@ -13,8 +13,10 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from wikiholt import wiring
+from wikiholt.search import Reranking
 from wikiholt.service import Service
 from wikiholt.settings import load
+from wikiholt.testing import FakeReranker
 
 _LARGE = "SELECT oid::text, lo_get(oid) FROM pg_largeobject_metadata"
 _ROLES = "SELECT rolname FROM pg_roles WHERE rolname ~ '^w_' ORDER BY rolname"
@@ -98,7 +100,8 @@ class InPostgres:
     def open(self, *, model: str = "fake", seconds: float = 0.0, background: bool = False) -> Service:
         embedder = SlowEmbedder(model, seconds)
         service = wiring.build(load(self.data, overrides={"page.max_bytes": 200_000, "url": "/w/{path}"}))
-        service.workshop = replace(service.workshop, embedder=lambda: embedder, identity=None)
+        reranking = Reranking(FakeReranker, 60.0)
+        service.workshop = replace(service.workshop, embedder=lambda: embedder, identity=None, reranking=reranking)
         return service
 
     def held(self, wiki_id: str) -> Mapping[str, object]:

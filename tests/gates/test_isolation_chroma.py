@@ -13,9 +13,10 @@ from isolation_farm import ask_everything
 
 from wikiholt import wiring
 from wikiholt.model import Mode
-from wikiholt.search import Request
+from wikiholt.search import Request, Reranking
 from wikiholt.service import Service
 from wikiholt.settings import load
+from wikiholt.testing import FakeReranker
 
 pytest.importorskip("chromadb_rust_bindings", reason="the extra chroma is not installed")
 
@@ -29,7 +30,8 @@ class WithChroma(Files):
         chosen = {"vectors": "chroma", "chroma.path": "chroma", "page.max_bytes": 200_000}
         service = wiring.build(load(self.data, overrides=chosen))
         embedder = SlowEmbedder(model, seconds)
-        service.workshop = replace(service.workshop, embedder=lambda: embedder, identity=None)
+        reranking = Reranking(FakeReranker, 60.0)
+        service.workshop = replace(service.workshop, embedder=lambda: embedder, identity=None, reranking=reranking)
         return service
 
 

@@ -1,15 +1,18 @@
-"""Text to vectors on the CPU, from files that are already on this machine.
+"""Text to vectors, and queries with texts to scores, on the CPU, from files that are already on this machine.
 
-`load` is the one way in. It reads and verifies, writes nothing, and needs no network, HOME or environment variable.
+`load` and `load_reranker` are the ways in. They read and verify, write nothing, and need no network, HOME or
+environment variable.
 """
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from wikiholt.embedding.card import RERANKER
 from wikiholt.embedding.identity import identify, lasting
 
 if TYPE_CHECKING:
     from wikiholt.embedding.embedder import OnnxEmbedder
+    from wikiholt.embedding.reranker import OnnxReranker
 
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
 
@@ -29,4 +32,17 @@ def load(
     return OnnxEmbedder(open_model(model, precision), threads=threads, model=lasting(model))
 
 
-__all__ = ["DEFAULT_MODEL", "identify", "load"]
+def load_reranker(model: str | Path, *, threads: int | None = None) -> "OnnxReranker":
+    """The reranker of a built-in name or of a directory with a card, every file verified and the scores proved.
+
+    Raises ModelMissing, ModelCorrupt, ModelMismatch or ModelUnproven.
+    """
+    from wikiholt.embedding.opening import open_model  # noqa: PLC0415 - as above
+    from wikiholt.embedding.reranker import OnnxReranker  # noqa: PLC0415
+
+    loaded = OnnxReranker(open_model(model, None, RERANKER), threads=threads)
+    loaded.prove()
+    return loaded
+
+
+__all__ = ["DEFAULT_MODEL", "RERANKER", "identify", "load", "load_reranker"]

@@ -1,5 +1,6 @@
 """A model's card: the small TOML file that says what a model is and which files, by digest, it is made of."""
 
+import math
 import re
 import tomllib
 from collections.abc import Mapping
@@ -8,9 +9,11 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from wikiholt.errors import ModelCorrupt
+from wikiholt.model import Scale
 
 CARD = "card.toml"
 POOLINGS = ("mean", "cls", "none")
+EMBEDDER, RERANKER = KINDS = ("embedder", "reranker")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _HINT = "docs/models.md shows a card field by field"
 
@@ -23,6 +26,8 @@ class Carrier:
     version: str
     package: str
     directory: str
+    extra: str = ""
+    """The extra of Wikiholt that brings it, where it does not come along anyway."""
 
     @property
     def requirement(self) -> str:
@@ -39,6 +44,7 @@ class Variant:
     layout: str | None
     smoothing: str | None
     fidelity: float
+    tolerance: float
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -47,15 +53,20 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """What a model is. `window` counts the tokens of one call, special tokens included."""
+    """What a model is. `window` counts the tokens of one call, special tokens included.
+
+    A reranker reads a query and a text in one call and gives one number: how well the text answers the query.
+    """
 
     name: str
+    kind: str
     dimensions: int
     window: int
     pooling: str
     normalise: bool
     query_prefix: str
     passage_prefix: str
+    scale: Scale
     precision: str
     licence: str
     tokenizer: str
@@ -83,14 +94,18 @@ class _Reader:
     def card(self, table: dict[str, Any]) -> Card:
         digests = self._digests(self._field(table, "files", dict))
         variants = {name: self._variant(name, value) for name, value in self._field(table, "variants", dict).items()}
+        kind = self._field(table, "kind", str, EMBEDDER)
+        one_number = kind == RERANKER
         card = Card(
             name=self._field(table, "name", str),
-            dimensions=self._positive(table, "dimensions"),
+            kind=kind,
+            dimensions=1 if one_number else self._positive(table, "dimensions"),
             window=self._positive(table, "window"),
-            pooling=self._field(table, "pooling", str),
+            pooling="none" if one_number else self._field(table, "pooling", str),
             normalise=self._field(table, "normalise", bool, True),
             query_prefix=self._field(table, "query_prefix", str, ""),
             passage_prefix=self._field(table, "passage_prefix", str, ""),
+            scale=Scale(self._number(table, "unrelated", 0.0), self._number(table, "alike", 1.0)),
             precision=self._field(table, "precision", str),
             licence=self._field(table, "licence", str),
             tokenizer=self._field(table, "tokenizer", str),
@@ -103,6 +118,10 @@ class _Reader:
         return card
 
     def _check(self, card: Card) -> None:
+        if card.kind not in KINDS:
+            raise self._wrong(f"kind is {card.kind!r}, not one of {', '.join(KINDS)}")
+        if not -1 <= card.scale.unrelated < card.scale.alike <= 1:
+            raise self._wrong("unrelated and alike are not two cosines, the second larger")
         if card.pooling not in POOLINGS:
             raise self._wrong(f"pooling is {card.pooling!r}, not one of {', '.join(POOLINGS)}")
         if card.precision not in card.variants:
@@ -116,16 +135,19 @@ class _Reader:
     def _variant(self, precision: str, table: Any) -> Variant:
         if not isinstance(table, dict):
             raise self._wrong(f"[variants.{precision}] is not a table")
-        fidelity = table.get("fidelity", 0.999)
-        if isinstance(fidelity, bool) or not isinstance(fidelity, int | float) or not 0 < fidelity <= 1:
+        fidelity, tolerance = self._number(table, "fidelity", 0.999), self._number(table, "tolerance", 0.1)
+        if not 0 < fidelity <= 1:
             raise self._wrong(f"fidelity of [variants.{precision}] is not a cosine between 0 and 1")
+        if tolerance <= 0:
+            raise self._wrong(f"tolerance of [variants.{precision}] is not a positive number")
         return Variant(
             precision=precision,
             graph=self._field(table, "graph", str),
             weights=self._optional(table, "weights"),
             layout=self._optional(table, "layout"),
             smoothing=self._optional(table, "smoothing"),
-            fidelity=float(fidelity),
+            fidelity=fidelity,
+            tolerance=tolerance,
         )
 
     def _carrier(self, table: dict[str, Any]) -> Carrier | None:
@@ -133,7 +155,7 @@ class _Reader:
             return None
         carrier = self._field(table, "carrier", dict)
         values = {key: self._field(carrier, key, str) for key in ("distribution", "version", "package", "directory")}
-        return Carrier(**values)
+        return Carrier(**values, extra=self._field(carrier, "extra", str, ""))
 
     def _digests(self, table: dict[str, Any]) -> dict[str, str]:
         for file, digest in table.items():
@@ -157,6 +179,12 @@ class _Reader:
         if value < 1:
             raise self._wrong(f"{key} is {value}, not a positive number")
         return value
+
+    def _number(self, table: dict[str, Any], key: str, default: float) -> float:
+        value = table.get(key, default)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise self._wrong(f"{key} is {value!r}, not a number")
+        return float(value)
 
     def _optional(self, table: dict[str, Any], key: str) -> str | None:
         value: str | None = self._field(table, key, str) if key in table else None

@@ -16,7 +16,7 @@ import numpy as np
 from wikiholt.embedding.opening import OpenModel
 from wikiholt.embedding.proof import check_vector, prove
 from wikiholt.errors import ModelMismatch
-from wikiholt.model import Floats, Ints
+from wikiholt.model import Floats, Ints, Scale
 
 _PROOF_HOLDS = 600.0
 """Seconds in which a model that has proved itself need not do so again; a proof takes as long as embedding a page."""
@@ -50,6 +50,10 @@ class OnnxEmbedder:
     @property
     def dimensions(self) -> int:
         return self._model.card.dimensions
+
+    @property
+    def scale(self) -> Scale:
+        return self._model.card.scale
 
     @property
     def max_tokens(self) -> int:

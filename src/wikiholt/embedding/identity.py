@@ -4,9 +4,10 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from wikiholt.embedding.card import Card, Variant
+from wikiholt.embedding.card import EMBEDDER, Card, Variant
 from wikiholt.embedding.files import find_model
 from wikiholt.errors import ModelMismatch
+from wikiholt.model import Scale
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,13 +18,14 @@ class ModelIdentity:
     model: str
     precision: str
     dimensions: int
+    scale: Scale
 
 
-def identify(model: str | Path, precision: str | None) -> ModelIdentity:
+def identify(model: str | Path, precision: str | None, kind: str = EMBEDDER) -> ModelIdentity:
     """The identity that the model will have once it is loaded; raises ModelMissing, ModelCorrupt or ModelMismatch."""
-    _, card = find_model(model)
+    _, card = find_model(model, kind)
     variant = variant_of(card, precision)
-    return ModelIdentity(fingerprint(card, variant), lasting(model), variant.precision, card.dimensions)
+    return ModelIdentity(fingerprint(card, variant), lasting(model), variant.precision, card.dimensions, card.scale)
 
 
 def variant_of(card: Card, precision: str | None) -> Variant:

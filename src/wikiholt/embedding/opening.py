@@ -6,10 +6,10 @@ from pathlib import Path
 
 import onnxruntime
 
-from wikiholt.embedding.card import Card, Variant
+from wikiholt.embedding.card import EMBEDDER, RERANKER, Card, Variant
 from wikiholt.embedding.files import ModelFiles, find_model
 from wikiholt.embedding.identity import fingerprint, variant_of
-from wikiholt.embedding.proof import Reference, parse_references
+from wikiholt.embedding.proof import KnownPair, Reference, parse_pairs, parse_references
 from wikiholt.embedding.tokens import Tokens
 from wikiholt.embedding.weights import Array, Layout, cut, cut_int8
 from wikiholt.errors import ModelCorrupt, ModelMismatch
@@ -28,15 +28,17 @@ class OpenModel:
     inputs: frozenset[str]
     tokens: Tokens
     references: tuple[Reference, ...]
+    pairs: tuple[KnownPair, ...]
 
 
-def open_model(model: str | Path, precision: str | None) -> OpenModel:
+def open_model(model: str | Path, precision: str | None, kind: str = EMBEDDER) -> OpenModel:
     """The model with every file verified; raises ModelMissing, ModelCorrupt or ModelMismatch."""
-    directory, card = find_model(model)
+    directory, card = find_model(model, kind)
     variant = variant_of(card, precision)
     files = ModelFiles(directory, card)
     session = _session(files, card, variant)
     inputs = _checked_inputs(session, card)
+    known = files.read(card.references) if card.references else b"[]"
     return OpenModel(
         card=card,
         variant=variant,
@@ -44,7 +46,8 @@ def open_model(model: str | Path, precision: str | None) -> OpenModel:
         session=session,
         inputs=inputs,
         tokens=Tokens(files.read(card.tokenizer), card),
-        references=parse_references(files.read(card.references), card) if card.references else (),
+        references=parse_references(known, card) if kind == EMBEDDER else (),
+        pairs=parse_pairs(known, card) if kind == RERANKER else (),
     )
 
 
@@ -114,6 +117,7 @@ def _checked_inputs(session: onnxruntime.InferenceSession, card: Card) -> frozen
         raise ModelMismatch(f"The graph of {card.name} takes {', '.join(sorted(names))}", hint=hint)
     width = session.get_outputs()[0].shape[-1:]
     if width and isinstance(width[0], int) and width[0] != card.dimensions:
-        message = f"The graph of {card.name} gives vectors of {width[0]} dimensions, its card says {card.dimensions}"
+        gives = f"vectors of {width[0]} dimensions" if card.kind == EMBEDDER else f"{width[0]} numbers a pair"
+        message = f"The graph of {card.name} gives {gives}, its card says {card.dimensions}"
         raise ModelMismatch(message, hint="correct the card, or use the graph that belongs to it")
     return frozenset(names)

@@ -23,6 +23,25 @@ class Reference:
     vector: Floats
 
 
+@dataclass(frozen=True, slots=True)
+class KnownPair:
+    """A query, a text and the score that a reranker gives the two."""
+
+    query: str
+    text: str
+    score: float
+
+
+def parse_pairs(data: bytes, card: Card) -> tuple[KnownPair, ...]:
+    """The known pairs in this JSON file: a list of objects with `query`, `text` and `score`."""
+    try:
+        rows = json.loads(data)
+        return tuple(KnownPair(str(row["query"]), str(row["text"]), float(row["score"])) for row in rows)
+    except (ValueError, KeyError, TypeError) as error:
+        hint = "the file must be a JSON list of objects with query, text and score"
+        raise ModelCorrupt(f"The references of {card.name} cannot be read: {error}", hint=hint) from error
+
+
 def parse_references(data: bytes, card: Card) -> tuple[Reference, ...]:
     """The references in this JSON file: a list of objects with `text` and `vector`."""
     try:
@@ -59,6 +78,18 @@ def prove(card: Card, fidelity: float, references: tuple[Reference, ...], embed:
     one, other, stranger = (embed(text) for text in (*_PAIR, _STRANGER))
     if not _cosine(one, other) > _cosine(one, stranger) + 1e-6:
         raise ModelUnproven(f"{card.name} finds unlike sentences as near as like ones", hint=_HINT)
+
+
+def prove_pairs(card: Card, tolerance: float, pairs: tuple[KnownPair, ...], score: Callable[[str, str], float]) -> None:
+    """Raise ModelUnproven unless known pairs get the known scores and an answer gets more than a stranger."""
+    hint = "nothing is reranked meanwhile; install the model again, or choose another as rerank.model"
+    for pair in pairs:
+        found = score(pair.query, pair.text)
+        if not abs(found - pair.score) <= tolerance:
+            message = f"{card.name} gave a known pair the score {found:.3f} instead of {pair.score:.3f}"
+            raise ModelUnproven(f"{message}, more than {tolerance} off", hint=hint)
+    if not score("where does the cat sleep?", _PAIR[0]) > score("where does the cat sleep?", _STRANGER):
+        raise ModelUnproven(f"{card.name} finds a strange text as good an answer as the right one", hint=hint)
 
 
 def _cosine(one: Floats, other: Floats) -> float:

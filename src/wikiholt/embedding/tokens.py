@@ -16,13 +16,7 @@ class Tokens:
     """One model's tokenizer. Safe to use from many threads: nothing in it changes after it is made."""
 
     def __init__(self, data: bytes, card: Card) -> None:
-        try:
-            self._tokenizer = Tokenizer.from_buffer(data)
-        except Exception as error:  # tokenizers raises bare Exception
-            hint = "the file must be a tokenizer.json as the tokenizers library writes it"
-            raise ModelCorrupt(f"The tokenizer of {card.name} cannot be loaded: {error}", hint=hint) from error
-        self._tokenizer.no_truncation()
-        self._tokenizer.no_padding()
+        self._tokenizer = _loaded(data, card)
         self._card = card
         empty = len(self._tokenizer.encode(card.passage_prefix).ids)
         self.max_tokens = card.window - empty
@@ -50,6 +44,30 @@ class Tokens:
             plain.truncate(max(0, len(plain.ids) - over))
             encoding = self._tokenizer.post_process(plain)
         return np.array(encoding.ids[: self._card.window], np.int64)
+
+    def pair(self, query: str, text: str, most: int) -> tuple[Ints, Ints]:
+        """Query and text as a reranker reads them, and which token is of which, in at most so many tokens.
+
+        Of a long query the beginning is read, and of the text what has room then.
+        """
+        asked = self._tokenizer.encode(_writable(query), add_special_tokens=False)
+        read = self._tokenizer.encode(_writable(text), add_special_tokens=False)
+        room = min(most, self._card.window) - self._tokenizer.num_special_tokens_to_add(is_pair=True)
+        asked.truncate(min(len(asked.ids), room // 2))
+        read.truncate(min(len(read.ids), room - len(asked.ids)))
+        both = self._tokenizer.post_process(asked, read)
+        return np.array(both.ids, np.int64), np.array(both.type_ids, np.int64)
+
+
+def _loaded(data: bytes, card: Card) -> Tokenizer:
+    try:
+        tokenizer = Tokenizer.from_buffer(data)
+    except Exception as error:  # tokenizers raises bare Exception
+        hint = "the file must be a tokenizer.json as the tokenizers library writes it"
+        raise ModelCorrupt(f"The tokenizer of {card.name} cannot be loaded: {error}", hint=hint) from error
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
 
 
 def _writable(text: str) -> str:

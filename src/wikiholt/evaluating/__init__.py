@@ -3,7 +3,19 @@
 from wikiholt.evaluating.chance import Difference, Interval
 from wikiholt.evaluating.gathering import Mined, known_paths, mine, words_without
 from wikiholt.evaluating.labels import labelled
-from wikiholt.evaluating.measuring import ALL, Ask, Found, Outcome, Run, compared, differing, run
+from wikiholt.evaluating.measuring import (
+    ALL,
+    Ask,
+    Found,
+    Outcome,
+    Run,
+    answered,
+    compared,
+    differing,
+    judged,
+    run,
+    wanted,
+)
 from wikiholt.evaluating.questions import MINED, Kind, Question, sampled
 
 __all__ = [
@@ -18,12 +30,15 @@ __all__ = [
     "Outcome",
     "Question",
     "Run",
+    "answered",
     "compared",
     "differing",
+    "judged",
     "known_paths",
     "labelled",
     "mine",
     "run",
     "sampled",
+    "wanted",
     "words_without",
 ]

@@ -68,7 +68,27 @@ class Run:
 
 def run(label: str, mode: Mode, questions: Sequence[Question], ask: Ask) -> Run:
     """Ask every question once; whatever a search raises is raised."""
-    return Run(label, mode, tuple(_asked(question, mode, ask) for question in questions))
+    return Run(label, mode, tuple(answered(question, mode, ask) for question in questions))
+
+
+def answered(question: Question, mode: Mode, ask: Ask) -> Outcome:
+    """Ask one question and judge what is returned."""
+    answer = ask(question, Request(question.text, n=wanted(question), mode=mode))
+    found = [Found(hit.path, hit.name, hit.score) for hit in answer.hits]
+    return judged(question, found, answer.took_ms, answer.notes)
+
+
+def wanted(question: Question) -> int:
+    """How many pages must be asked for, so that enough are left when the excluded ones are taken out."""
+    return min(MAX_HITS, DEPTH + len(question.excluded))
+
+
+def judged(question: Question, returned: Iterable[Found], took_ms: float, notes: tuple[str, ...] = ()) -> Outcome:
+    """How good a ranking is for a question, whoever made it."""
+    found = [each for each in returned if each.path not in question.excluded]
+    ranking = list(dict.fromkeys(each.path for each in found))
+    figures = {name: metric(ranking, question.relevant) for name, metric in METRICS.items()}
+    return Outcome(question, tuple(found[:DEPTH]), figures, took_ms, notes)
 
 
 def compared(ours: Run, theirs: Run, seed: int = 0) -> dict[str, Difference]:
@@ -92,16 +112,3 @@ def differing(ours: Run, theirs: Run, count: int) -> list[tuple[Outcome, Outcome
 
 def _gap(one: Outcome, other: Outcome) -> float:
     return one.figures["ndcg@10"] - other.figures["ndcg@10"]
-
-
-def _asked(question: Question, mode: Mode, ask: Ask) -> Outcome:
-    n = min(MAX_HITS, DEPTH + len(question.excluded))
-    answer = ask(question, Request(question.text, n=n, mode=mode))
-    found = [Found(hit.path, hit.name, hit.score) for hit in answer.hits if hit.path not in question.excluded]
-    ranking = _distinct(each.path for each in found)
-    figures = {name: metric(ranking, question.relevant) for name, metric in METRICS.items()}
-    return Outcome(question, tuple(found[:DEPTH]), figures, answer.took_ms, answer.notes)
-
-
-def _distinct(paths: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(paths))

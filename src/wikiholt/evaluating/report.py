@@ -37,9 +37,13 @@ class Evaluation:
     comparison: Comparison | None = None
     worst: int = 5
 
+    def everyone(self) -> tuple[Run, ...]:
+        """All that were asked: the runs, and the one they are compared with unless it is one of them."""
+        theirs = self.comparison.theirs if self.comparison else None
+        return self.runs if theirs is None or any(theirs is run for run in self.runs) else (*self.runs, theirs)
+
     def notes(self) -> tuple[str, ...]:
         """What a reader of the figures should know."""
         count = len(self.runs[0].outcomes)
         few = [f"{count} questions are few: the figures may say little"] if count < FEW else []
-        runs = (*self.runs, *((self.comparison.theirs,) if self.comparison else ()))
-        return (*few, *dict.fromkeys(f"{run.label}: {note}" for run in runs for note in run.notes()))
+        return (*few, *dict.fromkeys(f"{run.label}: {note}" for run in self.everyone() for note in run.notes()))

@@ -6,7 +6,7 @@ from threading import Lock
 import numpy as np
 
 from wikiholt.importing.spool import WikiVectors
-from wikiholt.model import Floats
+from wikiholt.model import Floats, Scale
 from wikiholt.pages import text_hash
 from wikiholt.ports import Embedder
 
@@ -38,6 +38,10 @@ class Knowing:
     @property
     def dimensions(self) -> int:
         return self._embedder.dimensions
+
+    @property
+    def scale(self) -> Scale:
+        return self._embedder.scale
 
     @property
     def max_tokens(self) -> int:

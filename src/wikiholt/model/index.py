@@ -42,6 +42,21 @@ class Recipe:
 
 
 @dataclass(frozen=True, slots=True)
+class Scale:
+    """What a model's cosines mean: as near as passages that have nothing in common, and as near as question and answer.
+
+    Some models put any two texts close together. On the common scale that is nought.
+    """
+
+    unrelated: float = 0.0
+    alike: float = 1.0
+
+    def meaning(self, cosine: float) -> float:
+        """How near in meaning: 0 for the unrelated, 1 for the alike, more for the same; the order stays."""
+        return max(0.0, (cosine - self.unrelated) / (self.alike - self.unrelated))
+
+
+@dataclass(frozen=True, slots=True)
 class State:
     """Where an index stands. `version` grows with every committed change."""
 

@@ -1,9 +1,10 @@
 """What the core asks of the world. Each Protocol is bound to its scope when made: none takes a wiki beside a query."""
 
-from wikiholt.ports.caches import VectorCache, VectorEngine, WordCache
-from wikiholt.ports.embedding import Embedder, Identity
+from wikiholt.ports.caches import Lexicon, VectorCache, VectorEngine, WordCache
+from wikiholt.ports.embedding import Embedder, Identity, Reranker
 from wikiholt.ports.indexes import Snapshot, Store, WikiIndex
 from wikiholt.ports.nodes import Call, Databases, Shifts
+from wikiholt.ports.queries import QueryLog
 from wikiholt.ports.sources import Source
 
 __all__ = [
@@ -11,6 +12,9 @@ __all__ = [
     "Databases",
     "Embedder",
     "Identity",
+    "Lexicon",
+    "QueryLog",
+    "Reranker",
     "Shifts",
     "Snapshot",
     "Source",

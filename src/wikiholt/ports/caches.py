@@ -50,6 +50,19 @@ class VectorEngine(Protocol):
     def close(self) -> None: ...
 
 
+class Lexicon(Protocol):
+    """The terms of one index at one version; a term that no living page holds is not in it."""
+
+    def pages(self, term: str) -> int:
+        """How many pages hold the term."""
+
+    def beginning_with(self, beginning: str, most: int, lengths: range | None = None) -> Sequence[str]:
+        """At most so many terms that begin so, of so many letters if given."""
+
+    def ending_with(self, ending: str, most: int, lengths: range | None = None) -> Sequence[str]:
+        """At most so many terms that end so, of so many letters if given."""
+
+
 class WordCache(Protocol):
     """A faster form of one index's words: the same pages with the same scores. May fail in any way."""
 
@@ -61,6 +74,9 @@ class WordCache(Protocol):
     def search(self, query: WordQuery, limit: int, pages: Ints | None) -> Sequence[WordHit]: ...
 
     def best_possible(self, query: WordQuery) -> float: ...
+
+    def lexicon(self) -> Lexicon:
+        """The terms of the version it stands for; fails as `search` does."""
 
     def verify(self) -> None: ...
 

@@ -3,7 +3,20 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from wikiholt.model import Floats
+from wikiholt.model import Floats, Scale
+
+
+class Reranker(Protocol):
+    """Reads a query and a text together and says how well the text answers it. Safe to use from many threads."""
+
+    @property
+    def name(self) -> str: ...
+
+    def scores(self, query: str, texts: Sequence[str], seconds: float) -> Sequence[float] | None:
+        """A logit a text; None when they are not all there within that time, and then no work is left behind."""
+
+    def prove(self) -> None:
+        """Raise ModelUnproven unless known pairs get the known scores."""
 
 
 class Identity(Protocol):
@@ -22,6 +35,10 @@ class Identity(Protocol):
 
     @property
     def dimensions(self) -> int: ...
+
+    @property
+    def scale(self) -> Scale:
+        """What the cosines of its vectors mean."""
 
 
 class Embedder(Identity, Protocol):

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from wikiholt.model import Floats, Neighbours, VectorRows
+from wikiholt.model import Floats, Neighbours, Scale, VectorRows
 from wikiholt.ranking import Candidate
 
 PROBES = 5
@@ -37,7 +37,7 @@ def nearest_pages(near: Sequence[Neighbours], but: int) -> list[int]:
     return [page_id for page_id in ordered[np.sort(firsts)].tolist() if page_id != but][:LOOKED_AT]
 
 
-def alike(own: Floats, rows: VectorRows) -> list[Candidate]:
+def alike(own: Floats, rows: VectorRows, scale: Scale) -> list[Candidate]:
     """One candidate a page: how near its middle is to this page's, and its passages to the most alike of this one."""
     if not len(rows.chunk_ids):
         return []
@@ -51,7 +51,8 @@ def alike(own: Floats, rows: VectorRows) -> list[Candidate]:
     norms = np.maximum(np.linalg.norm(middles, axis=1), 1e-6)
     likeness = (middles @ _middle(own) / norms + passages) / 2
     found = zip(pages.tolist(), rows.chunk_ids[order][starts].tolist(), (1.0 - likeness).tolist(), strict=True)
-    return [Candidate(page_id, chunk_id, distance, None, ("semantic",)) for page_id, chunk_id, distance in found]
+    by = ("semantic",)
+    return [Candidate(page, chunk, distance, None, by, scale=scale) for page, chunk, distance in found]
 
 
 def _middle(vectors: Floats) -> Floats:

@@ -3,9 +3,12 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from wikiholt.model import StoredPage, WordQuery
+from wikiholt.text.analysis import languages_of
 from wikiholt.text.queries import telling_terms
 
 _MOST_REMEMBERED = 20_000
+_Name = tuple[frozenset[str], ...]
+"""The words of a name as each language reads it."""
 
 
 class Naming:
@@ -16,24 +19,36 @@ class Naming:
 
     def __init__(self, pages: Callable[[Sequence[int]], Mapping[int, StoredPage]], language: str) -> None:
         self._pages = pages
-        self._language = language
-        self._known: tuple[int, dict[int, frozenset[str]]] = (-1, {})
+        self._languages = languages_of(language)
+        self._known: tuple[int, dict[int, _Name]] = (-1, {})
 
-    def likeness(self, query: WordQuery, page_ids: Iterable[int], version: int) -> dict[int, float]:
-        """For each page, how much of all telling words of its name and the query both have; 1 for the same words."""
-        asked = frozenset((*query.terms, *(term for phrase in query.phrases for term in phrase)))
-        names = self._names(set(page_ids), version) if asked else {}
-        return {page_id: shared(asked, name) for page_id, name in names.items()}
+    def likeness(
+        self, query: WordQuery, page_ids: Iterable[int], version: int, further: Sequence[WordQuery] = ()
+    ) -> dict[int, float]:
+        """For each page, how much of all telling words of its name and the query both have; 1 for the same words.
 
-    def _names(self, page_ids: set[int], version: int) -> dict[int, frozenset[str]]:
+        `further` is the query as the wiki's further languages read it: the most that any of them has in common counts.
+        """
+        asked = [_terms(each) for each in (query, *further)]
+        names = self._names(set(page_ids), version) if asked[0] else {}
+        return {page_id: max(map(shared, asked, name)) for page_id, name in names.items()}
+
+    def _names(self, page_ids: set[int], version: int) -> dict[int, _Name]:
         known = self._known
         if known[0] != version or len(known[1]) > _MOST_REMEMBERED:
             known = self._known = (version, {})
         found = {page_id: name for page_id in page_ids if (name := known[1].get(page_id)) is not None}
         lacking = self._pages(sorted(page_ids - found.keys())) if len(found) < len(page_ids) else {}
-        fresh = {page_id: telling_terms(page.name, self._language) for page_id, page in lacking.items()}
+        fresh = {
+            page_id: tuple(telling_terms(page.name, each) for each in self._languages)
+            for page_id, page in lacking.items()
+        }
         known[1].update(fresh)
         return found | fresh
+
+
+def _terms(query: WordQuery) -> frozenset[str]:
+    return frozenset((*query.terms, *(term for phrase in query.phrases for term in phrase)))
 
 
 def shared(asked: frozenset[str], name: frozenset[str]) -> float:

@@ -22,6 +22,9 @@ class Request:
     chunks_per_page: int = 1
     """Hits one page may have, each another of its passages; searching by words alone always gives one."""
 
+    rerank: bool | None = None
+    """Whether the best pages are read again by the reranker; None means if one is set."""
+
     def __post_init__(self) -> None:
         if not self.query.strip():
             raise InvalidQuery("the query is empty", hint="say what to look for")

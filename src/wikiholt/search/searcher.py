@@ -31,16 +31,17 @@ from wikiholt.model import (
     Ints,
     Mode,
     Neighbours,
+    Scale,
     State,
     StoredPage,
-    WordHit,
     WordQuery,
 )
-from wikiholt.ports import Embedder, VectorCache, WikiIndex, WordCache
+from wikiholt.ports import Embedder, Lexicon, VectorCache, WikiIndex, WordCache
 from wikiholt.ranking import Candidate, best_by_page, joined, ranked
 from wikiholt.search.likeness import alike, nearest_pages, probes
 from wikiholt.search.naming import Naming
 from wikiholt.search.request import MAX_HITS, Request
+from wikiholt.search.reranking import DEPTH, Reranking, Rereader
 from wikiholt.search.wording import Worded, Wording
 from wikiholt.text.links import folded
 
@@ -55,6 +56,7 @@ _ALL_CHUNKS = 1_000_000
 """More chunks than a hundred pages have."""
 
 _EVERY = Filter()
+_COSINES = Scale()
 
 _LOG = logging.getLogger(__name__)
 
@@ -72,6 +74,9 @@ class Searcher:
         head: Callable[[], str] | None,
         hits: HitMaker,
         language: str,
+        scale: Scale = _COSINES,
+        reranking: Reranking | None = None,
+        lexicon: Callable[[], Lexicon | None],
     ) -> None:
         self._index = index
         self._vectors = vectors
@@ -79,7 +84,9 @@ class Searcher:
         self._embedder = embedder
         self._head = head
         self._hits = hits
-        self._wording = Wording(language)
+        self._scale = scale
+        self._rereader = Rereader(index, reranking) if reranking is not None else None
+        self._wording = Wording(index, language, lexicon)
         self._naming = Naming(index.stored_pages, language)
         self._state: State | None = None
 
@@ -87,13 +94,19 @@ class Searcher:
         """The best pages for the request; an error is raised, never answered with an empty list."""
         began = time.perf_counter()
         standing = self._stand()
-        worded = self._wording.read(request.query)
+        worded = self._wording.read(request.query, request.where, lambda word: self._knows(word, request.mode))
         query = worded.query
         if query.excluded and not query:
             raise InvalidQuery("the query only says what to leave out", hint="say also what to look for")
         if request.mode is Mode.KEYWORD and not query:
             raise InvalidQuery("there is no word in the query", hint="write letters or digits, or search by meaning")
+        if request.rerank and self._rereader is None:
+            raise InvalidQuery(
+                "no reranker is set", hint="set rerank.model (docs/models.md names one), or leave rerank out"
+            )
         run = _Run(worded, request, self._allowed(request, query), standing.version)
+        if request.rerank and request.mode is Mode.KEYWORD:
+            run.notes.append("what is found by words alone is not reranked")
         best = self._ranked(run, standing.recipe.fingerprint)[: request.n]
         return self._answer(run, best, standing, began)
 
@@ -134,6 +147,7 @@ class Searcher:
             nothing_relevant=all(hit.confidence is Confidence.LOW for hit in hits),
             notes=tuple(run.notes),
             did_you_mean=run.worded.did_you_mean,
+            reranked=run.reranked,
         )
 
     @property
@@ -170,15 +184,30 @@ class Searcher:
             return ranked(Mode.KEYWORD, self._named(run, joined((), shares, {})))
         per_page = run.request.chunks_per_page
         if mode is Mode.SEMANTIC:
-            return ranked(mode, self._by_meaning(run, vector, run.request.n))
-        meaning = best_by_page(self._nearest(run, vector, BY_MEANING, run.allowed), per_page)
+            deep = max(run.request.n, DEPTH) if self._rereads(run) else run.request.n
+            return self._reread(run, ranked(mode, self._by_meaning(run, vector, deep)))
+        meaning = best_by_page(self._nearest(run, vector, BY_MEANING, run.allowed), per_page, self._scale)
         found = joined(meaning, shares, self._nearest_of(run, vector, meaning, shares))
-        best = ranked(mode, self._named(run, found))
+        best = self._reread(run, ranked(mode, self._named(run, found)))
         return best if len(best) >= run.request.n else best + self._further(run, vector, best)
+
+    def _rereads(self, run: "_Run") -> bool:
+        return self._rereader is not None and run.request.rerank is not False
+
+    def _reread(self, run: "_Run", best: list[Candidate]) -> list[Candidate]:
+        """The best of them read again by the reranker, where there is one and it is wanted."""
+        if self._rereader is None or run.request.rerank is False or not best:
+            return best
+        found = self._rereader.reread(run.worded.text, run.request.mode, best)
+        run.reranked = not found.fault
+        if found.fault:
+            run.degrade(found.fault)
+        return found.best
 
     def _named(self, run: "_Run", found: Sequence[Candidate]) -> list[Candidate]:
         """The candidates with how far the query names each."""
-        names = self._naming.likeness(run.worded.query, (candidate.page_id for candidate in found), run.version)
+        page_ids = (candidate.page_id for candidate in found)
+        names = self._naming.likeness(run.worded.query, page_ids, run.version, run.worded.further)
         return [candidate._replace(naming=names.get(candidate.page_id, 0.0)) for candidate in found]
 
     def _page(self, path: str) -> StoredPage:
@@ -203,7 +232,7 @@ class Searcher:
         looked_near = probes(own)
         near = [self._nearest(run, probe, limit, run.allowed) for probe in looked_near]
         looked_at = nearest_pages(near, page.page_id)
-        best = ranked(Mode.SEMANTIC, alike(own, self._index.page_vectors(looked_at)))
+        best = ranked(Mode.SEMANTIC, alike(own, self._index.page_vectors(looked_at), self._scale))
         if len(best) >= run.request.n:
             return best
         known = {page.page_id, *looked_at}
@@ -227,6 +256,15 @@ class Searcher:
             run.degrade(f"searched by words alone, for the model cannot be used ({error.code()})")
             return None
 
+    def _knows(self, word: str, mode: Mode) -> bool:
+        """Whether the model has the word whole among its tokens: then it is one, and its meaning finds pages."""
+        if mode is Mode.KEYWORD or not word.isascii():
+            return False
+        try:
+            return len(self._embedder().token_spans(word.lower())) == 1
+        except ModelError:
+            return False
+
     def _shares(self, run: "_Run") -> dict[int, float]:
         """The pages found by words, each with its share of the best possible score."""
         depth = MAX_HITS if run.request.mode is Mode.KEYWORD else BY_WORDS
@@ -235,8 +273,11 @@ class Searcher:
                 self._words.refresh()
                 if self._words.version is not None:
                     # `allowed` has left out what the query excludes.
-                    asked, query = (replace(each, excluded=()) for each in (run.worded.asked, run.worded.query))
-                    return _shares(self._words.search(asked, depth, run.allowed), self._words.best_possible(query))
+                    words, query = self._words, replace(run.worded.query, excluded=())
+                    found = run.worded.search(
+                        lambda asked: words.search(replace(asked, excluded=()), depth, run.allowed)
+                    )
+                    return _shares(found, words.best_possible(query))
             except NotHere:
                 pass
             except DatabaseAway:
@@ -244,15 +285,15 @@ class Searcher:
             except Exception as error:  # noqa: BLE001 - a cache may fail in any way; the truth answers
                 _LOG.warning("the word cache failed (%s); the index answers", error)
                 run.degrade("the word cache failed; answered from the index itself")
-        hits = self._index.words(run.worded.asked, depth, run.request.where)
-        return _shares(hits, self._index.best_possible(run.worded.query) if hits else 0.0)
+        found = run.worded.search(lambda asked: self._index.words(asked, depth, run.request.where))
+        return _shares(found, self._index.best_possible(run.worded.query) if found else 0.0)
 
     def _by_meaning(self, run: "_Run", vector: Floats, pages: int) -> list[Candidate]:
         """The nearest pages: chunks are asked for until there are enough pages or no more chunks."""
         limit = pages * 3
         while True:
             near = self._nearest(run, vector, limit, run.allowed)
-            candidates = best_by_page(near, run.request.chunks_per_page)
+            candidates = best_by_page(near, run.request.chunks_per_page, self._scale)
             if len(candidates) >= pages or len(near.chunk_ids) < limit:
                 return candidates[:pages]
             limit *= 4
@@ -291,7 +332,7 @@ class Searcher:
             return {}
         near = self._nearest(run, vector, _ALL_CHUNKS, lacking)
         found: defaultdict[int, list[Candidate]] = defaultdict(list)
-        for candidate in best_by_page(near, run.request.chunks_per_page):
+        for candidate in best_by_page(near, run.request.chunks_per_page, self._scale):
             found[candidate.page_id].append(candidate)
         return found
 
@@ -319,6 +360,7 @@ class _Run:
     notes: list[str] = field(default_factory=list)
     degraded: bool = False
     refreshed: bool = False
+    reranked: bool = False
 
     def degrade(self, note: str) -> None:
         self.degraded = True
@@ -326,8 +368,8 @@ class _Run:
             self.notes.append(note)
 
 
-def _shares(hits: Sequence[WordHit], best_possible: float) -> dict[int, float]:
-    return {hit.page_id: min(1.0, hit.score / best_possible) if best_possible else 1.0 for hit in hits}
+def _shares(found: Mapping[int, float], best_possible: float) -> dict[int, float]:
+    return {page_id: min(1.0, score / best_possible) if best_possible else 1.0 for page_id, score in found.items()}
 
 
 def _names(page: StoredPage) -> tuple[str, str]:

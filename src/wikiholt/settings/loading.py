@@ -33,9 +33,12 @@ class Settings:
     model: str
     precision: str
     threads: int
+    rerank_model: str
+    rerank_budget: int
     chunk_target_tokens: int
     chunk_overlap_tokens: int
     language: str
+    languages: tuple[str, ...]
     anchors: str
     url: str
     vectors: str
@@ -77,6 +80,9 @@ class Settings:
     oauth_issuers: tuple[str, ...]
     oauth_resource: str
     oauth_jwks: str
+    queries_log: bool
+    queries_keep: float
+    queries_most: int
     search_stale_check: bool
     log_level: str
 

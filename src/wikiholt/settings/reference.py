@@ -52,7 +52,7 @@ def _meaning(setting: Setting) -> str:
     text = setting.help.replace("|", "\\|")
     choices = [f"`{choice}`" for choice in setting.choices if choice]
     if choices:
-        text += f" One of {', '.join(choices)}."
+        text += f" {'Any' if setting.kind is tuple else 'One'} of {', '.join(choices)}."
     if setting.kind in (int, float):
         text += f" {setting.bounds().capitalize()}."
     return text

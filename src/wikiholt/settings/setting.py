@@ -53,9 +53,11 @@ class Setting:
         value = _from_text(raw, self.kind) if isinstance(raw, str) and self.kind is not str else _typed(raw, self.kind)
         if value is None:
             raise self._refused(raw, origin, f"it must be {_KINDS[self.kind]}")
-        if isinstance(value, str):
-            self._check_text(value, origin)
-        elif isinstance(value, int | float) and not self.minimum <= value <= self.maximum:
+        for text in (value,) if isinstance(value, str) else value if isinstance(value, tuple) else ():
+            self._check_text(text, origin)
+        if isinstance(value, str | tuple):
+            return value
+        if isinstance(value, int | float) and not self.minimum <= value <= self.maximum:
             raise self._refused(raw, origin, f"it must be {self.bounds()}")
         return value
 

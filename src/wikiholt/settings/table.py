@@ -5,13 +5,9 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from wikiholt.settings.setting import Setting
+from wikiholt.text.languages import LANGUAGES
 from wikiholt.vectors import CROSSOVER
 
-LANGUAGES = (
-    *("arabic", "armenian", "basque", "catalan", "danish", "dutch", "english", "finnish", "french", "german", "greek"),
-    *("hindi", "hungarian", "indonesian", "irish", "italian", "lithuanian", "nepali", "norwegian", "portuguese"),
-    *("romanian", "russian", "serbian", "spanish", "swedish", "tamil", "turkish", "yiddish"),
-)
 ANCHORS = ("github", "otterwiki")
 
 
@@ -137,6 +133,21 @@ SETTINGS = (
     Setting("model", str, "all-MiniLM-L6-v2", "The embedding model: a known name, or the directory of an ONNX model."),
     Setting("precision", str, "int8", "The precision of the model's weights; which there are depends on the model."),
     Setting("threads", int, 0, "Threads the model may use; 0 means one for each core.", minimum=0, maximum=1024),
+    Setting(
+        "rerank.model",
+        str,
+        "",
+        "The reranker, which reads the best pages of a search again: a known name, or the directory of an ONNX "
+        "cross-encoder; empty means none.",
+    ),
+    Setting(
+        "rerank.budget",
+        int,
+        500,
+        "Milliseconds the reranker has for a search; the answer is the one without it when they do not suffice.",
+        minimum=1,
+        maximum=60_000,
+    ),
     Setting("chunk.target_tokens", int, 200, "How many tokens a passage should have.", minimum=20, maximum=8192),
     Setting(
         "chunk.overlap_tokens",
@@ -147,6 +158,13 @@ SETTINGS = (
         maximum=4096,
     ),
     Setting("language", str, "english", "The language words are reduced to their stems in.", choices=LANGUAGES),
+    Setting(
+        "languages",
+        tuple,
+        (),
+        "Further languages that wikis have pages in. A page is in the one its frontmatter or its small words say.",
+        choices=LANGUAGES,
+    ),
     Setting("anchors", str, "github", "Whose way of naming headings in links is followed.", choices=ANCHORS),
     Setting(
         "url",
@@ -325,6 +343,23 @@ SETTINGS = (
         "The issuers' public keys as a JSON Web Key Set: a file, or an https:// address that is asked for them.",
         check=keys_fault,
     ),
+    Setting(
+        "queries.log",
+        bool,
+        False,
+        "Whether searches are written down, each wiki's with its own index, unless its own setting says otherwise.",
+    ),
+    Setting(
+        "queries.keep", float, 30.0, "Days after which what was searched for is forgotten.", minimum=0.01, maximum=3660
+    ),
+    Setting(
+        "queries.most",
+        int,
+        50_000,
+        "How many searches of a wiki are remembered; the newest are.",
+        minimum=1,
+        maximum=10_000_000,
+    ),
     Setting("search.stale_check", bool, True, "Whether each answer says if the repository has moved on since."),
     Setting(
         "log.level",
@@ -350,6 +385,13 @@ WIKI_SETTINGS = (
         "Pages that no search finds, by patterns as above; they can be read and listed, and their links count.",
     ),
     Setting("language", str, "", "The wiki's language; empty means the general setting.", choices=("", *LANGUAGES)),
+    Setting(
+        "languages",
+        tuple,
+        (),
+        "Further languages the wiki has pages in; none means the general setting.",
+        choices=LANGUAGES,
+    ),
     Setting("anchors", str, "", "How headings are named in links; empty as above.", choices=("", *ANCHORS)),
     Setting(
         "url",
@@ -363,6 +405,13 @@ WIKI_SETTINGS = (
         str,
         "",
         "Whether the wiki may be read without a key; empty as serve.public says.",
+        choices=("", "true", "false"),
+    ),
+    Setting(
+        "log_queries",
+        str,
+        "",
+        "Whether its searches are written down; empty as queries.log says.",
         choices=("", "true", "false"),
     ),
     Setting("hosts", tuple, (), "Host names that are this wiki, separated by commas."),

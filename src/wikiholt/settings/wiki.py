@@ -16,9 +16,11 @@ class WikiSettings:
     ignore: tuple[str, ...] = ()
     hide: tuple[str, ...] = ()
     language: str = ""
+    languages: tuple[str, ...] = ()
     anchors: str = ""
     url: str = ""
     public: str = ""
+    log_queries: str = ""
     hosts: tuple[str, ...] = ()
     confined: str = ""
     interval: float = 0.0

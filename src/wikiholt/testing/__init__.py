@@ -1,12 +1,13 @@
 """What every store must do, as tests that any store can run.
 
 A store's author subclasses `StoreConformance` (pytest) and calls `run_state_machine` (hypothesis) with a function
-that makes an empty store. `FakeEmbedder` stands in for a model where speed matters more than meaning.
+that makes an empty store. `FakeEmbedder` and `FakeReranker` stand in for models where speed matters more than meaning.
 """
 
 from wikiholt.testing.conformance import StoreConformance
 from wikiholt.testing.embedder import FakeEmbedder
 from wikiholt.testing.entries import entry
 from wikiholt.testing.machine import run_state_machine
+from wikiholt.testing.reranker import FakeReranker
 
-__all__ = ["FakeEmbedder", "StoreConformance", "entry", "run_state_machine"]
+__all__ = ["FakeEmbedder", "FakeReranker", "StoreConformance", "entry", "run_state_machine"]

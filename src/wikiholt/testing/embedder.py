@@ -6,7 +6,7 @@ from hashlib import blake2b
 
 import numpy as np
 
-from wikiholt.model import Floats
+from wikiholt.model import Floats, Scale
 
 _WORD = re.compile(r"\w+|[^\w\s]")
 
@@ -19,6 +19,7 @@ class FakeEmbedder:
         self.model = name
         self.precision = ""
         self.dimensions = dimensions
+        self.scale = Scale()
         self.max_tokens = max_tokens
         self.embedded: list[str] = []
         """Every passage that was embedded, so that a test can count them."""

@@ -7,7 +7,7 @@ an answer takes and never the answer.
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from threading import Lock
 
@@ -33,9 +33,21 @@ _CAMEL = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_A-Za-z
 _CAMEL_CASE = re.compile(r"[a-z][A-Z]|[A-Z]{2}[a-z]")
 _POSSESSIVE = re.compile(r"['’][sS]$")
 _ELISION = re.compile(r"['’]")
+# Each of these is a word in places, or a noun that the next letter's particle hides in the pair of both.
+_WORD_ALONE = re.compile("[\u3400-\u9fff\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff]")
+_LETTERS = re.compile(rf"(?:[^\W\d_]|[{_MARKS}])+")
+_SIGN = re.compile(r"[/\\@:]|(?<![\w.])\.\w")
+_SCHEME = re.compile(r"https?://(?:www\.)?+")
+_JOINED = re.compile(r"\w[\w.\-]*+(?:[/\\@:]{1,3}+\.?+\w[\w.\-]*+)++", re.ASCII)
+_DOTTED = re.compile(r"(?<![\w.])\.[A-Za-z]\w++", re.ASCII)
+# Letters that Unicode knows no accent to take off from, by what is typed where a keyboard lacks them; and letters that
+# have two codes.
+_PLAIN_LETTERS = str.maketrans("øłđðħı\u0671\u06cc\u0649\u06a9", "olddhi\u0627\u064a\u064a\u0643") | str.maketrans(
+    {"æ": "ae", "œ": "oe", "þ": "th", "\u0640": ""}
+)
 
 _Read = tuple[tuple[str, ...], tuple[str, ...]]
-"""A token's terms, and those of its words that differ from their stems."""
+"""A token's terms, and what else it may be found by: the words that differ from their stems, characters of pairs."""
 
 
 class Analyser:
@@ -46,6 +58,9 @@ class Analyser:
             self._stemmer = Stemmer.Stemmer(language, 0)
         except KeyError:
             self._stemmer = None
+        # English has no ending with an accent; other stemmers know theirs only as they are written.
+        self._accents_count = self._stemmer is not None and language not in {"english", "en", "porter"}
+        self._dotless = language in {"turkish", "tr"}
         self._lock = Lock()
         self._memo: dict[str, _Read] = {}
 
@@ -57,16 +72,18 @@ class Analyser:
         return out
 
     def field(self, text: str) -> list[str]:
-        """Every term of the text, in order, then once each the words that differ from their stems.
+        """Every term of the text, in order, then once each what else it may be found by.
 
-        Those let a word be found by any beginning of it, also one longer than its stem.
+        Those are words that differ from their stems, so that a word is found by any beginning of it, also one longer
+        than its stem; single characters, where terms are pairs of them; and what signs join, such as /etc/hosts.
         """
         tokens = _tokens(text)
         read = {token: self._read(token) for token in dict.fromkeys(tokens)}
         out: list[str] = []
         for token in tokens:
             out.extend(read[token][0])
-        out.extend(dict.fromkeys(form for _, forms in read.values() for form in forms))
+        forms = dict.fromkeys(form for _, forms in read.values() for form in forms)
+        out.extend(forms | dict.fromkeys(joined(text)))
         return out
 
     def token_terms(self, token: str) -> tuple[str, ...]:
@@ -84,29 +101,90 @@ class Analyser:
         if not token.isascii():
             runs = list(dense_runs(token))
             if any(dense for dense, _, _ in runs):
-                parts = (bigrams(run) if dense else self.token_terms(run) for dense, run, _ in runs)
-                return tuple(term for part in parts for term in part), ()
+                return self._dense(runs)
         words = list(_words(token))
-        stems = tuple(self._stem(word) for word in words)
+        stems = tuple(self._stem(word, folded) for word, folded in words)
         if len(token) > LONGEST_TERM:
             return stems, ()
-        forms = tuple(word for word, stem in zip(words, stems, strict=True) if word != stem)
+        forms = tuple(
+            form for (word, folded), stem in zip(words, stems, strict=True) for form in self._forms(word, folded, stem)
+        )
         if len(self._memo) >= _MOST_REMEMBERED:
             self._memo.clear()
         self._memo[token] = stems, forms
         return stems, forms
 
-    def _stem(self, word: str) -> str:
-        if self._stemmer is None or not word.isalpha():
+    def _dense(self, runs: Iterable[tuple[bool, str, int]]) -> _Read:
+        terms: list[str] = []
+        forms: list[str] = []
+        for dense, run, _ in runs:
+            if dense:
+                terms += bigrams(run)
+                forms += _WORD_ALONE.findall(run) if len(run) > 1 else ()
+            else:
+                terms += self.token_terms(run)
+                forms += self.token_forms(run)
+        return tuple(terms), tuple(forms)
+
+    def _stem(self, word: str, folded: str) -> str:
+        if not self._accents_count:
+            return self._stemmed(folded)
+        if self._dotless:
+            word = word.replace("İ", "i").replace("I", "ı")
+        return fold(self._stemmed(unicodedata.normalize("NFC", word.lower()))) or folded
+
+    def _forms(self, word: str, folded: str, stem: str) -> Iterator[str]:
+        """What else a word is found by: as it is written, and by the stem of one who types it without accents."""
+        if folded != stem:
+            yield folded
+        if self._accents_count and word != folded and (bare_stem := fold(self._stemmed(folded))) not in (stem, folded):
+            yield bare_stem
+
+    def _stemmed(self, word: str) -> str:
+        lettered = word.isalpha() or (self._accents_count and _LETTERS.fullmatch(word))
+        if self._stemmer is None or not lettered:
             return word
         with self._lock:
             return str(self._stemmer.stemWord(word)) or word
 
 
-@lru_cache(maxsize=32)
+class ManyAnalysers:
+    """Reads words in several languages at once, for whoever compares a text with a query and not with the index."""
+
+    def __init__(self, languages: Sequence[str]) -> None:
+        self._each = [analyser(language) for language in languages]
+
+    def terms(self, text: str) -> list[str]:
+        return [*dict.fromkeys(term for each in self._each for term in each.terms(text))]
+
+    def token_terms(self, token: str) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(term for each in self._each for term in each.token_terms(token)))
+
+    def token_forms(self, token: str) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(form for each in self._each for form in each.token_forms(token)))
+
+
+@lru_cache(maxsize=64)
 def analyser(language: str) -> Analyser:
-    """The analyser of a language, by name or code; one without a stemmer keeps its words as they are."""
-    return Analyser(language)
+    """The analyser of a language, or of the first of several; one without a stemmer keeps its words as they are."""
+    return Analyser(languages_of(language)[0])
+
+
+@lru_cache(maxsize=64)
+def reader(language: str) -> Analyser | ManyAnalysers:
+    """What reads words in a language, or in each of several."""
+    languages = languages_of(language)
+    return ManyAnalysers(languages) if len(languages) > 1 else analyser(language)
+
+
+def languages_of(language: str) -> list[str]:
+    """The languages of a wiki that has several, which are written as one: its own first, joined by plus signs."""
+    return language.split("+")
+
+
+def joined_languages(own: str, further: Iterable[str]) -> str:
+    """A wiki's languages written as one, however the further ones were ordered."""
+    return "+".join((own, *sorted(set(further) - {own})))
 
 
 def fold(word: str) -> str:
@@ -123,7 +201,16 @@ def bare(text: str) -> str:
     decomposed = unicodedata.normalize("NFKD", text.casefold())
     for mark in filter(unicodedata.combining, set(decomposed)):
         decomposed = decomposed.replace(mark, "")
-    return unicodedata.normalize("NFKC", decomposed)
+    return unicodedata.normalize("NFKC", decomposed.translate(_PLAIN_LETTERS))
+
+
+def joined(text: str) -> list[str]:
+    """Identifiers that signs join or begin, whole, as page and query may both have them: etc/hosts, std::sort, .env."""
+    if not _SIGN.search(text):
+        return []
+    text = _SCHEME.sub("", text) if "://" in text else text
+    found = [*_JOINED.findall(text), *_DOTTED.findall(text)]
+    return [whole for each in found if len(whole := each.rstrip(".-").lower()) <= LONGEST_TERM]
 
 
 def dense_runs(token: str) -> Iterator[tuple[bool, str, int]]:
@@ -143,8 +230,8 @@ def _tokens(text: str) -> list[str]:
     return TOKEN.findall(unicodedata.normalize("NFKC", text))
 
 
-def _words(token: str) -> Iterator[str]:
-    """The parts of a token, then the token whole where it has more than one part."""
+def _words(token: str) -> Iterator[tuple[str, str]]:
+    """The parts of a token, then the token whole where it has more than one part; each as written and folded."""
     token = _POSSESSIVE.sub("", token)
     if "'" in token or "’" in token:
         for piece in _ELISION.split(token):
@@ -153,13 +240,14 @@ def _words(token: str) -> Iterator[str]:
     if not token.strip("_.-·"):
         return
     if token[-1] in "+#":
-        yield token.lower()
+        yield token, token.lower()
         return
     parts = [token] if token.isalnum() else _PARTS.findall(token)
     if len(token) <= LONGEST_TERM and _CAMEL_CASE.search(token):
         parts = [piece for part in parts for piece in (_CAMEL.findall(part) if _CAMEL_CASE.search(part) else [part])]
-    folded = [word for word in map(fold, parts) if word]
-    yield from folded
-    whole = fold(token.strip("_.-·"))
-    if whole and folded != [whole]:
-        yield whole
+    words = [(part, folded) for part in parts if (folded := fold(part))]
+    yield from words
+    stripped = token.strip("_.-·")
+    whole = fold(stripped)
+    if whole and [folded for _, folded in words] != [whole]:
+        yield stripped, whole

@@ -15,6 +15,9 @@ B = 0.75
 PREFIX_WEIGHT = 0.5
 """What a page counts that only holds a word beginning with the last word typed."""
 
+KIN_WEIGHT = 0.5
+"""What a word counts that is made of a word of the query, or that the query's word is made of."""
+
 JOINERS = "\u200c\u200d"
 """Some scripts write them inside a word; FTS5 splits at them as it does at spaces."""
 _APART = str.maketrans(dict.fromkeys(JOINERS, " "))

@@ -1,6 +1,7 @@
 """Markdown as plain text: what a reader would see, for snippets and for the model. Fragments are welcome."""
 
 import re
+from collections.abc import Iterator
 
 from wikiholt.text.inline import strip_inline, without_comments
 
@@ -18,20 +19,52 @@ _BLANK_LINES = re.compile(r"\n[ \t]*(?:\n[ \t]*)+")
 
 def plain_text(markdown: str) -> str:
     """The text without markup, line by line; code keeps its characters and loses its fences. May be empty."""
-    parts: list[str] = []
+    parts = [part.strip("\n") if code else _prose(part) for code, part in segments(markdown)]
+    return "\n".join(part for part in parts if part and not part.isspace())
+
+
+def segments(markdown: str, *, weighed: bool = False) -> Iterator[tuple[bool, str]]:
+    """The parts between fences in order, and whether each is code.
+
+    With `weighed`, whether a fragment begins in code is judged by all its fences, not by the first alone.
+    """
     fences = list(_FENCE.finditer(markdown))
-    fence = fences[0][1] if _begins_in_code(markdown, fences) else ""
+    inside = _likelier_in_code(markdown, fences) if weighed else _begins_in_code(markdown, fences)
+    fence = fences[0][1] if inside else ""
     at = 0
     for found in fences:
         marker = found[1]
         if fence and not (marker.startswith(fence) and not found[2].strip()):
             continue
-        segment = markdown[at : found.start()]
-        parts.append(segment.strip("\n") if fence else _prose(segment))
+        yield bool(fence), markdown[at : found.start()]
         fence = "" if fence else marker
         at = found.end()
-    parts.append(markdown[at:].strip("\n") if fence else _prose(markdown[at:]))
-    return "\n".join(part for part in parts if part and not part.isspace())
+    yield bool(fence), markdown[at:]
+
+
+def _likelier_in_code(markdown: str, fences: list[re.Match[str]]) -> bool:
+    """Whether more fences are where they should be if the fragment begins in a code block than if it does not."""
+    if not fences or fences[0][2].strip():
+        return False
+    return _in_place(markdown, fences, fences[0][1]) > _in_place(markdown, fences, "")
+
+
+def _in_place(markdown: str, fences: list[re.Match[str]], fence: str) -> int:
+    """How many fences look their part: one that begins a block follows a gap or names a language, one that ends it
+    is followed by a gap, and none that names a language is inside."""
+    fit = 0
+    for found in fences:
+        if fence:
+            if found[2].strip():
+                fit -= 2 * found[1].startswith(fence)
+            elif found[1].startswith(fence):
+                fit += markdown[found.end() : found.end() + 2] in ("\n\n", "\n", "")
+                fence = ""
+        else:
+            before = markdown[: found.start()].rstrip(" \t>")
+            fit += bool(found[2].strip()) or before[-2:] in ("\n\n", "\n", "")
+            fence = found[1]
+    return fit
 
 
 def _begins_in_code(markdown: str, fences: list[re.Match[str]]) -> bool:

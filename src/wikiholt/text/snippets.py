@@ -5,7 +5,7 @@ import unicodedata
 from collections.abc import Iterator
 
 from wikiholt.model import Snippet, Span, WordQuery
-from wikiholt.text.analysis import TOKEN, Analyser, analyser, bigrams, dense_runs
+from wikiholt.text.analysis import TOKEN, Analyser, ManyAnalysers, bigrams, dense_runs, reader
 from wikiholt.text.plain import plain_text
 from wikiholt.text.sentences import CJK
 
@@ -24,7 +24,7 @@ def snippet(text: str, query: WordQuery, *, language: str = "english", length: i
     plain = unicodedata.normalize("NFC", " ".join(plain_text(text).split()))
     if not plain:
         plain = " ".join(_WORD.findall(text))
-    matches = list(_matches(plain, query, analyser(language))) if query else []
+    matches = list(_matches(plain, query, reader(language))) if query else []
     start, end = _window(plain, matches, max(length, 1))
     lead = ELLIPSIS if start > 0 else ""
     tail = ELLIPSIS if end < len(plain) else ""
@@ -33,7 +33,7 @@ def snippet(text: str, query: WordQuery, *, language: str = "english", length: i
     return Snippet(f"{lead}{plain[start:end]}{tail}", _merged(spans))
 
 
-def _matches(plain: str, query: WordQuery, words: Analyser) -> Iterator[_Match]:
+def _matches(plain: str, query: WordQuery, words: Analyser | ManyAnalysers) -> Iterator[_Match]:
     wanted = frozenset(query.terms).union(*query.phrases)
     prefix = query.prefix
     # A stem begins as its word does, so most words can be passed over without being analysed.
@@ -51,6 +51,8 @@ def _matches(plain: str, query: WordQuery, words: Analyser) -> Iterator[_Match]:
                         yield at, at + len(pair), pair
                     elif prefix and pair.startswith(prefix):
                         yield at, at + len(prefix), pair
+                    else:
+                        yield from ((at + n, at + n + 1, sign) for n, sign in enumerate(pair) if sign in wanted)
                 continue
             terms = words.token_terms(run)
             # The whole of an identifier comes after its parts, and says more.

@@ -4,6 +4,7 @@ import re
 
 from wikiholt.model import Page, Words
 from wikiholt.text.analysis import analyser
+from wikiholt.text.languages import page_language
 from wikiholt.text.queries import parse_query
 
 __all__ = ["page_words", "parse_query", "terms"]
@@ -18,18 +19,19 @@ def terms(text: str, language: str = "english") -> list[str]:
 
 
 def page_words(page: Page, language: str = "english") -> Words:
-    """A page as the keyword index holds it.
+    """A page as the keyword index holds it, stemmed in its own language where its wiki has several.
 
     Each field holds its terms in order and then, once each, the words that differ from their stems, so that a word can
     be found by any beginning of it. `name` covers name, path and tags; `body` has the description before the text, and
     no link targets.
     """
+    spoken = page_language(page, language)
     body = _LINK_TARGET.sub("]", page.body) if "](" in page.body else page.body
     body = _SCHEME.sub("", body) if "://" in body else body
     return Words(
-        name=_field("\n".join((page.name, page.path.replace("/", "\n"), *page.metadata.tags)), language),
-        headings=_field("\n".join(heading.text for heading in page.headings), language),
-        body=_field(f"{page.metadata.description or ''}\n{body}", language),
+        name=_field("\n".join((page.name, page.path.replace("/", "\n"), *page.metadata.tags)), spoken),
+        headings=_field("\n".join(heading.text for heading in page.headings), spoken),
+        body=_field(f"{page.metadata.description or ''}\n{body}", spoken),
     )
 
 

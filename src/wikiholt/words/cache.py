@@ -16,9 +16,10 @@ from wikiholt.cachefile.file import MappedFile
 from wikiholt.cachefile.folder import CacheName, Folder
 from wikiholt.cachefile.worker import Worker
 from wikiholt.model import Ints, WordDelta, WordHit, WordQuery
-from wikiholt.ports import WikiIndex
+from wikiholt.ports import Lexicon, WikiIndex
 from wikiholt.words import filing, ranking
 from wikiholt.words.building import Builder
+from wikiholt.words.lexicon import ViewLexicon
 from wikiholt.words.merging import merged
 from wikiholt.words.postings import Postings
 from wikiholt.words.proof import agrees
@@ -87,6 +88,10 @@ class PostingsCache:
     def best_possible(self, query: WordQuery) -> float:
         """The score no page can exceed for this query; fails as `search` does."""
         return ranking.best_possible(self._view(), query)
+
+    def lexicon(self) -> Lexicon:
+        """The terms of the version it stands for; CacheNotReady before."""
+        return ViewLexicon(self._view())
 
     def _view(self) -> View:
         standing = self._standing

@@ -3,9 +3,10 @@
 from collections.abc import Mapping, Sequence
 
 from wikiholt.model import Ints, WordHit, WordQuery, WordRow, Words
-from wikiholt.ports import WikiIndex
+from wikiholt.ports import Lexicon, WikiIndex
 from wikiholt.words import ranking
 from wikiholt.words.building import Builder
+from wikiholt.words.lexicon import ViewLexicon
 from wikiholt.words.view import View, view_of
 
 
@@ -27,6 +28,9 @@ class RevisedWords:
 
     def best_possible(self, query: WordQuery) -> float:
         return ranking.best_possible(self._view, query)
+
+    def lexicon(self) -> Lexicon:
+        return ViewLexicon(self._view)
 
     def verify(self) -> None:
         """Nothing lies on disk."""

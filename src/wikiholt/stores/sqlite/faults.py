@@ -42,6 +42,18 @@ def translated() -> Iterator[None]:
         raise corrupt(error) from error
 
 
+@contextmanager
+def stored() -> Iterator[None]:
+    """Raise StorageRefused for what the file system refuses."""
+    try:
+        yield
+    except OSError as error:
+        raise StorageRefused(
+            f"the data directory cannot be written ({error.strerror or error})",
+            hint="check free disk space and the directory's permissions",
+        ) from error
+
+
 def corrupt(error: Exception) -> IndexCorrupt:
     """The error for a file that does not hold what was written; it never quotes what the file holds."""
     return IndexCorrupt(

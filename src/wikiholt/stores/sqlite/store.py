@@ -14,10 +14,10 @@ from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from wikiholt.errors import Busy, IndexCorrupt, IndexFault, IndexMissing, InvalidSlug, StorageRefused
+from wikiholt.errors import Busy, IndexCorrupt, IndexFault, IndexMissing, InvalidSlug
 from wikiholt.model import Recipe
 from wikiholt.stores.sqlite import copies, notes, schema
-from wikiholt.stores.sqlite.faults import translated
+from wikiholt.stores.sqlite.faults import stored, translated
 from wikiholt.stores.sqlite.generations import Generations, Origin
 from wikiholt.stores.sqlite.index import SqliteIndex
 from wikiholt.stores.sqlite.lock import holding
@@ -66,7 +66,7 @@ class SqliteStore:
     def create(self, wiki_id: str, recipe: Recipe) -> SqliteIndex:
         if self.published(wiki_id) is not None:
             return self.open(wiki_id)
-        with _storage():
+        with stored():
             self.directory(wiki_id).mkdir(mode=0o700, parents=True, exist_ok=True)
             known = self._generations(wiki_id)
             generation = known.unused()
@@ -87,7 +87,7 @@ class SqliteStore:
         known = self._generations(wiki_id)
         origin = Origin.NOTHING if afresh else Origin.BEFORE
         published = known.published() or 0
-        with _storage():
+        with stored():
             for generation in reversed(known.all()):
                 if generation > published:
                     begun = _resumed(known, generation, recipe, afresh=afresh)
@@ -101,7 +101,7 @@ class SqliteStore:
         return SqliteIndex(known.file(generation))
 
     def publish(self, wiki_id: str, generation: int) -> None:
-        with _storage():
+        with stored():
             self._generations(wiki_id).point_at(generation)
 
     def sweep(self, wiki_id: str) -> None:
@@ -109,19 +109,19 @@ class SqliteStore:
         published = known.published()
         for generation in known.all():
             if published is not None and generation < published:
-                with _storage():
+                with stored():
                     known.remove(generation)
 
     def published(self, wiki_id: str) -> int | None:
         return self._generations(wiki_id).published()
 
     def regain(self, wiki_id: str) -> bool:
-        with _storage():
+        with stored():
             return self._generations(wiki_id).regain()
 
     @contextmanager
     def writing(self, wiki_id: str, timeout: float) -> Iterator[None]:
-        with _storage():
+        with stored():
             self.directory(wiki_id).mkdir(mode=0o700, parents=True, exist_ok=True)
         with holding(self.directory(wiki_id) / "write.lock", timeout):
             self._clear(wiki_id)
@@ -166,7 +166,7 @@ class SqliteStore:
         word = re.sub(r"[^a-z0-9]+", "-", why.lower())[:40].strip("-")
         name = f"broken-{datetime.now(UTC):%Y%m%dT%H%M%S%fZ}-{word}"
         aside = self.directory(wiki_id) / name
-        with _storage():
+        with stored():
             aside.mkdir()
             self._generations(wiki_id).set_aside(aside)
         return name
@@ -175,7 +175,7 @@ class SqliteStore:
         return SqliteIndex(file, schema.connect_unchanging)
 
     def adopt(self, wiki_id: str, file: Path) -> int:
-        with _storage():
+        with stored():
             self.directory(wiki_id).mkdir(mode=0o700, parents=True, exist_ok=True)
             known = self._generations(wiki_id)
             generation = known.unused()
@@ -188,7 +188,7 @@ class SqliteStore:
         # Renamed first, so that a crash half way never leaves an index that opens with half its files.
         going = self._root / f".dropped-{wiki_id}"
         names = sorted(str(file.relative_to(directory)) for file in directory.rglob("*") if not file.is_dir())
-        with _storage():
+        with stored():
             if going.exists():
                 shutil.rmtree(going)
             if directory.exists():
@@ -253,14 +253,3 @@ def _resumed(known: Generations, generation: int, recipe: Recipe, *, afresh: boo
         return begun
     begun.close()
     return None
-
-
-@contextmanager
-def _storage() -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise StorageRefused(
-            f"the data directory cannot be written ({error.strerror or error})",
-            hint="check free disk space and the directory's permissions",
-        ) from error

@@ -10,7 +10,7 @@ from typing import Any
 
 from wikiholt import doctor as checks
 from wikiholt.errors import DatabaseAway, ModelError, WikiholtError, WikiNotFound
-from wikiholt.model import Filter, Mode
+from wikiholt.model import Filter, Mode, Surface
 from wikiholt.search import Request
 from wikiholt.service import Service
 from wikiholt.settings import SETTINGS, Settings
@@ -29,7 +29,7 @@ _PATIENCE = 600.0
 
 
 def add(service: Service, arguments: Namespace) -> int:
-    names = ("subdirectory", "language", "anchors", "url", "interval")
+    names = ("subdirectory", "language", "languages", "anchors", "url", "interval")
     settings = {name: value for name in names if (value := getattr(arguments, name)) is not None}
     for name in ("ignore", "hide"):
         if patterns := getattr(arguments, name):
@@ -92,13 +92,15 @@ def search(service: Service, arguments: Namespace) -> int:
         arguments.path,
         since(arguments.since) if arguments.since is not None else None,
     )
-    request = Request(arguments.query, arguments.n, Mode(arguments.mode), where)
+    request = Request(arguments.query, arguments.n, Mode(arguments.mode), where, rerank=arguments.rerank)
     handle = service.wiki(arguments.slug)
     if request.mode is not Mode.KEYWORD:
         # Loaded before the clock starts: an answer's time is that of the search. If that fails, the search says so.
         with suppress(ModelError):
             service.workshop.embedder()
-    answer = handle.search(request)
+            if service.workshop.reranking is not None and request.rerank is not False:
+                service.workshop.reranking.reader()
+    answer = handle.search(request, Surface.CLI)
     lines = output.answer_lines(answer, output.Style.of(sys.stdout))
     if answer.stale and answer.head_revision:
         lines.append(f"hint: run `wikiholt sync {arguments.slug}` to take up what has changed")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from wikiholt.errors import InvalidEvaluation, InvalidSetting, StorageRefused
+from wikiholt.errors import InvalidEvaluation, InvalidSetting
 from wikiholt.evaluating import MINED, Ask, Kind, Question, Run, run, sampled
 from wikiholt.evaluating.report import Comparison, Evaluation
 from wikiholt.model import Answer, Mode
@@ -16,6 +16,7 @@ from wikiholt.surfaces.cli import output
 from wikiholt.surfaces.cli.commands import show
 from wikiholt.surfaces.cli.evaluation_lines import evaluation_lines
 from wikiholt.surfaces.cli.evaluation_page import evaluation_page
+from wikiholt.surfaces.cli.sheet import write_sheet
 from wikiholt.surfaces.documents.evaluation import evaluation_document
 from wikiholt.wiring import without_answers
 
@@ -34,11 +35,11 @@ def evaluate(service: Service, arguments: Namespace, another: Another) -> int:
         runs = [_run(str(mode), mode, questions, ask, arguments) for mode in modes]
         comparison = None
         if arguments.against:
-            theirs = _against(stack, service, arguments, another, questions, ask, modes[0])
+            theirs = _against(stack, service, arguments, another, runs, ask)
             comparison = Comparison.of(runs[0], theirs, arguments.seed, arguments.worst)
     found = Evaluation(slug, revision, arguments.seed, available, tuple(runs), comparison, arguments.worst)
     if arguments.html:
-        _write(arguments.html, evaluation_page(found))
+        write_sheet(arguments.html, evaluation_page(found))
     lines = evaluation_lines(found, output.Style.of(sys.stdout))
     return show(arguments, evaluation_document(found), [*lines, *_written(arguments)])
 
@@ -79,6 +80,8 @@ def _asking(service: Service, slug: str, questions: Sequence[Question], modes: S
     """Asks the wiki; what a question was taken from does not help to answer it."""
     if any(mode is not Mode.KEYWORD for mode in modes):
         service.workshop.embedder()  # without it hybrid search goes by words alone, and its figures would mislead
+        if service.workshop.reranking is not None:
+            service.workshop.reranking.reader()
     handle = service.wiki(slug)
     handle.settle(_PATIENCE)
     with ExitStack() as stack:
@@ -104,9 +107,8 @@ def _against(
     service: Service,
     arguments: Namespace,
     another: Another,
-    questions: Sequence[Question],
+    runs: Sequence[Run],
     ask: Ask,
-    mode: Mode,
 ) -> Run:
     """The other configuration: another mode, or the same mode with other settings."""
     modes = [each for each in arguments.against if "=" not in each]
@@ -115,13 +117,16 @@ def _against(
             f"--against {unknown[0]!r} makes no configuration", hint="give one mode, or NAME=VALUE for a setting"
         )
     settings = dict(each.split("=", 1) for each in arguments.against if "=" in each)
-    mode = Mode(modes[0]) if modes else mode
+    mode = Mode(modes[0]) if modes else runs[0].mode
+    questions = [outcome.question for outcome in runs[0].outcomes]
     label = " ".join([str(mode), *(f"{name}={value}" for name, value in settings.items())])
     if settings:
         other = another(settings)
         stack.callback(other.close)
         _comparable(service, other, arguments.slug, questions)
         ask = stack.enter_context(_asking(other, arguments.slug, questions, [mode]))
+    elif known := next((run for run in runs if run.mode is mode), None):
+        return known
     elif mode is not Mode.KEYWORD:
         service.workshop.embedder()
     return _run(label, mode, questions, ask, arguments)
@@ -139,15 +144,6 @@ def _comparable(service: Service, other: Service, slug: str, questions: Sequence
         raise InvalidEvaluation(
             f"the other index lacks the page {missing!r}", hint="sync both indexes with the same repository"
         )
-
-
-def _write(file: Path, page: str) -> None:
-    try:
-        file.write_text(page, encoding="utf-8")
-    except OSError as error:
-        raise StorageRefused(
-            f"the report cannot be written ({error.strerror})", hint="name a file in a directory that is there"
-        ) from None
 
 
 def _written(arguments: Namespace) -> list[str]:

@@ -17,10 +17,12 @@ def evaluation_lines(found: Evaluation, style: Style) -> list[str]:
     parts = [f"{count} of {found.available.get(kind, count)} {kind}" for kind, count in asked.items()]
     at = f" at {found.revision[:10]}" if found.revision else ""
     lines = [f"{style.bold(found.wiki)}{at}: {counted(sum(asked.values()), 'question')} ({', '.join(parts)})", ""]
-    width = max(len("configuration"), *(len(f"  {kind}") for kind in asked), *(len(run.label) for run in found.runs))
+    width = max(
+        len("configuration"), *(len(f"  {kind}") for kind in asked), *(len(run.label) for run in found.everyone())
+    )
     heads = "  ".join(f"{metric:19}" for metric in METRICS).rstrip()
     lines.append(style.dim(f"{'configuration':{width}}  {heads}"))
-    for run in found.runs:
+    for run in found.everyone():
         lines += _run_lines(run, found, width, style)
     if found.comparison:
         lines += ["", *_comparison_lines(found.comparison, style)]
@@ -31,7 +33,7 @@ def evaluation_lines(found: Evaluation, style: Style) -> list[str]:
 def _run_lines(run: Run, found: Evaluation, width: int, style: Style) -> list[str]:
     half, most = run.milliseconds()
     times = style.dim(f"{half:.0f}/{most:.0f} ms")
-    lines = [f"{style.bold(f'{run.label:{width}}')}  {_figures(run.figures(None, found.seed))}  {times}"]
+    lines = [f"{style.bold(f'{line(run.label):{width}}')}  {_figures(run.figures(None, found.seed))}  {times}"]
     kinds = run.kinds()
     if len(kinds) > 1:
         lines += [f"  {kind:{width - 2}}  {_figures(run.figures(kind, found.seed))}" for kind in kinds]

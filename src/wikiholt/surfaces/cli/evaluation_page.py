@@ -1,24 +1,13 @@
 """An evaluation as one HTML file that needs no other: tables, bars with their intervals, the worst questions."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 
 from wikiholt.evaluating import Interval, Outcome, Run
 from wikiholt.evaluating.metrics import METRICS
 from wikiholt.evaluating.report import Comparison, Evaluation
+from wikiholt.surfaces.cli.sheet import sheet
 
-_STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #1d2733 }
-table { border-collapse: collapse; width: 100%; margin: .5rem 0 1.5rem } caption { text-align: left; font-weight: 600 }
-th, td { text-align: left; padding: .3rem .6rem; border-bottom: 1px solid #dde3ea; vertical-align: top }
-td.figure { font-variant-numeric: tabular-nums; white-space: nowrap } small, .quiet { color: #5b6b7c }
-svg { display: block } .bar { fill: #9db8d6 } .bounds { stroke: #1d2733; stroke-width: 1.5 }
-.good { color: #17663a } .bad { color: #a11d2b } li { margin: .3rem 0 }
-@media (prefers-color-scheme: dark) {
-  body { background: #12181f; color: #dfe6ee } th, td { border-color: #2b3642 } small, .quiet { color: #93a3b5 }
-  .bar { fill: #3d5f86 } .bounds { stroke: #dfe6ee } .good { color: #6fd09a } .bad { color: #ff8b96 }
-}
-"""
 _WIDTH = 120
 _SHOWN = 5
 
@@ -28,38 +17,35 @@ def evaluation_page(found: Evaluation) -> str:
     asked = found.runs[0].kinds()
     parts = [f"{count} of {found.available.get(kind, count)} {kind}" for kind, count in asked.items()]
     at = f" at {escape(found.revision[:10])}" if found.revision else ""
-    title = f"How well {escape(found.wiki)} is searched"
     body = [
-        f"<h1>{title}</h1>",
         f"<p>{sum(asked.values())} questions{at}: {escape(', '.join(parts))}. Seed {found.seed}. "
         "Figures are means; brackets and lines hold them with 95 % confidence.</p>",
         *(f"<p class='quiet'>Note: {escape(note)}</p>" for note in found.notes()),
-        *(_table(run, found) for run in found.runs),
-        *([_comparison(found.comparison, found)] if found.comparison else []),
+        _table(found),
+        *([_comparison(found.comparison)] if found.comparison else []),
         f"<h2>Answered worst by {escape(found.runs[0].label)}</h2>",
         _outcomes(found.runs[0].worst(found.worst)),
     ]
-    policy = "default-src 'none'; style-src 'unsafe-inline'"
-    return (
-        "<!doctype html>\n<html lang='en'><meta charset='utf-8'>"
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
-        "<meta name='viewport' content='width=device-width'>"
-        f"<title>{title}</title><style>{_STYLE}</style>\n" + "\n".join(body) + "\n</html>\n"
-    )
+    return sheet(f"How well {found.wiki} is searched", body)
 
 
-def _table(run: Run, found: Evaluation) -> str:
-    half, most = run.milliseconds()
-    rows = [("all", run.figures(None, found.seed))]
+def _table(found: Evaluation) -> str:
+    head = "".join(f"<th scope='col'>{name}</th>" for name in (*METRICS, "median", "p95"))
+    rows = "".join(row for run in found.everyone() for row in _rows(run, found.seed))
+    return f"<div class='wide'><table><tr><th></th>{head}</tr>{rows}</table></div>"
+
+
+def _rows(run: Run, seed: int) -> Iterator[str]:
+    """The figures of a configuration, and of each kind of questions where there are several."""
+    times = "".join(f"<td class='figure'>{each:.1f} ms</td>" for each in run.milliseconds())
+    yield f"<tr><th scope='row'>{escape(run.label)}</th>{_figures(run.figures(None, seed))}{times}</tr>"
     kinds = run.kinds()
-    rows += [(str(kind), run.figures(kind, found.seed)) for kind in kinds] if len(kinds) > 1 else []
-    head = "".join(f"<th>{metric}</th>" for metric in METRICS)
-    cells = [
-        f"<tr><th scope='row'>{escape(name)}</th>" + "".join(_figure(each) for each in figures.values()) + "</tr>"
-        for name, figures in rows
-    ]
-    caption = f"{escape(run.label)} <small>{half:.1f} ms at the median, {most:.1f} ms at p95</small>"
-    return f"<table><caption>{caption}</caption><tr><th></th>{head}</tr>{''.join(cells)}</table>"
+    for kind in kinds if len(kinds) > 1 else ():
+        yield f"<tr><td class='quiet'>{kind}</td>{_figures(run.figures(kind, seed))}<td></td><td></td></tr>"
+
+
+def _figures(figures: Mapping[str, Interval]) -> str:
+    return "".join(_figure(each) for each in figures.values())
 
 
 def _figure(each: Interval) -> str:
@@ -72,7 +58,7 @@ def _figure(each: Interval) -> str:
     return f"<td class='figure'>{each.mean:.3f} <small>[{each.low:.3f} {each.high:.3f}]</small>{drawn}</td>"
 
 
-def _comparison(comparison: Comparison, found: Evaluation) -> str:
+def _comparison(comparison: Comparison) -> str:
     rows = []
     for metric, each in comparison.differences.items():
         gap = each.interval
@@ -85,14 +71,15 @@ def _comparison(comparison: Comparison, found: Evaluation) -> str:
             f"<td>{each.better}</td><td>{each.worse}</td><td>{each.same}</td></tr>"
         )
     ours, theirs = escape(comparison.ours.label), escape(comparison.theirs.label)
-    head = "<tr><th></th><th>difference</th><th>p</th><th>better</th><th>worse</th><th>same</th></tr>"
+    head = "".join(f"<th scope='col'>{name}</th>" for name in ("difference", "p", "better", "worse", "same"))
     examples = "".join(
-        f"<li>{_asked(one)}<br>{ours}: {_returned(one)}<br>{theirs}: {_returned(other)}</li>"
+        f"<li>{_asked(one)}<br>{ours} {_returned(one)}<br>{theirs} {_returned(other)}</li>"
         for one, other in comparison.examples
     )
     return (
-        f"<h2>{ours} against {theirs}</h2>{_table(comparison.theirs, found)}<table>{head}{''.join(rows)}</table>"
-        f"<p>Where they differ most, losses first:</p><ul>{examples}</ul>"
+        f"<h2>{ours} against {theirs}</h2>"
+        f"<div class='wide'><table><tr><th></th>{head}</tr>{''.join(rows)}</table></div>"
+        + (f"<p>Where they differ most, losses first:</p><ul>{examples}</ul>" if examples else "")
     )
 
 
@@ -104,12 +91,15 @@ def _outcomes(outcomes: Sequence[Outcome]) -> str:
 
 def _asked(outcome: Outcome) -> str:
     question = outcome.question
-    about = f"<small>{question.kind}, nDCG {outcome.figures['ndcg@10']:.2f}</small>"
-    return f"<b>{escape(question.text)}</b> {about}<br>wanted {_paths(question.relevant)}"
+    return f"<b>{escape(question.text)}</b> <small>{question.kind}</small><br>wanted {_paths(question.relevant)}"
 
 
 def _returned(outcome: Outcome) -> str:
-    return _paths(each.path for each in outcome.found[:_SHOWN]) or "nothing"
+    """What was returned, the wanted ones marked, and how good that is."""
+    relevant = outcome.question.relevant
+    shown = [(each.path, _paths([each.path])) for each in outcome.found[:_SHOWN]]
+    pages = ", ".join(f"<mark>{page}</mark>" if path in relevant else page for path, page in shown)
+    return f"<small>nDCG {outcome.figures['ndcg@10']:.2f}</small> {pages or 'nothing'}"
 
 
 def _paths(paths: Iterable[str]) -> str:

@@ -79,7 +79,7 @@ def _run(parsed: Namespace, settings: Settings) -> int:
     try:
         if parsed.command in _ON_SETTINGS:
             return _ON_SETTINGS[parsed.command](service, parsed, settings)
-        if parsed.command in ("import", "eval"):
+        if parsed.command in ("import", "eval", "report"):
             return _apart(service, parsed, settings)
         code = _ON_SERVICE[parsed.command](service, parsed)
         if parsed.command in _CHANGING_THE_REGISTRY:
@@ -90,6 +90,10 @@ def _run(parsed: Namespace, settings: Settings) -> int:
 
 
 def _apart(service: Service, parsed: Namespace, settings: Settings) -> int:
+    if parsed.command == "report":
+        from wikiholt.surfaces.cli.report import report  # noqa: PLC0415 - no other command reports
+
+        return report(service, parsed)
     if parsed.command == "import":
         from wikiholt.surfaces.cli.imports import import_  # noqa: PLC0415 - no other command needs its readers
 

@@ -148,9 +148,10 @@ def _closing(answer: Answer) -> str:
         fresh += ", HEAD unknown"
     elif answer.indexed_revision and answer.head_revision:
         fresh += f", HEAD is {answer.head_revision[:10]}" if answer.stale else " = HEAD"
+    how = " · reranked" if answer.reranked else ""
     degraded = " · degraded" if answer.degraded else ""
     pages = f"{len(answer.hits)} of {counted(answer.total, 'page')}"
-    return f"{pages} · {answer.mode} · {answer.took_ms:.0f} ms · {fresh}{degraded}"
+    return f"{pages} · {answer.mode}{how} · {answer.took_ms:.0f} ms · {fresh}{degraded}"
 
 
 def sync_lines(slug: str, report: SyncReport, style: Style) -> list[str]:

@@ -52,6 +52,7 @@ def build() -> argparse.ArgumentParser:
     _command(commands, "upgrade", "bring every wiki in PostgreSQL to the layout of this version")
     _search(commands)
     _eval(commands)
+    _report(commands)
     _mcp(commands)
     _slug(_command(commands, "status", "say how wikis stand: pages, problems, freshness"), optional=True)
     _command(commands, "list", "list the wikis")
@@ -109,6 +110,7 @@ def _add(commands: _Commands) -> None:
     parser.add_argument("--ignore", action="append", default=[], metavar="GLOB", help="files to leave out; repeatable")
     parser.add_argument("--hide", action="append", default=[], metavar="GLOB", help="pages no search finds; repeatable")
     parser.add_argument("--language", metavar="NAME", help="language of its words, for stemming")
+    parser.add_argument("--languages", metavar="NAMES", help="further languages it has pages in, separated by commas")
     parser.add_argument("--anchors", metavar="STYLE", help="how headings are named in links: github or otterwiki")
     parser.add_argument("--url", metavar="TEMPLATE", help="link of a hit, {path} standing for the page's path")
     parser.add_argument("--public", action="store_true", help="may be read without a key")
@@ -263,6 +265,20 @@ def _search(commands: _Commands) -> None:
     parser.add_argument("--category", action="append", default=[], metavar="NAME", help="only of this one; repeatable")
     parser.add_argument("--path", default="", metavar="PREFIX", help="only pages at or below this path")
     parser.add_argument("--since", metavar="WHEN", help="only updated since a date (2024-05-31) or for 7d, 12h, 3w")
+    parser.add_argument(
+        "--rerank",
+        action=argparse.BooleanOptionalAction,
+        help="whether the reranker reads the best pages again (default: if rerank.model is set)",
+    )
+
+
+def _report(commands: _Commands) -> None:
+    parser = _command(commands, "report", "say what was searched for in a wiki, where searches are written down")
+    _slug(parser)
+    parser.add_argument("--days", type=int, metavar="N", help="the last N days (default: all that is kept)")
+    parser.add_argument("--limit", type=int, default=10, metavar="N", help="rows of each list (default: 10)")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write a report to look at")
+    parser.add_argument("--clear", action="store_true", help="forget everything that was searched for")
 
 
 def _eval(commands: _Commands) -> None:

@@ -49,6 +49,7 @@ class AnswerDocument(TypedDict):
     head_revision: str | None
     stale: bool
     degraded: bool
+    reranked: bool
     nothing_relevant: bool
     notes: list[str]
 
@@ -65,6 +66,7 @@ def answer_document(answer: Answer, names: Names = AS_STORED) -> AnswerDocument:
         "head_revision": answer.head_revision,
         "stale": answer.stale,
         "degraded": answer.degraded,
+        "reranked": answer.reranked,
         "nothing_relevant": answer.nothing_relevant,
         "notes": list(answer.notes),
     }

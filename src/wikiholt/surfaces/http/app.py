@@ -22,12 +22,13 @@ from wikiholt.surfaces.http import (
     metrics,
     pages,
     reference,
+    report,
     search,
     webhook,
     wikis,
     writing,
 )
-from wikiholt.surfaces.http.counting import Keeping, Leaning, Metrics, Standing
+from wikiholt.surfaces.http.counting import Asking, Keeping, Leaning, Metrics, Standing
 from wikiholt.surfaces.http.edge import Edge, EdgeLimits
 from wikiholt.surfaces.http.guests import Guest
 from wikiholt.surfaces.http.visits import Visitor
@@ -39,7 +40,7 @@ _SHARED = ("ETag", "Location", "RateLimit", "RateLimit-Policy", "Retry-After")
 
 _OF_AGENTS = ("Mcp-Protocol-Version", "Mcp-Method", "Mcp-Name", "Mcp-Session-Id")
 
-_OF_A_WIKI = (search, attachments, pages, writing, links, indexing, backups, keys)
+_OF_A_WIKI = (search, report, attachments, pages, writing, links, indexing, backups, keys)
 """Routes of one page's attachments, history and rename come before the page itself, whose path may hold anything."""
 _OF_A_SERVICE = (webhook, wikis, metrics)
 
@@ -97,6 +98,8 @@ def _empty_app(farm: Farm, visitor: type[Visitor], document: str) -> FastAPI:
     app.add_route(document, reference.openapi, include_in_schema=False)
     app.state.metrics = Metrics()
     app.state.metrics.registry.register(Keeping(farm.keeper.counters))
+    if farm.service.workshop.scribe is not None:
+        app.state.metrics.registry.register(Asking(farm.service.workshop.scribe))
     if farm.service.workshop.engine is not None:
         app.state.metrics.registry.register(Leaning(farm.service.workshop.engine))
     if farm.service.workshop.databases is not None:

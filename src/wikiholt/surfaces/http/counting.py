@@ -6,6 +6,7 @@ from prometheus_client import CollectorRegistry, Counter, GCCollector, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from wikiholt.asked import Scribe
 from wikiholt.keeper import Counters
 from wikiholt.ports import Databases, VectorEngine
 
@@ -60,6 +61,18 @@ class Standing(Collector):
         yield up
         for name, count in self._databases.figures().items():
             yield GaugeMetricFamily(f"wikiholt_database_{name}", f"Now, of this process: {name}", count)
+
+
+class Asking(Collector):
+    """How many searches were written down, of all wikis that have that; never which."""
+
+    def __init__(self, scribe: Scribe) -> None:
+        self._scribe = scribe
+
+    def collect(self) -> Iterator[Metric]:
+        for name, about in (("written", "written down"), ("lost", "that could not be written down")):
+            counted = getattr(self._scribe, name)
+            yield CounterMetricFamily(f"wikiholt_queries_{name}", f"Since the start: searches {about}", counted)
 
 
 class Keeping(Collector):

@@ -105,9 +105,12 @@ class Asked(Listed):
     mode: Mode = Field(Mode.HYBRID, description="By meaning and words, by meaning alone, or by words alone.")
     max_chunks_per_page: Count = Field(1, ge=1, le=MAX_CHUNKS, description="How many passages of one page at most.")
     fresh: Flag = Field(False, description="Wait until the index has reached HEAD, for a bounded time.")
+    rerank: Flag | None = Field(
+        None, description="Whether the reranker reads the best pages again; as rerank.model says if left out."
+    )
 
     def request(self) -> Request:
-        return Request(self.q, self.n, self.mode, self.filter(), chunks_per_page=self.max_chunks_per_page)
+        return Request(self.q, self.n, self.mode, self.filter(), self.max_chunks_per_page, self.rerank)
 
 
 class AskedByMeaning(Asked):

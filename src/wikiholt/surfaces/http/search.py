@@ -60,7 +60,8 @@ def _found(wiki: OpenWiki, asked: Asked, held: str | None) -> Response:
     if asked.fresh:
         wiki.freshen()
     with wiki.answering() as handle:
-        return _tagged(weak(handle.stamp(), request), held, wiki.names, lambda: handle.search(request))
+        tag = weak(handle.stamp(), handle.reranker, request)
+        return _tagged(tag, held, wiki.names, lambda: handle.search(request, wiki.surface))
 
 
 def _tagged(tag: str, held: str | None, known_as: Names, answer: Callable[[], Answer]) -> Response:

@@ -18,7 +18,7 @@ from wikiholt.access import Grant, Visit
 from wikiholt.errors import Forbidden, IndexMissing, Unauthorized, WikiholtError
 from wikiholt.handle import WikiHandle
 from wikiholt.keeper import Activity, Job, Keeper, Standing
-from wikiholt.model import Author, Filter, Key, Scope, Wiki
+from wikiholt.model import Author, Filter, Key, Scope, Surface, Wiki
 from wikiholt.registry import Registry
 from wikiholt.surfaces.documents.names import AS_STORED, Names
 from wikiholt.surfaces.http.admission import Admission, Tell, Wrote, to_nobody
@@ -44,6 +44,7 @@ class OpenWiki:
     author: Author | None = None
     tell: Tell = to_nobody
     patience: float = 0.0
+    surface: Surface = Surface.HTTP
 
     @property
     def wiki(self) -> Wiki:
@@ -172,6 +173,7 @@ class Visitor:
             author=admission.author,
             tell=admission.commits.append,
             patience=admission.patience,
+            surface=Surface.OTTERWIKI,
         )
 
     def enters(self) -> None:

@@ -45,6 +45,7 @@ class Found(TypedDict):
     nothing_relevant: bool
     stale: bool
     degraded: bool
+    reranked: bool
     indexed_revision: str | None
     head_revision: str | None
     notes: list[str]

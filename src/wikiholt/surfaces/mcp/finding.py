@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from wikiholt.model import Answer, Hit
+from wikiholt.model import Answer, Hit, Surface
 from wikiholt.surfaces.documents.moments import moment
 from wikiholt.surfaces.documents.names import Names
 from wikiholt.surfaces.http.visits import OpenWiki
@@ -34,7 +34,7 @@ def search(wiki: OpenWiki, asked: Search, budget: int) -> Found:
     if asked.fresh:
         wiki.freshen()
     with wiki.answering() as handle:
-        answer = handle.search(request)
+        answer = handle.search(request, Surface.MCP)
     return _found(wiki.names, answer, budget, lambda: ("search", asked.model_dump(exclude_defaults=True)))
 
 
@@ -59,6 +59,7 @@ def _found(names: Names, answer: Answer, budget: int, again: Callable[[], tuple[
         "nothing_relevant": answer.nothing_relevant or not answer.hits,
         "stale": answer.stale,
         "degraded": answer.degraded,
+        "reranked": answer.reranked,
         "indexed_revision": answer.indexed_revision,
         "head_revision": answer.head_revision,
         "notes": notes,

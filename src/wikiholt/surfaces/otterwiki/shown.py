@@ -10,7 +10,7 @@ from markupsafe import Markup
 from pydantic import ValidationError
 
 from wikiholt.errors import InvalidQuery, WikiholtError
-from wikiholt.model import Scope, Span
+from wikiholt.model import Scope, Span, Surface
 from wikiholt.surfaces.documents import AnswerDocument, HitDocument, answer_document
 from wikiholt.surfaces.http.parameters import Asked
 from wikiholt.surfaces.http.problems import told
@@ -53,7 +53,7 @@ def shown(host: Host, given: Mapping[str, Any]) -> Shown:
         request = _asked(given).request()
         opened = replace(host.here().open(Scope.READ), names=names_here())
         with opened.answering() as handle:
-            answer = handle.search(replace(request, where=opened.narrowed(request.where)))
+            answer = handle.search(replace(request, where=opened.narrowed(request.where)), Surface.OTTERWIKI)
         return Shown(answer_document(answer, opened.names))
     except Exception as error:  # noqa: BLE001 - whatever it is, the page says so and the wiki's own search is a click away
         return _failed(error)

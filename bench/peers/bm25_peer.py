@@ -1,0 +1,35 @@
+"""BM25 and nothing else (bm25s): k1 1.5, b .75, English stems and stop words, whole pages with their titles.
+
+    PEER bench/peers/bm25_peer.py TEXTS STATE
+
+It is quick to build, so nothing is kept.
+"""
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import bm25s
+import Stemmer
+from lines import answer, texts
+
+
+def main(file: Path) -> None:
+    rows = texts(file)
+    stemmer = Stemmer.Stemmer("english")
+
+    def tokens(each: list[str]) -> object:
+        return bm25s.tokenize(each, stopwords="en", stemmer=stemmer, show_progress=False)
+
+    index = bm25s.BM25(k1=1.5, b=0.75)
+    index.index(tokens([text for _, text in rows]), show_progress=False)
+
+    def ask(query: str, n: int) -> Iterable[str]:
+        found, scores = index.retrieve(tokens([query]), k=min(n, len(rows)), show_progress=False)
+        return [rows[at][0] for at, score in zip(found[0].tolist(), scores[0].tolist(), strict=True) if score > 0]
+
+    answer(ask)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,44 @@
+"""What every peer's script does: read what there is, be built once, answer lines of standard input.
+
+Imported by the scripts beside it in environments of their own, which know nothing of Wikiholt. Each line read is a JSON
+pair of a query and how many pages are wanted; each line written is a pair of pages, best first, and milliseconds.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+PASSAGES_A_PAGE = 10
+"""How many passages are asked for, for each page that is wanted: they are grouped by page."""
+
+Ask = Callable[[str, int], Iterable[str]]
+
+
+def texts(file: Path) -> list[tuple[str, str]]:
+    """The pages or passages: path of the page, and text."""
+    return [(row["page"], row["text"]) for row in map(json.loads, file.read_text().splitlines())]
+
+
+def built(state: Path) -> bool:
+    return (state / "built").exists()
+
+
+def mark_built(state: Path) -> None:
+    (state / "built").touch()
+
+
+def best_of_each(pages: Iterable[str], n: int) -> list[str]:
+    """The first n pages of a ranking of passages."""
+    return list(dict.fromkeys(pages))[:n]
+
+
+def answer(ask: Ask) -> None:
+    """Say that all is ready, then answer until there is nothing more to read."""
+    print("ready", flush=True)
+    for line in sys.stdin:
+        query, n = json.loads(line)
+        began = time.perf_counter()
+        pages = best_of_each(ask(query, n), n)
+        print(json.dumps([pages, (time.perf_counter() - began) * 1000]), flush=True)

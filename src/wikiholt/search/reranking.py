@@ -1,0 +1,103 @@
+"""The best pages of a search read again, by a model that reads query and text together, within a time.
+
+How many are read does not depend on how many hits are asked for, and whoever was not read comes after those who were;
+so asking for more only lengthens the list. Where the reader is late or fails, the search stands as it was without it.
+"""
+
+import logging
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from wikiholt.errors import ModelError
+from wikiholt.model import Mode, StoredChunk, StoredPage
+from wikiholt.ports import Reranker, WikiIndex
+from wikiholt.ranking import Candidate, evidence
+from wikiholt.text.plain import plain_text
+
+DEPTH = 20
+"""Pages that are read: as many as two cores read in a time that people wait."""
+
+READER_WEIGHT = 0.5
+"""The part of the reader's word in the order; the evidence of meaning, words and name has the rest."""
+
+_SLOPE = 0.5
+"""How fast the reader's word goes from no to yes with its logit."""
+
+_EVEN, _WIDTH = 0.5, 0.12
+"""At which sum of both a page is as likely right as wrong, and how fast that changes."""
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Reranking:
+    """A reader and the time it has for a search; one for all wikis of a process, and it keeps nothing of any."""
+
+    reader: Callable[[], Reranker]
+    """Loads it when it is first needed; that takes longer than a search may, and is not counted."""
+    seconds: float
+    identity: str = ""
+    """Differs for readers that may give another order."""
+
+
+class Reread(NamedTuple):
+    """Candidates in their order, and why they were not read, if they were not."""
+
+    best: list[Candidate]
+    fault: str = ""
+
+
+class Rereader:
+    """Has the best pages of one wiki's searches read. Safe to use from many threads."""
+
+    def __init__(self, index: WikiIndex, reranking: Reranking) -> None:
+        self._index = index
+        self._reranking = reranking
+
+    def reread(self, query: str, mode: Mode, best: list[Candidate]) -> Reread:
+        """The same candidates, those that were read first; never raises for the reader's sake."""
+        head = best[:DEPTH]
+        try:
+            reader = self._reranking.reader()
+            until = time.monotonic() + self._reranking.seconds
+            logits = reader.scores(query, self._texts(head), until - time.monotonic())
+        except ModelError as error:
+            _LOG.warning("not reranked: %s", error.message)
+            return Reread(best, f"not reranked, for the reranker cannot be used ({error.code()})")
+        if logits is None:
+            return Reread(best, "not reranked, for there was no time for it (rerank.budget)")
+        return Reread(reordered(mode, head, logits) + best[DEPTH:])
+
+    def _texts(self, head: Sequence[Candidate]) -> list[str]:
+        pages = self._index.stored_pages([each.page_id for each in head])
+        chunks = self._index.stored_chunks([each.chunk_id for each in head if each.chunk_id is not None])
+        return [_text(pages.get(each.page_id), chunks.get(each.chunk_id or 0)) for each in head]
+
+
+def reordered(mode: Mode, head: Sequence[Candidate], logits: Sequence[float]) -> list[Candidate]:
+    """The candidates by evidence and the reader's word together, each with the score that follows."""
+    told = [
+        (1 - READER_WEIGHT) * evidence(mode, each) + READER_WEIGHT * _sigmoid(_SLOPE * logit)
+        for each, logit in zip(head, logits, strict=True)
+    ]
+    order = sorted(range(len(head)), key=lambda at: (-told[at], at))
+    return [head[at]._replace(likelihood=_sigmoid((told[at] - _EVEN) / _WIDTH)) for at in order]
+
+
+def _text(page: StoredPage | None, chunk: StoredChunk | None) -> str:
+    """What is read of a page: its name, the headings above the passage, the passage as people see it."""
+    passage = (plain_text(chunk.text) or chunk.text.strip()) if chunk is not None else ""
+    begins = passage.casefold()
+    parts: dict[str, str] = {}
+    for part in (page.name if page is not None else "", *(chunk.heading_path if chunk is not None else ())):
+        # The name stands first in any case; headings that the passage itself begins with are not repeated.
+        if part and not (parts and begins.startswith(part.casefold())):
+            parts.setdefault(part.casefold(), part)
+    return f"{' > '.join(parts.values())}\n{passage}".strip()
+
+
+def _sigmoid(value: float) -> float:
+    return 0.5 * (1 + math.tanh(value / 2))

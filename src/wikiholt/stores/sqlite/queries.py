@@ -1,0 +1,189 @@
+"""What a wiki was asked, as a SQLite file in its own directory: queries.sqlite, which goes with the wiki.
+
+Any number of processes write it, each for an instant; a file that is damaged is thrown away, not set aside, since what
+is kept aside would outlive the days that it may be kept.
+"""
+
+import json
+import logging
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import quote
+
+from wikiholt.errors import IndexCorrupt, IndexTooNew
+from wikiholt.model import QueryBounds, QueryEntries, Searched
+from wikiholt.stores.sqlite.faults import stored, translated
+
+_T = TypeVar("_T")
+_LOG = logging.getLogger(__name__)
+
+FILE = "queries.sqlite"
+_VERSION = 1
+_TABLES = """
+BEGIN IMMEDIATE;
+CREATE TABLE IF NOT EXISTS searches (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL, surface TEXT NOT NULL, query TEXT NOT NULL,
+    mode TEXT NOT NULL, filtered INTEGER NOT NULL, hits INTEGER NOT NULL, nothing_relevant INTEGER NOT NULL,
+    degraded INTEGER NOT NULL, score REAL NOT NULL, ms REAL NOT NULL, did_you_mean TEXT NOT NULL,
+    pages TEXT NOT NULL, lost INTEGER NOT NULL) STRICT;
+CREATE INDEX IF NOT EXISTS searches_at ON searches (at);
+CREATE TABLE IF NOT EXISTS damage (at REAL NOT NULL) STRICT;
+PRAGMA user_version = 1;
+COMMIT;
+"""
+_SETTINGS = (
+    "PRAGMA auto_vacuum = FULL",
+    "PRAGMA synchronous = NORMAL",
+    "PRAGMA secure_delete = ON",  # what is forgotten is not to be read from the file either
+)
+_ADD = "INSERT INTO searches VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_OF_PERIOD = (
+    "SELECT at, surface, query, mode, filtered, hits, nothing_relevant, degraded, score, ms, did_you_mean, pages, lost"
+    " FROM searches WHERE at >= ? ORDER BY at, id"
+)
+_PATIENCE = 2.0
+"""Seconds to wait for another process that is writing; what was to be written is tried again."""
+
+
+class SqliteQueryLog:
+    """A `QueryLog` in one file. Opened for each use: there may be thousands of wikis, and forks."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._file = directory / FILE
+
+    def write(self, searches: Sequence[Searched], bounds: QueryBounds) -> None:
+        rows = [row(searched) for searched in searches]
+
+        def add(db: sqlite3.Connection) -> None:
+            db.executemany(_ADD, rows)
+            _trim(db, bounds)
+
+        if not self._directory.is_dir():
+            return
+        self._make()
+        self._changed(add)
+
+    def read(self, since: float) -> QueryEntries | None:
+        def all_of(db: sqlite3.Connection) -> QueryEntries:
+            found = db.execute(_OF_PERIOD, (since,)).fetchall()
+            (damaged_at,) = db.execute("SELECT max(at) FROM damage").fetchone()
+            return QueryEntries(tuple(map(searched_of, found)), damaged_at)
+
+        return self._used(all_of) if self._file.exists() else None
+
+    def trim(self, bounds: QueryBounds) -> None:
+        if self._file.exists():
+            self._changed(lambda db: _trim(db, bounds))
+
+    def clear(self) -> int:
+        if not self._file.exists():
+            return 0
+        held = 0
+
+        def forget(db: sqlite3.Connection) -> None:
+            nonlocal held
+            held = db.execute("DELETE FROM searches").rowcount
+            db.execute("DELETE FROM damage")
+
+        self._changed(forget)
+        return held
+
+    def _changed(self, change: Callable[[sqlite3.Connection], None]) -> None:
+        """Make one change in one transaction."""
+
+        def committed(db: sqlite3.Connection) -> None:
+            db.execute("BEGIN IMMEDIATE")
+            change(db)
+            db.execute("COMMIT")
+
+        self._used(committed)
+
+    def _used(self, use: Callable[[sqlite3.Connection], _T]) -> _T:
+        """Use the file, or, where it is damaged, an empty one that takes its place."""
+        inode = self._inode()
+        try:
+            with self._opened() as db:
+                return use(db)
+        except IndexCorrupt:
+            self._begin_anew(inode)
+        with self._opened() as db:
+            return use(db)
+
+    @contextmanager
+    def _opened(self) -> Iterator[sqlite3.Connection]:
+        with translated():
+            uri = f"file:{quote(str(self._file))}?mode=rw"
+            db = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=_PATIENCE)
+            try:
+                # One connection, one file: the boundary between wikis is not to be crossed by a statement.
+                db.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+                for setting in _SETTINGS:
+                    db.execute(setting)
+                _prepare(db)
+                yield db
+            finally:
+                db.close()
+
+    def _make(self) -> None:
+        """Have a file, for nobody but us to read."""
+        with stored():
+            os.close(os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+
+    def _inode(self) -> int:
+        try:
+            return self._file.stat().st_ino
+        except OSError:
+            return 0
+
+    def _begin_anew(self, damaged: int) -> None:
+        """Throw a damaged file away, unless another process has, and note in a new one that this was done."""
+        if self._inode() != damaged:
+            return
+        _LOG.warning("a wiki's query log was damaged and is begun anew")
+        with stored():
+            for name in (FILE, f"{FILE}-journal"):
+                (self._directory / name).unlink(missing_ok=True)
+        self._make()
+        with self._opened() as db:
+            db.execute("INSERT INTO damage VALUES (?)", (time.time(),))
+
+
+def row(searched: Searched) -> tuple[str | float, ...]:
+    """An entry as columns of either store."""
+    return (
+        *(searched.at, searched.surface, searched.query, searched.mode, int(searched.filtered), searched.hits),
+        *(int(searched.nothing_relevant), int(searched.degraded), searched.score, searched.ms),
+        *(searched.did_you_mean, json.dumps(searched.pages), searched.lost),
+    )
+
+
+def searched_of(columns: Sequence[object]) -> Searched:
+    """An entry of columns of either store; raises IndexCorrupt for what was never written so."""
+    at, surface, query, mode, filtered, hits, nothing, degraded, score, ms, meant, pages, lost = columns
+    try:
+        paths = tuple(map(str, json.loads(str(pages))))
+        return Searched(
+            *(float(str(at)), str(surface), str(query), str(mode), bool(filtered), int(str(hits)), bool(nothing)),
+            *(bool(degraded), float(str(score)), float(str(ms)), str(meant), paths, int(str(lost))),
+        )
+    except (ValueError, TypeError) as error:
+        raise IndexCorrupt("the query log is damaged", hint="clear it: `wikiholt report SLUG --clear`") from error
+
+
+def _prepare(db: sqlite3.Connection) -> None:
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    if version > _VERSION:
+        raise IndexTooNew("the query log was written by a newer Wikiholt", hint="upgrade Wikiholt")
+    if version < _VERSION:
+        db.executescript(_TABLES)
+
+
+def _trim(db: sqlite3.Connection, bounds: QueryBounds) -> None:
+    db.execute("DELETE FROM searches WHERE at < ?", (time.time() - bounds.days * 86_400,))
+    db.execute("DELETE FROM searches WHERE id <= (SELECT max(id) FROM searches) - ?", (bounds.entries,))

@@ -1,0 +1,56 @@
+"""One HTML file that needs no other: nothing is fetched by it, and nothing in it runs."""
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from pathlib import Path
+
+from wikiholt.errors import StorageRefused
+
+_STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #1d2733 }
+table { border-collapse: collapse; width: 100%; margin: .5rem 0 1.5rem } caption { text-align: left; font-weight: 600 }
+th, td { text-align: left; padding: .3rem .6rem; border-bottom: 1px solid #dde3ea; vertical-align: top }
+td.figure { font-variant-numeric: tabular-nums; white-space: nowrap } small, .quiet { color: #5b6b7c }
+svg { display: block } .bar { fill: #9db8d6 } .bounds { stroke: #1d2733; stroke-width: 1.5 }
+.good { color: #17663a } .bad { color: #a11d2b } li { margin: .3rem 0 } code { overflow-wrap: anywhere }
+.wide { overflow-x: auto } mark { background: #fff1b8; color: inherit }
+@media (prefers-color-scheme: dark) {
+  mark { background: #57470f }
+  body { background: #12181f; color: #dfe6ee } th, td { border-color: #2b3642 } small, .quiet { color: #93a3b5 }
+  .bar { fill: #3d5f86 } .bounds { stroke: #dfe6ee } .good { color: #6fd09a } .bad { color: #ff8b96 }
+}
+"""
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+
+
+def sheet(title: str, body: Iterable[str]) -> str:
+    """The file; `title` is text, what is in `body` is HTML whose maker has escaped what is not ours."""
+    return (
+        "<!doctype html>\n<html lang='en'><meta charset='utf-8'>"
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
+        "<meta name='viewport' content='width=device-width'>"
+        f"<title>{escape(title)}</title><style>{_STYLE}</style>\n<h1>{escape(title)}</h1>\n"
+        + "\n".join(body)
+        + "\n</html>\n"
+    )
+
+
+def table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table of texts, the first of each row beside figures; escaped here."""
+    head = "".join(f"<th scope='col'>{escape(each)}</th>" for each in heads)
+    cells = (
+        f"<tr><td>{escape(first)}</td>{''.join(f'<td class=figure>{escape(each)}</td>' for each in rest)}</tr>"
+        for first, *rest in rows
+    )
+    filled = f"<caption>{escape(caption)}</caption><tr>{head}</tr>{''.join(cells)}"
+    return f"<div class='wide'><table>{filled}</table></div>"
+
+
+def write_sheet(file: Path, text: str) -> None:
+    """Write it where somebody wants it; raises StorageRefused."""
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise StorageRefused(
+            f"the report cannot be written ({error.strerror})", hint="name a file in a directory that is there"
+        ) from None

@@ -1,0 +1,140 @@
+"""What template languages leave in Markdown, as a reader would see it: macros, shortcodes, tags, comments, formulas.
+
+Nothing here is run: a macro shows the words it was given to show, or nothing. Any input takes linear time.
+"""
+
+import re
+from collections.abc import Callable
+
+_MOST = 1000
+"""Characters of a macro; what is longer is text with braces in it."""
+
+_TEXT = re.compile(r"""\b(?:text|label|title)=(?:"([^"]*+)"|'([^']*+)')""")
+_TERM = re.compile(r"""\bterm_id=["']?([\w-]++)""")
+_CALL = re.compile(r"\s*+([\w.-]++)\s*+\(([^()]*+(?:\([^()]*+\)[^()]*+)*+)\)")
+_ARGUMENT = re.compile(r"\"([^\"]*+)\"|'([^']*+)'")
+# macros that stand for a link with a text; all others draw boxes, badges, bars and samples
+_LINKING = re.compile(
+    r"\w*xref|glossary|\w+element|svgattr|http(?:header|status|method)|webextapiref|rfc", re.IGNORECASE
+)
+_LONE = re.compile(r"\{\{[{<%#!/&~]?|[>%#/~]?\}\}\}?|\{%-?|-?%\}")
+_HIDDEN = re.compile(r"<(script|style|template)\b[^<>]*+>", re.IGNORECASE)
+_HIDDEN_END = {name: re.compile(rf"</{name}\b[^<>]*+>", re.IGNORECASE) for name in ("script", "style", "template")}
+_COMMENT_END = re.compile(r"^[ \t]*+-->|-->[ \t]*+$", re.MULTILINE)
+_FORMULA_END = {"$$": "$$", "\\\\(": "\\\\)", "\\\\[": "\\\\]", "\\begin{": "\\end{"}
+_FORMULA = re.compile(r"\$\$|\\\\[(\[]|\\begin\{")
+_INLINE_FORMULA = re.compile(r"(?<![\w$\\])\$(?=[^\s$])([^$\n]{1,300})(?<=[^\s\\])\$(?![\w$])")
+_COMMAND = re.compile(
+    r"\\(?:begin|end)\{[^{}]*+\}|\\(?:left|right|displaystyle|limits|quad|qquad)(?![a-zA-Z])|\\[,;!\\]"
+)
+_WORDY = re.compile(r"\\([a-zA-Z]++)\*?+|\\([^a-zA-Z\s])")
+_DRAWN = frozenset({"text", "textnormal", "textbf", "textit", "mathrm", "mathbf", "mathit", "mathbb", "operatorname"})
+
+
+def without_hidden(text: str) -> str:
+    """The text without comments, scripts and styles; also without the half of one that a fragment begins or ends in."""
+    if "-->" in text:
+        end = _COMMENT_END.search(text)
+        if end and "<!--" not in text[: end.start()]:
+            text = text[end.end() :]
+    if "<!--" in text:
+        text = _without(text, "<!--", "-->")
+    if "%%" in text:
+        text = _without(text, "%%", "%%", half=False)
+    return _without_elements(text) if "<" in text and _HIDDEN.search(text) else text
+
+
+def _without_elements(text: str) -> str:
+    parts: list[str] = []
+    at = 0
+    while found := _HIDDEN.search(text, at):
+        parts += text[at : found.start()], " "
+        end = _HIDDEN_END[found[1].lower()].search(text, found.end())
+        if not end:
+            return "".join(parts)
+        at = end.end()
+    return "".join([*parts, text[at:]])
+
+
+def _without(text: str, start: str, end: str, *, half: bool = True) -> str:
+    parts: list[str] = []
+    at = 0
+    while (begin := text.find(start, at)) >= 0:
+        close = text.find(end, begin + len(start))
+        if close < 0:
+            return "".join([*parts, text[at:begin]]) if half else "".join([*parts, text[at:]])
+        parts += text[at:begin], " "
+        at = close + len(end)
+    return "".join([*parts, text[at:]])
+
+
+def without_macros(text: str) -> str:
+    """The text with every macro, shortcode and tag of a template replaced by the words it shows."""
+    if "{{" in text:
+        text = _replaced(text, "{{", "}}", _macro)
+    if "{%" in text:
+        text = _replaced(text, "{%", "%}", lambda _: "")
+    if "{#" in text and "#}" in text:
+        text = _replaced(text, "{#", "#}", lambda _: "")
+    return _LONE.sub(" ", text) if "{" in text or "}" in text else text
+
+
+def _replaced(text: str, start: str, end: str, shown: Callable[[str], str]) -> str:
+    parts: list[str] = []
+    at = 0
+    while (begin := text.find(start, at)) >= 0:
+        close = text.find(end, begin + 2, begin + _MOST)
+        if close < 0:
+            break
+        # of nested ones, the innermost is one; what is around it is met again as lone braces
+        begin = text.rfind(start, begin, close)
+        while begin > at and text[begin - 1] == "{":
+            begin -= 1
+        while text.startswith("}", close + 2):
+            close += 1
+        parts += text[at:begin], shown(text[begin + 2 : close])
+        at = close + 2
+    return "".join([*parts, text[at:]])
+
+
+def _macro(inside: str) -> str:
+    if found := _TEXT.search(inside):
+        return found[1] or found[2] or ""
+    if found := _TERM.search(inside):
+        return found[1].replace("-", " ")
+    call = _CALL.match(inside)
+    if not call or not _LINKING.fullmatch(call[1]):
+        return ""
+    given = [first or second for first, second in _ARGUMENT.findall(call[2])]
+    return next((each for each in (*given[1:2], *given[:1]) if each), "")
+
+
+def without_formulas(text: str) -> str:
+    """The text with its formulas in plain letters, as far as a line can hold them."""
+    if "$" not in text and "\\" not in text:
+        return text
+    parts: list[str] = []
+    at = 0
+    while found := _FORMULA.search(text, at):
+        end = _FORMULA_END[found[0]]
+        close = text.find(end, found.end(), found.end() + _MOST)
+        if close < 0:
+            parts += text[at : found.start()], " "
+            at = found.end()
+            continue
+        stop = text.find("}", close) + 1 if end == "\\end{" else close + len(end)
+        stop = stop or len(text)
+        inside = text[found.start() if end == "\\end{" else found.end() : stop if end == "\\end{" else close]
+        parts += text[at : found.start()], _letters(inside)
+        at = stop
+    return _INLINE_FORMULA.sub(_inline, "".join([*parts, text[at:]]))
+
+
+def _inline(found: re.Match[str]) -> str:
+    return _letters(found[1]) if re.search(r"[\\^_{]", found[1]) else found[0]
+
+
+def _letters(formula: str) -> str:
+    text = _COMMAND.sub(" ", formula)
+    text = _WORDY.sub(lambda found: "" if found[1] in _DRAWN else f" {found[1]} " if found[1] else found[2], text)
+    return " ".join(text.replace("{", "").replace("}", "").replace("&", " ").replace("$", "").split())

@@ -1,0 +1,184 @@
+"""Searches whose best pages are read again: their order, their scores, and what happens when the reader fails."""
+
+import logging
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rerank_ground import PAGES, Backwards, House, Late, told
+
+from wikiholt.errors import InvalidQuery, ModelMissing
+from wikiholt.handle import WikiHandle
+from wikiholt.model import Mode, Scale
+from wikiholt.ports import Reranker
+from wikiholt.ranking import Candidate, evidence, ranked
+from wikiholt.search import Request
+from wikiholt.search.reranking import DEPTH, reordered
+from wikiholt.testing import FakeReranker
+
+BOTH = [Mode.HYBRID, Mode.SEMANTIC]
+QUERY = "how often is the boiler inspected when in use"
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> House:
+    return House(tmp_path_factory.mktemp("house"))
+
+
+@pytest.fixture
+def plain(house: House) -> Iterator[WikiHandle]:
+    handle = house.handle()
+    yield handle
+    handle.close()
+
+
+@pytest.mark.parametrize("mode", BOTH)
+def test_the_reader_changes_the_order_and_the_answer_says_so(house: House, plain: WikiHandle, mode: Mode) -> None:
+    reader = Backwards()
+    handle = house.handle(lambda: reader)
+    answer, before = handle.search(Request(QUERY, 30, mode)), plain.search(Request(QUERY, 30, mode))
+    assert (answer.reranked, answer.degraded, before.reranked) == (True, False, False)
+    assert [path for path, _, _ in told(answer)] != [path for path, _, _ in told(before)]
+    assert {hit.path for hit in answer.hits[:DEPTH]} == {hit.path for hit in before.hits[:DEPTH]}
+    assert [hit.path for hit in answer.hits[DEPTH:]] == [hit.path for hit in before.hits[DEPTH:]]
+    handle.close()
+
+
+@pytest.mark.parametrize("mode", BOTH)
+def test_asking_for_more_only_lengthens_a_reranked_list(house: House, mode: Mode) -> None:
+    handle = house.handle(Backwards)
+    whole = told(handle.search(Request(QUERY, len(PAGES), mode)))
+    assert len(whole) == len(PAGES)
+    for n in (1, 3, DEPTH - 1, DEPTH, DEPTH + 1, 25):
+        assert told(handle.search(Request(QUERY, n, mode))) == whole[:n]
+    handle.close()
+
+
+@pytest.mark.parametrize("mode", BOTH)
+@pytest.mark.parametrize("reader", [FakeReranker, Backwards])
+def test_scores_stay_in_bounds_and_never_rise_down_the_list(
+    house: House, mode: Mode, reader: type[FakeReranker]
+) -> None:
+    handle = house.handle(reader)
+    scores = [score for _, score, _ in told(handle.search(Request(QUERY, 30, mode)))]
+    assert scores == sorted(scores, reverse=True)
+    assert all(0 <= score <= 1 for score in scores)
+    handle.close()
+
+
+def test_name_headings_and_passage_are_read_of_each_page_once(house: House) -> None:
+    reader = FakeReranker()
+    handle = house.handle(lambda: reader)
+    handle.search(Request("inspect the boiler", 1))
+    ((query, texts),) = reader.read
+    assert query == "inspect the boiler"
+    assert len(texts) == len(set(texts)) == DEPTH
+    assert any(text.startswith("Boiler inspect") and "every 2 weeks" in text for text in texts)
+    assert not any("#" in text for text in texts)
+    handle.close()
+
+
+@pytest.mark.parametrize("mode", BOTH)
+@pytest.mark.parametrize("n", [1, 7, 30])
+def test_over_budget_the_answer_is_the_one_without_a_reader(
+    house: House, plain: WikiHandle, mode: Mode, n: int
+) -> None:
+    handle = house.handle(Late)
+    answer, before = handle.search(Request(QUERY, n, mode)), plain.search(Request(QUERY, n, mode))
+    assert answer.hits == before.hits
+    assert (answer.reranked, answer.degraded, before.degraded) == (False, True, False)
+    assert any("no time" in note for note in answer.notes)
+    same = replace(answer, took_ms=0.0, degraded=False, notes=())
+    assert same == replace(before, took_ms=0.0)
+    handle.close()
+
+
+def _missing() -> Reranker:
+    raise ModelMissing("The package is not installed at /somewhere/secret", hint="install it")
+
+
+@pytest.mark.parametrize("mode", BOTH)
+def test_a_reader_that_is_missing_is_noted_by_code_and_logged_in_full(
+    house: House, plain: WikiHandle, mode: Mode, caplog: pytest.LogCaptureFixture
+) -> None:
+    handle = house.handle(_missing)
+    with caplog.at_level(logging.WARNING):
+        answer = handle.search(Request(QUERY, 5, mode))
+    assert answer.hits == plain.search(Request(QUERY, 5, mode)).hits
+    assert (answer.reranked, answer.degraded) == (False, True)
+    assert any("model-missing" in note for note in answer.notes)
+    assert "secret" not in str(answer.notes)
+    assert "not installed at /somewhere/secret" in caplog.text
+    handle.close()
+
+
+def test_rerank_false_leaves_the_reader_alone(house: House, plain: WikiHandle) -> None:
+    handle = house.handle(_missing)
+    answer = handle.search(Request(QUERY, 5, rerank=False))
+    assert answer.hits == plain.search(Request(QUERY, 5)).hits
+    assert (answer.reranked, answer.degraded) == (False, False)
+    handle.close()
+
+
+def test_asking_for_a_reader_where_none_is_set_is_refused_and_searches_go_on(plain: WikiHandle) -> None:
+    with pytest.raises(InvalidQuery, match="no reranker") as caught:
+        plain.search(Request(QUERY, 5, rerank=True))
+    assert "rerank.model" in caught.value.hint
+    assert plain.search(Request(QUERY, 5)).hits
+
+
+def test_words_alone_and_likeness_are_not_reranked(house: House) -> None:
+    reader = FakeReranker()
+    handle = house.handle(lambda: reader)
+    answer = handle.search(Request("boiler", 5, Mode.KEYWORD, rerank=True))
+    assert answer.hits
+    assert (answer.reranked, answer.degraded) == (False, False)
+    assert any("words alone" in note for note in answer.notes)
+    assert not handle.similar("boiler/clean").reranked
+    assert reader.read == []
+    handle.close()
+
+
+def test_several_passages_of_a_page_are_read_each_and_stay_as_many(house: House) -> None:
+    handle = house.handle(FakeReranker)
+    whole = told(handle.search(Request(QUERY, 30, chunks_per_page=2)))
+    assert told(handle.search(Request(QUERY, 4, chunks_per_page=2))) == whole[:4]
+    handle.close()
+
+
+def test_a_page_the_reader_finds_better_comes_first_and_its_score_is_of_page_and_query_alone() -> None:
+    one, other = Candidate(1, 1, 0.5, 0.4), Candidate(2, 2, 0.5, 0.4)
+    best = reordered(Mode.HYBRID, [one, other], [-8.0, 8.0])
+    assert [each.page_id for each in best] == [2, 1]
+    alone = reordered(Mode.HYBRID, [other], [8.0])
+    assert alone[0].likelihood == best[0].likelihood
+    assert 0 <= (best[1].likelihood or 0) < (best[0].likelihood or 0) <= 1
+
+
+def test_a_models_cosines_count_on_the_common_scale() -> None:
+    high = Scale(0.5, 0.9)
+    near, far = Candidate(1, 1, 0.3, scale=high), Candidate(2, 2, 0.6, scale=high)
+    assert evidence(Mode.SEMANTIC, near) == pytest.approx(0.5)
+    assert evidence(Mode.SEMANTIC, far) == 0
+    assert ranked(Mode.SEMANTIC, [far, near]) == [near, far]
+    for distance in (0.0, 0.1234567, 0.7, 1.0, 1.4):
+        bare = Candidate(1, 1, distance)
+        assert evidence(Mode.SEMANTIC, bare) == max(0.0, 1.0 - distance), "without a scale not a bit changes"
+
+
+def test_a_wiki_is_searched_on_the_scale_of_the_model_it_was_built_with(house: House, plain: WikiHandle) -> None:
+    scaled = house.handle(scale=Scale(0.3, 0.9))
+    for mode in BOTH:
+        before, after = (each.search(Request(QUERY, 30, mode)).hits for each in (plain, scaled))
+        assert [hit.distance for hit in before] != [hit.score for hit in before]
+        assert {hit.path: hit.distance for hit in before} == {hit.path: hit.distance for hit in after}
+        assert [hit.score for hit in before] != [hit.score for hit in after]
+    scaled.close()
+
+
+def test_tags_of_answers_depend_on_the_reader(house: House, plain: WikiHandle, tmp_path: Path) -> None:
+    handle = house.handle(FakeReranker)
+    assert (handle.reranker, plain.reranker) == ("a reader", "")
+    assert handle.stamp() == plain.stamp()
+    handle.close()
