@@ -32,7 +32,7 @@ def holding(index: WikiIndex) -> dict[str, set[str]]:
     found: defaultdict[str, set[str]] = defaultdict(set)
     for page_id, chunks in index.page_chunks(sorted(paths)).items():
         for code in _CODE.findall("\n".join(chunk.text for chunk in chunks)):
-            if 4 <= len(code) <= 30:  # noqa: PLR2004
+            if 4 <= len(code) <= 30:
                 found[code].add(paths[page_id])
     return found
 

@@ -60,7 +60,10 @@ def gathered(directory: Path, data: Path) -> list[Asked]:
     with np.load(file) as kept:
         heads = [str(each).split("\t") for each in kept["heads"]]
         parts = np.split(kept["rows"], kept["ends"][:-1])
-    return [Asked(wiki, kind, query, int(terms), rows) for (wiki, kind, query, terms), rows in zip(heads, parts, strict=True)]
+    return [
+        Asked(wiki, kind, query, int(terms), rows)
+        for (wiki, kind, query, terms), rows in zip(heads, parts, strict=True)
+    ]
 
 
 def _write(file: Path, asked: list[Asked]) -> None:

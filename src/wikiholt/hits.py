@@ -5,7 +5,7 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from urllib.parse import quote
 
-from wikiholt.model import Hit, Mode, StoredChunk, StoredPage, WordQuery
+from wikiholt.model import Hit, StoredChunk, StoredPage, WordQuery
 from wikiholt.ports import WikiIndex
 from wikiholt.ranking import Candidate, confidence, scores
 from wikiholt.text.analysis import bare
@@ -25,11 +25,11 @@ class HitMaker:
         self._url = url
         self._language = language
 
-    def make(self, query: WordQuery, mode: Mode, best: Sequence[Candidate]) -> list[Hit]:
+    def make(self, query: WordQuery, best: Sequence[Candidate]) -> list[Hit]:
         """One hit a candidate, in their order; a page deleted meanwhile and a passage shown already are left out."""
         pages = self._index.stored_pages([candidate.page_id for candidate in best])
         known = [candidate for candidate in best if candidate.page_id in pages]
-        rows = zip(known, self._chosen(known, pages, query), scores(mode, known), strict=True)
+        rows = zip(known, self._chosen(known, pages, query), scores(known), strict=True)
         hits: list[Hit] = []
         told: set[tuple[int, int | None]] = set()
         for candidate, chunk, value in rows:

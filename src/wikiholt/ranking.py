@@ -2,10 +2,12 @@
 
 Both channels give evidence on an absolute scale: the cosine of the page's nearest chunk, and the share its words have
 of the best score any page could reach for the query. Hybrid search weighs the two equally, and counts what the page's
-name has in common with the query beside them, as far as the meaning agrees. So a page's place and score come from the
-page and the query; only that no hit is scored above the one before it comes from the others.
+name has in common with the query beside them, as far as the meaning agrees. So a page's place comes from the page and
+the query. Its score says how likely it is what was asked for, and for that the other pages count too: those of the
+depth that is always looked at, however many hits are asked for.
 """
 
+import heapq
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -24,14 +26,39 @@ NAMING_WEIGHT = 0.3
 NAMING_BY_WORDS = 0.2
 """The same for search by words alone, where there is no meaning that could agree."""
 
-_EVEN = {Mode.HYBRID: (0.52, 0.117), Mode.SEMANTIC: (0.52, 0.09), Mode.KEYWORD: (0.42, 0.12)}
-"""For each mode, the evidence at which a hit is as likely right as wrong, and how fast that changes.
+RIVALS = 5
+"""Other pages above whose words those of a page have to stand out."""
 
-Placed by judged collections: the best hit of a question that a collection answers is hardly ever below, that of a
-question from another collection hardly ever above; docs/adr/0024 has how often.
-"""
 
-_HIGH, _MEDIUM = 0.75, 0.25
+class Curve(NamedTuple):
+    """A sum that goes through a logistic curve: what each thing counts, and what all of them must exceed."""
+
+    exceed: float
+    evidence: float = 0.0
+    meaning: float = 0.0
+    standing: float = 0.0
+    lead: float = 0.0
+
+
+WHETHER = {
+    Mode.HYBRID: Curve(5.9, evidence=8.0, meaning=8.0, standing=11.7),
+    Mode.SEMANTIC: Curve(8.5, meaning=20.3),
+    Mode.KEYWORD: Curve(3.0, evidence=9.2, standing=4.0),
+}
+"""For each mode, how likely the wiki has what is asked for, by what speaks for a page of it."""
+
+WHICH = {
+    Mode.HYBRID: Curve(0.58, lead=16.6),
+    Mode.SEMANTIC: Curve(1.22, lead=17.8),
+    Mode.KEYWORD: Curve(0.94, lead=14.0),
+}
+"""For each mode, how likely it is this page if it is any. All of these are fitted by bench/calibration, docs/adr/0026."""
+
+HIGH, MEDIUM = 0.6, 0.25
+"""From which score on a hit is called so; docs/search.md has how often each is right."""
+
+_ALIKE, _ALIKE_WIDTH = 0.52, 0.09
+"""The likeness at which a page is as likely akin to another as not; by eye, since nobody has judged that."""
 
 _COSINES = Scale()
 
@@ -52,7 +79,7 @@ class Candidate(NamedTuple):
     scale: Scale = _COSINES
     """What the distance means, which its model knows."""
     likelihood: float | None = None
-    """The score a reranker has led to, in the place of the one its evidence gives."""
+    """How likely it is what was asked for, once that is known: by its evidence, or by a reranker."""
 
 
 def best_by_page(near: Neighbours, per_page: int = 1, scale: Scale = _COSINES) -> list[Candidate]:
@@ -118,35 +145,82 @@ def ranked(mode: Mode, candidates: Sequence[Candidate]) -> list[Candidate]:
     )
 
 
-def score(mode: Mode, candidate: Candidate) -> float:
-    """How likely a page is to be what was asked for, in [0, 1]: the strongest case its evidence makes.
+class Rivals(NamedTuple):
+    """What a page has to stand out from: the evidence of the two best pages and the best shares, each with its page."""
 
-    Meaning alone can make it (other words for the same thing), words alone can (a code that means nothing to a model),
-    or both together and the name. The same evidence gives the same score for any query.
-    """
-    if candidate.likelihood is not None:
-        return candidate.likelihood
-    if mode is Mode.HYBRID:
-        single = max(score(Mode.SEMANTIC, candidate), score(Mode.KEYWORD, candidate))
-        return max(single, _likelihood(mode, evidence(mode, candidate)))
-    return _likelihood(mode, evidence(mode, candidate._replace(naming=0.0)))
+    best: tuple[tuple[float, int], ...] = ()
+    shares: tuple[tuple[float, int], ...] = ()
 
 
-def scores(mode: Mode, best: Sequence[Candidate]) -> list[float]:
+def rivals(mode: Mode, found: Sequence[Candidate]) -> Rivals:
+    """Of ranked candidates; they must be of the depth that does not depend on how many hits are asked for."""
+    best: dict[int, float] = {}
+    for candidate in found:
+        best.setdefault(candidate.page_id, evidence(mode, candidate))
+        if len(best) > 1:
+            break
+    shares = {candidate.page_id: candidate.share for candidate in found if candidate.share}
+    most = heapq.nlargest(RIVALS + 1, ((share, page_id) for page_id, share in shares.items()))
+    return Rivals(tuple((amount, page_id) for page_id, amount in best.items()), tuple(most))
+
+
+class Grounds(NamedTuple):
+    """What a page's score follows from."""
+
+    evidence: float
+    meaning: float
+    standing: float
+    """How far its share is above the mean of the best others'. A code that few pages hold stands out, a word does not."""
+    lead: float
+    """How much more evidence it has than the best other page."""
+
+
+def grounds(mode: Mode, candidate: Candidate, among: Rivals) -> Grounds:
+    page_id, amount = candidate.page_id, evidence(mode, candidate)
+    others = [share for share, holder in among.shares if holder != page_id][:RIVALS]
+    return Grounds(
+        amount,
+        evidence(Mode.SEMANTIC, candidate),
+        (candidate.share or 0.0) - sum(others) / RIVALS,
+        amount - next((best for best, holder in among.best if holder != page_id), 0.0),
+    )
+
+
+def likelihood(mode: Mode, known: Grounds) -> float:
+    """How likely a page is what was asked for: that the wiki has it at all, and that it is this page."""
+    return _logistic(WHETHER[mode], known) * _logistic(WHICH[mode], known)
+
+
+def scored(mode: Mode, best: Sequence[Candidate], among: Rivals) -> list[Candidate]:
+    """The same candidates, each with how likely it is; those of which that is known keep it."""
+    return [
+        each if each.likelihood is not None else each._replace(likelihood=likelihood(mode, grounds(mode, each, among)))
+        for each in best
+    ]
+
+
+def akin(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """The same candidates, each with how likely it is akin to the page that others were compared with."""
+    alike = Curve(_ALIKE / _ALIKE_WIDTH, meaning=1 / _ALIKE_WIDTH)
+    among = Rivals()
+    return [each._replace(likelihood=_logistic(alike, grounds(Mode.SEMANTIC, each, among))) for each in candidates]
+
+
+def scores(best: Sequence[Candidate]) -> list[float]:
     """The scores of ranked candidates, none above the one before it, so that order and score tell one story."""
     found: list[float] = []
     for candidate in best:
-        found.append(round(min(score(mode, candidate), *found[-1:], 1.0), 4))
+        found.append(round(min(candidate.likelihood or 0.0, *found[-1:], 1.0), 4))
     return found
-
-
-def _likelihood(case: Mode, amount: float) -> float:
-    even, width = _EVEN[case]
-    return 1 / (1 + math.exp((even - amount) / width))
 
 
 def confidence(value: float) -> Confidence:
     """A score in a word."""
-    if value >= _HIGH:
+    if value >= HIGH:
         return Confidence.HIGH
-    return Confidence.MEDIUM if value >= _MEDIUM else Confidence.LOW
+    return Confidence.MEDIUM if value >= MEDIUM else Confidence.LOW
+
+
+def _logistic(curve: Curve, known: Grounds) -> float:
+    weighed = (weight * amount for weight, amount in zip(curve[1:], known, strict=True))
+    return 1 / (1 + math.exp(curve.exceed - sum(weighed)))

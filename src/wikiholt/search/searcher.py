@@ -37,7 +37,7 @@ from wikiholt.model import (
     WordQuery,
 )
 from wikiholt.ports import Embedder, Lexicon, VectorCache, WikiIndex, WordCache
-from wikiholt.ranking import Candidate, best_by_page, joined, ranked
+from wikiholt.ranking import Candidate, akin, best_by_page, joined, ranked, rivals, scored
 from wikiholt.search.likeness import alike, nearest_pages, probes
 from wikiholt.search.naming import Naming
 from wikiholt.search.request import MAX_HITS, Request
@@ -107,7 +107,7 @@ class Searcher:
         run = _Run(worded, request, self._allowed(request, query), standing.version)
         if request.rerank and request.mode is Mode.KEYWORD:
             run.notes.append("what is found by words alone is not reranked")
-        best = self._ranked(run, standing.recipe.fingerprint)[: request.n]
+        best = self._best(run, standing.recipe.fingerprint)
         return self._answer(run, best, standing, began)
 
     def similar(self, path: str, n: int = 5, where: Filter = _EVERY) -> Answer:
@@ -122,7 +122,7 @@ class Searcher:
         own = self._index.page_vectors([page.page_id]).vectors
         if not len(own):
             run.notes.append("this page has no passage that others could be like")
-        best = self._alike(run, page, own)[:n] if len(own) else []
+        best = akin(self._alike(run, page, own)[:n]) if len(own) else []
         return self._answer(run, best, standing, began, leaving_out=1)
 
     def _answer(
@@ -131,7 +131,7 @@ class Searcher:
         request = run.request
         if standing.revision is None:
             run.degrade("the index is being built; not every page is in it yet")
-        hits = tuple(self._hits.make(run.worded.asked, request.mode, best))
+        hits = tuple(self._hits.make(run.worded.asked, best))
         head = self._head_revision(run)
         checked = self._head is not None
         return Answer(
@@ -174,22 +174,32 @@ class Searcher:
         holding = self._index.holding(query)
         return holding if allowed is None else np.intersect1d(allowed, holding, assume_unique=True)
 
-    def _ranked(self, run: "_Run", fingerprint: str) -> list[Candidate]:
+    def _best(self, run: "_Run", fingerprint: str) -> list[Candidate]:
+        """As many pages as are asked for, each with how likely it is what was asked for."""
         if run.allowed is not None and not len(run.allowed):
             return []
-        mode = run.request.mode
-        shares = self._shares(run) if mode is not Mode.SEMANTIC and run.worded.query else {}
-        vector = self._vector(run, fingerprint) if mode is not Mode.KEYWORD else None
+        request = run.request
+        shares = self._shares(run) if request.mode is not Mode.SEMANTIC and run.worded.query else {}
+        vector = self._vector(run, fingerprint) if request.mode is not Mode.KEYWORD else None
+        # A hybrid search that has to do without the model is one by words, also in what its scores mean.
+        mode = request.mode if vector is not None else Mode.KEYWORD
+        found = ranked(mode, self._found(run, vector, shares))
+        among = rivals(mode, found)
+        best = self._reread(run, found) if vector is not None else found
+        if mode is Mode.HYBRID and vector is not None and len(best) < request.n:
+            best = best + self._further(run, vector, best)
+        return scored(mode, best[: request.n], among)
+
+    def _found(self, run: "_Run", vector: Floats | None, shares: Mapping[int, float]) -> list[Candidate]:
+        """The pages that compete, in no order; enough of them to tell how far the best stand out."""
         if vector is None:
-            return ranked(Mode.KEYWORD, self._named(run, joined((), shares, {})))
+            return self._named(run, joined((), shares, {}))
         per_page = run.request.chunks_per_page
-        if mode is Mode.SEMANTIC:
-            deep = max(run.request.n, DEPTH) if self._rereads(run) else run.request.n
-            return self._reread(run, ranked(mode, self._by_meaning(run, vector, deep)))
+        if run.request.mode is Mode.SEMANTIC:
+            # The first page has a rival here, however few hits are asked for and however many are its own.
+            return self._by_meaning(run, vector, max(run.request.n, per_page + 1, DEPTH if self._rereads(run) else 0))
         meaning = best_by_page(self._nearest(run, vector, BY_MEANING, run.allowed), per_page, self._scale)
-        found = joined(meaning, shares, self._nearest_of(run, vector, meaning, shares))
-        best = self._reread(run, ranked(mode, self._named(run, found)))
-        return best if len(best) >= run.request.n else best + self._further(run, vector, best)
+        return self._named(run, joined(meaning, shares, self._nearest_of(run, vector, meaning, shares)))
 
     def _rereads(self, run: "_Run") -> bool:
         return self._rereader is not None and run.request.rerank is not False
