@@ -8,8 +8,10 @@ that were fitted to the three others, since a user's wiki is one that nobody has
 """
 
 import argparse
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +35,10 @@ UNANSWERED = 0.25
 """What foreign queries weigh in a fit beside those the collection answers: one question in five has no answer."""
 FORMERLY = {Mode.HYBRID: (0.52, 0.117), Mode.SEMANTIC: (0.52, 0.09), Mode.KEYWORD: (0.42, 0.12)}
 Curves = tuple[Curve, Curve]
+HEADS = (
+    "| first hits | queries | right | Brier | ECE | called high | right of high | right ones called high | right of medium "
+    "| called low | foreign: nothing relevant | foreign: high | without the page: nothing relevant | high |"
+)
 BINS = (0.0, 0.1, 0.25, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 
 
@@ -87,7 +93,11 @@ def found(mode: Mode, asked: list[Asked]) -> Hits:
 
 def best_of(mode: Mode, rows: Floats, top: int) -> Iterator[tuple[float, Grounds, float, int]]:
     """Right or not, by what the score follows, the score it had formerly, and the place; nothing found is a wrong hit."""
-    possible = {Mode.HYBRID: rows[:, HYBRID] > 0, Mode.KEYWORD: rows[:, SHARE] > 0, Mode.SEMANTIC: rows[:, MEANING] > -2}
+    possible = {
+        Mode.HYBRID: rows[:, HYBRID] > 0,
+        Mode.KEYWORD: rows[:, SHARE] > 0,
+        Mode.SEMANTIC: rows[:, MEANING] > -2,
+    }
     by_words = mode is Mode.KEYWORD
     candidates = [
         Candidate(page, 0, None if by_words else 1 - row[MEANING], row[SHARE] or None, naming=row[NAMING])
@@ -107,7 +117,7 @@ def formerly(mode: Mode, candidate: Candidate) -> float:
     cases = tuple(Mode) if mode is Mode.HYBRID else (mode,)
     bare = candidate._replace(naming=0.0)
     told = ((case, ranking.evidence(case, candidate if case is Mode.HYBRID else bare)) for case in cases)
-    return max(1 / (1 + np.exp((FORMERLY[case][0] - amount) / FORMERLY[case][1])) for case, amount in told)
+    return max(1 / (1 + math.exp((FORMERLY[case][0] - amount) / FORMERLY[case][1])) for case, amount in told)
 
 
 def fit(mode: Mode, hits: Hits) -> Curves:
@@ -131,41 +141,72 @@ def weights(hits: Hits) -> Floats:
         for name in names:
             chosen = (hits.sort == sort) & (groups == name)
             found[chosen] = total / len(names) / chosen.sum()
-    return found * len(found) / found.sum()
+    return np.asarray(found * len(found) / found.sum(), np.float32)
 
 
-def likelihoods(mode: Mode, hits: Hits, curves: Curves | None = None) -> Floats:
-    """By the curves given, or by those of the product."""
-    whether, which = curves or (ranking.WHETHER[mode], ranking.WHICH[mode])
-    sums = (hits.grounds @ np.array(curve[1:]) - curve.exceed for curve in (whether, which))
+def likelihoods(hits: Hits, curves: Curves) -> Floats:
+    sums = (hits.grounds @ np.array(curve[1:]) - curve.exceed for curve in curves)
     return np.asarray(np.prod([1 / (1 + np.exp(-each)) for each in sums], axis=0))
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Hits with a score each, and from which score on they are called high and medium."""
+
+    hits: Hits
+    scores: Floats
+    medium: float
+    high: float = HIGH
+
+    def of(self, chosen: np.ndarray) -> "Scored":
+        return replace(self, hits=self.hits.of(chosen), scores=self.scores[chosen])
+
+    def first(self, sort: int) -> tuple[Floats, Floats]:
+        """The scores of the first hits of such queries, and which are right."""
+        chosen = (self.hits.sort == sort) & (self.hits.place == 0)
+        return self.scores[chosen], self.hits.right[chosen]
+
+
+def scored(mode: Mode, hits: Hits, curves: Curves) -> Scored:
+    return Scored(hits, likelihoods(hits, curves), MEDIUM[mode])
 
 
 def told(mode: Mode, hits: Hits) -> Iterator[str]:
     curves = fit(mode, hits.of(~hits.held_out))
-    second, first = hits.of(hits.held_out), hits.of((hits.place == 0) & ~hits.codes)
     unseen = {name: fit(mode, hits.of(hits.wiki != name)) for name in NAMES}
+    ours, codes = hits.of(~hits.codes), hits.of(hits.codes)
+    held, apart = scored(mode, ours.of(ours.held_out), curves), across(mode, ours, unseen)
     yield f"\n## {mode}\n"
-    yield from constants({"first half": curves, **{f"without {name}": each for name, each in unseen.items()}})
-    yield from chosen(likelihoods(mode, (half := first.of(~first.held_out)), curves), half)
-    yield "\n| first hits | queries | right | Brier | ECE | called high | right of high | right ones called high | right of medium | low | foreign: nothing | foreign: high | without the page: nothing | high |"
-    yield "|" + "---|" * 14
-    held = first.of(first.held_out)
-    yield row("second half, formerly (.75, .25)", held, held.formerly, 0.75, 0.25)
-    yield row("second half, fitted to the first", held, likelihoods(mode, held, curves))
-    yield row("second half, as in the product", held, likelihoods(mode, held))
+    yield from constants(
+        {"first half": curves, **{f"without {name}": each for name, each in unseen.items()}, "all": fit(mode, hits)}
+    )
+    yield from chosen(scored(mode, ours.of(~ours.held_out), curves))
+    yield "\n" + HEADS
+    yield "|" + "---|" * HEADS.count("|", 1)
+    before = replace(held, scores=held.hits.formerly, high=0.75, medium=0.25)
+    yield row("second half, formerly (.75, .25)", before)
+    yield row("**second half, fitted to the first**", held)
     for name in NAMES:
-        one = held.of(held.wiki == name)
-        yield row(f"… {name}", one, likelihoods(mode, one))
-    apart = [(one := first.of(first.wiki == name), likelihoods(mode, one, unseen[name])) for name in NAMES]
-    for name, (one, scores) in zip(NAMES, apart, strict=True):
-        yield row(f"{name}, fitted to the others", one, scores)
-    order = np.concatenate([np.flatnonzero(first.wiki == name) for name in NAMES])
-    yield row("all four, each fitted to the others", first.of(order), np.concatenate([scores for _, scores in apart]))
-    coded = second.of((second.place == 0) & second.codes)
-    yield row("codes, second half, as in the product", coded, likelihoods(mode, coded))
-    yield from strangers(mode, held)
-    yield from reliability(mode, second.of((second.sort == OWN) & ~second.codes))
+        yield row(f"… {name}", held.of(held.hits.wiki == name))
+    yield row("**all, each collection by curves fitted to the others**", apart)
+    for name in NAMES:
+        yield row(f"… {name}", apart.of(apart.hits.wiki == name))
+    coded = scored(mode, codes.of(codes.held_out), curves)
+    yield row("codes, second half, formerly", replace(coded, scores=coded.hits.formerly, high=0.75, medium=0.25))
+    yield row("codes, second half, fitted to the first", coded)
+    yield row("codes, all, fitted to the others", across(mode, codes, unseen))
+    product = scored(mode, ours, (ranking.WHETHER[mode], ranking.WHICH[mode]))
+    yield row("all but codes, as in the product (seen)", product)
+    yield from strangers(held)
+    yield from reliability(held, apart)
+
+
+def across(mode: Mode, hits: Hits, unseen: dict[str, Curves]) -> Scored:
+    """Each collection's hits with scores by curves that did not see it."""
+    scores = np.zeros(len(hits.right))
+    for name, curves in unseen.items():
+        scores[hits.wiki == name] = likelihoods(hits.of(hits.wiki == name), curves)
+    return Scored(hits, scores.astype(np.float32), MEDIUM[mode])
 
 
 def constants(curves: dict[str, Curves]) -> Iterator[str]:
@@ -175,20 +216,20 @@ def constants(curves: dict[str, Curves]) -> Iterator[str]:
         yield f"| {name} | {' | '.join(f'{each:.2f}' for each in (*whether[:4], which.exceed, which.lead))} |"
 
 
-def chosen(scores: Floats, half: Hits) -> Iterator[str]:
+def chosen(half: Scored) -> Iterator[str]:
     """The thresholds that the first half would choose."""
-    own = half.sort == OWN
-    order = np.argsort(-scores[own])
-    precise = np.cumsum(half.right[own][order]) / np.arange(1, len(order) + 1)
-    least = scores[own][order][np.flatnonzero(precise >= 0.8)[-1]] if (precise >= 0.8).any() else 1.0
-    low = np.quantile(scores[own], 0.03)
-    yield f"\nOn the first half, hits from {least:.2f} on are right four times in five, and 3 % of them are below {low:.2f}."
+    scores, right = half.first(OWN)
+    order = np.argsort(-scores)
+    precise = np.flatnonzero(np.cumsum(right[order]) / np.arange(1, len(order) + 1) >= 0.8)
+    least = f"{scores[order][precise[-1]]:.2f}" if len(precise) else "no score"
+    low = np.quantile(scores, 0.03)
+    yield f"\nOn the first half, first hits from {least} on are right four times in five, and 3 % are below {low:.2f}."
 
 
-def row(name: str, hits: Hits, scores: Floats, high: float = HIGH, medium: float = MEDIUM) -> str:
-    own, foreign, near = (hits.sort == sort for sort in (OWN, FOREIGN, NEAR))
-    right, mine = hits.right[own], scores[own]
-    middle = (mine >= medium) & (mine < high)
+def row(name: str, scored: Scored) -> str:
+    mine, right = scored.first(OWN)
+    foreign, near = (scored.first(sort)[0] for sort in (FOREIGN, NEAR))
+    high, medium = scored.high, scored.medium
     cells = (
         len(right),
         f"{right.mean():.2f}",
@@ -197,47 +238,50 @@ def row(name: str, hits: Hits, scores: Floats, high: float = HIGH, medium: float
         share_of(mine >= high),
         share_of(right[mine >= high] > 0, bounds=True),
         share_of(mine[right > 0] >= high),
-        share_of(right[middle] > 0, bounds=True),
+        share_of(right[(mine >= medium) & (mine < high)] > 0, bounds=True),
         share_of(mine < medium, places=1),
-        share_of(scores[foreign] < medium, places=1),
-        share_of(scores[foreign] >= high, places=1),
-        share_of(scores[near] < medium),
-        share_of(scores[near] >= high),
+        share_of(foreign < medium, places=1),
+        share_of(foreign >= high, places=1),
+        share_of(near < medium),
+        share_of(near >= high),
     )
     return f"| {name} | {' | '.join(map(str, cells))} |"
 
 
-def strangers(mode: Mode, held: Hits) -> Iterator[str]:
+def strangers(held: Scored) -> Iterator[str]:
     """Which foreign questions are recognised: two of the collections are handbooks of software and share its words."""
-    of = np.char.partition(held.kind, " (")[:, 0]
-    yield "\n| foreign questions called \"nothing relevant\", second half | " + " | ".join(f"of {name}" for name in NAMES) + " |"
+    hits = held.hits
+    of = np.char.partition(hits.kind, " (")[:, 0]
+    yield '\n| foreign questions called "nothing relevant", second half | of ' + " | of ".join(NAMES) + " |"
     yield "|" + "---|" * (len(NAMES) + 1)
-    scores = likelihoods(mode, held)
     for name in NAMES:
-        cells = [(held.sort == FOREIGN) & (held.wiki == name) & (of == other) for other in NAMES]
-        yield f"| asked of {name} | " + " | ".join(share_of(scores[cell] < MEDIUM) if cell.any() else "" for cell in cells) + " |"
+        cells = [(hits.sort == FOREIGN) & (hits.place == 0) & (hits.wiki == name) & (of == other) for other in NAMES]
+        called = (share_of(held.scores[cell] < held.medium) if cell.any() else "" for cell in cells)
+        yield f"| asked of {name} | {' | '.join(called)} |"
 
 
-def reliability(mode: Mode, own: Hits) -> Iterator[str]:
+def reliability(held: Scored, apart: Scored) -> Iterator[str]:
     """Score and truth side by side."""
-    shown: tuple[tuple[str, Callable[[Floats], np.ndarray]], ...] = (
-        ("first hit", lambda place: place == 0),
-        ("hits 2 to 5", lambda place: place > 0),
+    columns = [(held, 0, 0), (apart, 0, 0), (held, 1, TOP), (apart, 1, TOP)]
+    yield "\nHow many hits have such a score, its mean, and how many of them are right:\n"
+    yield (
+        "| score | first hits, second half | first hits, fitted to the others "
+        f"| hits 2 to {TOP}, second half | hits 2 to {TOP}, fitted to the others |"
     )
-    yield "\n| score, second half | " + " | ".join(f"{name}s, mean score, right" for name, _ in shown) + " |"
-    yield "|---|---|---|"
-    scores = likelihoods(mode, own)
-    for low, most in zip(BINS, BINS[1:], strict=False):
+    yield "|---|---|---|---|---|"
+    for low, most in pairwise(BINS):
         cells = []
-        for _, places in shown:
-            within = places(own.place) & (scores >= low) & (scores < most)
+        for scored, first, last in columns:
+            place, scores = scored.hits.place, scored.scores
+            within = (place >= first) & (place <= last) & (scored.hits.sort == OWN) & (scores >= low) & (scores < most)
             mean = f"{scores[within].mean():.2f}" if within.any() else "–"
-            cells.append(f"{within.sum()}, {mean}, {share_of(own.right[within] > 0, bounds=True)}")
+            cells.append(f"{within.sum()}, {mean}, {share_of(scored.hits.right[within] > 0, bounds=True)}")
         yield f"| {low:g} to {most:g} | {' | '.join(cells)} |"
+    surest = []
     for name in NAMES:
-        one = (own.place == 0) & (own.wiki == name)
-        surest = np.argsort(-scores[one])[: max(1, one.sum() // 5)]
-        yield f"\nThe surest fifth of the first hits in {name}: {share_of(own.right[one][surest] > 0, bounds=True)} right."
+        scores, right = apart.of(apart.hits.wiki == name).first(OWN)
+        surest.append(f"{name} {share_of(right[np.argsort(-scores)[: len(scores) // 5]] > 0, bounds=True)}")
+    yield f"\nRight of the surest fifth of first hits, fitted to the others: {', '.join(surest)}."
 
 
 if __name__ == "__main__":

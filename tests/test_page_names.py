@@ -8,7 +8,7 @@ from wiki_contents import Notebook, Pages
 
 from wikiholt.embedding import load
 from wikiholt.model import Mode, StoredPage, WordQuery
-from wikiholt.ranking import NAMING_WEIGHT, Candidate, evidence, ranked, score
+from wikiholt.ranking import NAMING_WEIGHT, Candidate, evidence, ranked, rivals, scored
 from wikiholt.search import Request
 from wikiholt.search.naming import Naming
 from wikiholt.text.queries import parse_query
@@ -128,7 +128,8 @@ def test_evidence_and_score_stay_within_their_bounds(mode: Mode) -> None:
             for naming in (0.0, 1.0):
                 candidate = Candidate(1, 1, distance, share, naming=naming)
                 assert 0.0 <= evidence(mode, candidate) <= 1.0 + NAMING_WEIGHT
-                assert 0.0 <= score(mode, candidate) <= 1.0
+                (found,) = scored(mode, [candidate], rivals(mode, [candidate]))
+                assert 0.0 <= (found.likelihood or 0.0) <= 1.0
 
 
 def test_search_by_meaning_alone_does_not_look_at_names() -> None:

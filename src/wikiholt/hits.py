@@ -5,9 +5,9 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from urllib.parse import quote
 
-from wikiholt.model import Hit, StoredChunk, StoredPage, WordQuery
+from wikiholt.model import Hit, Mode, StoredChunk, StoredPage, WordQuery
 from wikiholt.ports import WikiIndex
-from wikiholt.ranking import Candidate, confidence, scores
+from wikiholt.ranking import Candidate, Judgement, judgements
 from wikiholt.text.analysis import bare
 from wikiholt.text.snippets import snippet
 
@@ -25,18 +25,18 @@ class HitMaker:
         self._url = url
         self._language = language
 
-    def make(self, query: WordQuery, best: Sequence[Candidate]) -> list[Hit]:
+    def make(self, query: WordQuery, mode: Mode, best: Sequence[Candidate]) -> list[Hit]:
         """One hit a candidate, in their order; a page deleted meanwhile and a passage shown already are left out."""
         pages = self._index.stored_pages([candidate.page_id for candidate in best])
         known = [candidate for candidate in best if candidate.page_id in pages]
-        rows = zip(known, self._chosen(known, pages, query), scores(known), strict=True)
+        rows = zip(known, self._chosen(known, pages, query), judgements(mode, known), strict=True)
         hits: list[Hit] = []
         told: set[tuple[int, int | None]] = set()
-        for candidate, chunk, value in rows:
+        for candidate, chunk, judgement in rows:
             passage = (candidate.page_id, chunk.index if chunk else None)
             if passage not in told:
                 told.add(passage)
-                hits.append(self._hit(candidate, pages[candidate.page_id], chunk, value, query))
+                hits.append(self._hit(candidate, pages[candidate.page_id], chunk, judgement, query))
         return hits
 
     def _chosen(
@@ -56,7 +56,7 @@ class HitMaker:
         return chosen
 
     def _hit(
-        self, candidate: Candidate, page: StoredPage, chunk: StoredChunk | None, value: float, query: WordQuery
+        self, candidate: Candidate, page: StoredPage, chunk: StoredChunk | None, judged: Judgement, query: WordQuery
     ) -> Hit:
         anchor = chunk.anchor if chunk else ""
         return Hit(
@@ -65,8 +65,8 @@ class HitMaker:
             url=page_link(self._url, page.path, anchor),
             snippet=snippet(shown(chunk.text) if chunk else page.name, query, language=self._language),
             distance=None if candidate.distance is None else round(max(candidate.distance, 0.0), 6),
-            score=value,
-            confidence=confidence(value),
+            score=judged.score,
+            confidence=judged.confidence,
             channels=candidate.channels,
             heading_path=chunk.heading_path if chunk else (),
             anchor=anchor,

@@ -41,23 +41,29 @@ class Curve(NamedTuple):
 
 
 WHETHER = {
-    Mode.HYBRID: Curve(5.9, evidence=8.0, meaning=8.0, standing=11.7),
-    Mode.SEMANTIC: Curve(8.5, meaning=20.3),
-    Mode.KEYWORD: Curve(3.0, evidence=9.2, standing=4.0),
+    Mode.HYBRID: Curve(6.3, evidence=8.7, meaning=8.5, standing=12.5),
+    Mode.SEMANTIC: Curve(8.9, meaning=21.0),
+    Mode.KEYWORD: Curve(3.2, evidence=9.8, standing=4.6),
 }
 """For each mode, how likely the wiki has what is asked for, by what speaks for a page of it."""
 
 WHICH = {
-    Mode.HYBRID: Curve(0.58, lead=16.6),
-    Mode.SEMANTIC: Curve(1.22, lead=17.8),
-    Mode.KEYWORD: Curve(0.94, lead=14.0),
+    Mode.HYBRID: Curve(0.43, lead=12.9),
+    Mode.SEMANTIC: Curve(1.32, lead=18.0),
+    Mode.KEYWORD: Curve(0.79, lead=11.8),
 }
-"""For each mode, how likely it is this page if it is any. All of these are fitted by bench/calibration, docs/adr/0026."""
+"""For each mode, how likely it is this page if it is any. Both are fitted by bench/calibration, see docs/adr/0026."""
 
-HIGH, MEDIUM = 0.6, 0.25
-"""From which score on a hit is called so; docs/search.md has how often each is right."""
+HIGH = 0.65
+"""The score from which on a hit is called high: then four in five are right, and two thirds of the right ones are."""
 
-_ALIKE, _ALIKE_WIDTH = 0.52, 0.09
+MEDIUM = {Mode.HYBRID: 0.3, Mode.SEMANTIC: 0.15, Mode.KEYWORD: 0.15}
+"""The same for medium. Of the first hits of questions that a wiki answers hardly three in a hundred are below.
+
+By one channel alone it is the right page less often, so likelihoods are lower, and so is what is little for the mode.
+"""
+
+_ALIKE, _ALIKE_WIDTH = 0.565, 0.09
 """The likeness at which a page is as likely akin to another as not; by eye, since nobody has judged that."""
 
 _COSINES = Scale()
@@ -170,7 +176,7 @@ class Grounds(NamedTuple):
     evidence: float
     meaning: float
     standing: float
-    """How far its share is above the mean of the best others'. A code that few pages hold stands out, a word does not."""
+    """How far its share is above the mean of the best others'. A code that few pages hold stands out, words do not."""
     lead: float
     """How much more evidence it has than the best other page."""
 
@@ -206,21 +212,29 @@ def akin(candidates: Sequence[Candidate]) -> list[Candidate]:
     return [each._replace(likelihood=_logistic(alike, grounds(Mode.SEMANTIC, each, among))) for each in candidates]
 
 
-def scores(best: Sequence[Candidate]) -> list[float]:
-    """The scores of ranked candidates, none above the one before it, so that order and score tell one story."""
-    found: list[float] = []
+class Judgement(NamedTuple):
+    """What an answer says of a hit."""
+
+    score: float
+    confidence: Confidence
+
+
+def judgements(mode: Mode, best: Sequence[Candidate]) -> list[Judgement]:
+    """Of scored candidates; none is above the one before it, so that order and score tell one story."""
+    most, found = 1.0, []
     for candidate in best:
-        found.append(round(min(candidate.likelihood or 0.0, *found[-1:], 1.0), 4))
+        most = min(most, round(candidate.likelihood or 0.0, 4))
+        found.append(Judgement(most, confidence(mode, most)))
     return found
 
 
-def confidence(value: float) -> Confidence:
+def confidence(mode: Mode, value: float) -> Confidence:
     """A score in a word."""
     if value >= HIGH:
         return Confidence.HIGH
-    return Confidence.MEDIUM if value >= MEDIUM else Confidence.LOW
+    return Confidence.MEDIUM if value >= MEDIUM[mode] else Confidence.LOW
 
 
 def _logistic(curve: Curve, known: Grounds) -> float:
-    weighed = (weight * amount for weight, amount in zip(curve[1:], known, strict=True))
-    return 1 / (1 + math.exp(curve.exceed - sum(weighed)))
+    weighed = sum(weight * amount for weight, amount in zip(curve[1:], known, strict=True))
+    return 0.5 * (1 + math.tanh((weighed - curve.exceed) / 2))

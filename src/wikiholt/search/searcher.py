@@ -131,7 +131,7 @@ class Searcher:
         request = run.request
         if standing.revision is None:
             run.degrade("the index is being built; not every page is in it yet")
-        hits = tuple(self._hits.make(run.worded.asked, best))
+        hits = tuple(self._hits.make(run.worded.asked, run.by, best))
         head = self._head_revision(run)
         checked = self._head is not None
         return Answer(
@@ -181,8 +181,7 @@ class Searcher:
         request = run.request
         shares = self._shares(run) if request.mode is not Mode.SEMANTIC and run.worded.query else {}
         vector = self._vector(run, fingerprint) if request.mode is not Mode.KEYWORD else None
-        # A hybrid search that has to do without the model is one by words, also in what its scores mean.
-        mode = request.mode if vector is not None else Mode.KEYWORD
+        mode = run.by = request.mode if vector is not None else Mode.KEYWORD
         found = ranked(mode, self._found(run, vector, shares))
         among = rivals(mode, found)
         best = self._reread(run, found) if vector is not None else found
@@ -371,6 +370,8 @@ class _Run:
     degraded: bool = False
     refreshed: bool = False
     reranked: bool = False
+    by: Mode = Mode.SEMANTIC
+    """By what pages were found in the end; without a model, a hybrid search finds by words."""
 
     def degrade(self, note: str) -> None:
         self.degraded = True
