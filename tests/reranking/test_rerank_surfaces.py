@@ -15,7 +15,7 @@ from wikiholt.doctor import examine
 from wikiholt.search import Reranking
 from wikiholt.settings import load
 from wikiholt.surfaces.cli.main import main
-from wikiholt.surfaces.http.reference import document
+from wikiholt.surfaces.http import reference
 from wikiholt.testing import FakeReranker
 from wikiholt.wiring import build
 
@@ -156,7 +156,7 @@ def test_rerank_where_none_is_set_is_a_problem_with_a_hint(shared_without: Serve
     answer = shared_without.client("read").get("/api/v1/search", params={"q": "drum", "rerank": "true"})
     assert answer.status_code == 422
     assert "rerank.model" in answer.json()["hint"]
-    taken = document(shared_without.app)["paths"]["/api/v1/search"]["get"]["parameters"]
+    taken = reference.document(shared_without.app)["paths"]["/api/v1/search"]["get"]["parameters"]
     assert any(each["name"] == "rerank" and each["schema"]["type"] == "boolean" for each in taken)
 
 
