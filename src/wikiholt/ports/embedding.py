@@ -1,7 +1,7 @@
 """What the core asks of a model."""
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Protocol, runtime_checkable
 
 from wikiholt.model import Floats, Scale
 
@@ -59,3 +59,12 @@ class Embedder(Identity, Protocol):
 
     def prove(self) -> None:
         """Raise ModelUnproven unless known sentences give the known vectors; a proof may hold for a while."""
+
+
+@runtime_checkable
+class WordSense(Protocol):
+    """What a model may also be: quick to say which of some sentences is closest to a query, without being run."""
+
+    def closeness(self, query: str) -> Callable[[Sequence[str]], Sequence[float]] | None:
+        """What says how close each sentence of a passage is to the query, comparable within the passage and the same
+        whatever else is asked; None if this model cannot say."""

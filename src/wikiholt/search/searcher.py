@@ -36,7 +36,7 @@ from wikiholt.model import (
     StoredPage,
     WordQuery,
 )
-from wikiholt.ports import Embedder, Lexicon, VectorCache, WikiIndex, WordCache
+from wikiholt.ports import Embedder, Lexicon, VectorCache, WikiIndex, WordCache, WordSense
 from wikiholt.ranking import Candidate, best_by_page, joined, ranked
 from wikiholt.search.likeness import alike, nearest_pages, probes
 from wikiholt.search.naming import Naming
@@ -44,6 +44,7 @@ from wikiholt.search.request import MAX_HITS, Request
 from wikiholt.search.reranking import DEPTH, Reranking, Rereader
 from wikiholt.search.wording import Worded, Wording
 from wikiholt.text.links import folded
+from wikiholt.text.snippets import Closeness
 
 BY_WORDS, BY_MEANING = 50, 100
 """Pages that words put forward in a hybrid search, and the nearest chunks whose pages meaning does.
@@ -131,7 +132,7 @@ class Searcher:
         request = run.request
         if standing.revision is None:
             run.degrade("the index is being built; not every page is in it yet")
-        hits = tuple(self._hits.make(run.worded.asked, request.mode, best))
+        hits = tuple(self._hits.make(run.worded.asked, request.mode, best, run.closeness))
         head = self._head_revision(run)
         checked = self._head is not None
         return Answer(
@@ -248,7 +249,9 @@ class Searcher:
                     f"the index was built with {fingerprint}, not with {embedder.fingerprint}",
                     hint="run `wikiholt sync` to build it with the model that is set now",
                 )
-            return embedder.query(run.worded.text)
+            vector = embedder.query(run.worded.text)
+            run.closeness = embedder.closeness(run.worded.text) if isinstance(embedder, WordSense) else None
+            return vector
         except ModelError as error:
             if run.request.mode is Mode.SEMANTIC:
                 raise
@@ -361,6 +364,8 @@ class _Run:
     degraded: bool = False
     refreshed: bool = False
     reranked: bool = False
+    closeness: Closeness | None = None
+    """What tells which sentence of a passage is closest to the query."""
 
     def degrade(self, note: str) -> None:
         self.degraded = True
