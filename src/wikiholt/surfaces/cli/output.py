@@ -16,6 +16,7 @@ from typing import TextIO
 from wikiholt.handle import Status
 from wikiholt.model import Answer, Forecast, Hit, Snippet, SyncReport
 from wikiholt.sources.address import shown
+from wikiholt.surfaces.documents.meant import showing
 
 _BOLD, _DIM, _GREEN, _YELLOW, _RED, _OFF = "\x1b[1m", "\x1b[2m", "\x1b[32m", "\x1b[33m", "\x1b[31m", "\x1b[0m"
 
@@ -100,6 +101,8 @@ def _escaped(error: UnicodeError) -> tuple[str, int]:
 
 def answer_lines(answer: Answer, style: Style) -> list[str]:
     lines: list[str] = []
+    if answer.did_you_mean:
+        lines.append(style.warn(line(showing(answer))))
     if not answer.total:
         lines.append("Nothing found: no page passes the filters, phrases and exclusions.")
     elif not answer.hits:

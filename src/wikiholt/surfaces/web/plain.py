@@ -10,6 +10,7 @@ from starlette.responses import Response
 from wikiholt.errors import Unauthorized, WikiholtError
 from wikiholt.model import Answer, Hit, Mode, Scope, Span
 from wikiholt.search import Request
+from wikiholt.search.slips import as_typed
 from wikiholt.surfaces.http.problems import told
 from wikiholt.surfaces.http.visits import Visitor
 from wikiholt.surfaces.web.preview import preview_document
@@ -61,6 +62,11 @@ def _form(query: str, mode: str) -> str:
 
 
 def _answer(answer: Answer) -> Iterator[str]:
+    if answer.did_you_mean:
+        href = "find?" + urlencode({"q": as_typed(answer.query, answer.did_you_mean), "mode": answer.mode.value})
+        meant, typed = escape(answer.did_you_mean), escape(answer.query)
+        yield f'<p class="meant">Showing results for <strong>{meant}</strong>. '
+        yield f'<a href="{escape(href)}">Search for {typed}</a></p>'
     if answer.nothing_relevant:
         yield '<p class="said">Nothing here is clearly relevant.</p>'
     if answer.stale:

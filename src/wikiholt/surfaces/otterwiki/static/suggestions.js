@@ -62,7 +62,8 @@ function showAnswer(answer, query) {
   // The best are enough here: what is less certain is on the search page, unless there is nothing else.
   const certain = answer.results.filter((hit) => hit.confidence !== "low");
   const hits = certain.length ? certain : answer.results.slice(0, 3);
-  const preface = answer.nothing_relevant ? "Nothing here is clearly relevant. These come nearest:" : "";
+  const meant = answer.did_you_mean ? `Showing results for ${answer.did_you_mean}` : "";
+  const preface = answer.nothing_relevant ? "Nothing here is clearly relevant. These come nearest:" : meant;
   show(!hits.length && el("p", { class: "hint" }, "No page found."), hits.length && preface && el("p", { class: "hint" }, preface), hits.map(hitOption),
     hits.length && everything(query, hits.length, "All results"));
   said.textContent = hits.length ? `${preface} ${hits.length} ${hits.length === 1 ? "page" : "pages"}, use the arrow keys` : "No page found";
