@@ -49,7 +49,7 @@ function hitOption(hit, index) {
   const headings = hit.heading_path.filter((heading, position) => position || heading !== hit.name);
   const place = [crumbs(hit.path), ...headings].join(" › ");
   return option(index, placeOf(hit.path, hit.anchor),
-    el("span", { class: "name" }, hit.name), el("span", { class: "place" }, place), el("span", { class: "snippet" }, highlighted(hit.snippet, hit.matches)));
+    el("span", { class: "name" }, hit.name), el("span", { class: "place" }, place), el("span", { class: "snippet" }, highlighted(hit.snippet, hit.matches, hit.sentence)));
 }
 
 function everything(query, index, words) {
@@ -76,7 +76,7 @@ async function search() {
   const mine = new AbortController();
   running = mine;
   try {
-    const answer = await get("search", { q: query, n: SHOWN }, mine.signal);
+    const answer = await get("search", { q: query, n: SHOWN, rerank: false }, mine.signal);
     if (running === mine && document.activeElement === box) showAnswer(answer, query);
   } catch (error) {
     if (error.name === "AbortError" || running !== mine) return;
