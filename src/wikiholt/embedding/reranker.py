@@ -19,7 +19,7 @@ from wikiholt.embedding.opening import OpenModel
 from wikiholt.embedding.proof import prove_pairs
 from wikiholt.errors import ModelError, ModelMismatch, ModelUnproven
 
-READ = 160
+READ = 128
 """Tokens of a pair that are read. The time goes with them: twice as many take a little over twice as long."""
 
 _WORKERS = 2
