@@ -9,6 +9,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 
 import numpy as np
 
@@ -105,7 +106,7 @@ class Searcher:
             raise InvalidQuery(
                 "no reranker is set", hint="set rerank.model (docs/models.md names one), or leave rerank out"
             )
-        run = _Run(worded, request, self._allowed(request, query), standing.version)
+        run = _Run(worded, request, self._allowed(request, worded), standing.version)
         if request.rerank and request.mode is Mode.KEYWORD:
             run.notes.append("what is found by words alone is not reranked")
         best = self._ranked(run, standing.recipe.fingerprint)[: request.n]
@@ -165,14 +166,13 @@ class Searcher:
             raise NothingIndexed("this wiki has no indexed page", hint="run `wikiholt sync` and look at what it says")
         return self._state
 
-    def _allowed(self, request: Request, query: WordQuery) -> Ints | None:
+    def _allowed(self, request: Request, worded: Worded) -> Ints | None:
         """The pages that may be found: those that pass the filter, hold the phrases and lack what is excluded."""
         allowed = self._index.allowed(request.where)
-        if request.mode is Mode.SEMANTIC:
-            query = WordQuery(excluded=query.excluded)
-        if not (query.phrases or query.excluded):
+        demands = worded.demands(phrases=request.mode is not Mode.SEMANTIC)
+        if not demands:
             return allowed
-        holding = self._index.holding(query)
+        holding = reduce(np.union1d, map(self._index.holding, demands))
         return holding if allowed is None else np.intersect1d(allowed, holding, assume_unique=True)
 
     def _ranked(self, run: "_Run", fingerprint: str) -> list[Candidate]:
@@ -208,7 +208,7 @@ class Searcher:
     def _named(self, run: "_Run", found: Sequence[Candidate]) -> list[Candidate]:
         """The candidates with how far the query names each."""
         page_ids = (candidate.page_id for candidate in found)
-        names = self._naming.likeness(run.worded.query, page_ids, run.version, run.worded.further)
+        names = self._naming.likeness(run.worded.query, page_ids, run.version, run.worded.others)
         return [candidate._replace(naming=names.get(candidate.page_id, 0.0)) for candidate in found]
 
     def _page(self, path: str) -> StoredPage:
@@ -276,11 +276,11 @@ class Searcher:
                 self._words.refresh()
                 if self._words.version is not None:
                     # `allowed` has left out what the query excludes.
-                    words, query = self._words, replace(run.worded.query, excluded=())
-                    found = run.worded.search(
-                        lambda asked: words.search(replace(asked, excluded=()), depth, run.allowed)
+                    words = self._words
+                    return run.worded.shares(
+                        lambda asked: words.search(replace(asked, excluded=()), depth, run.allowed),
+                        lambda asked: words.best_possible(replace(asked, excluded=())),
                     )
-                    return _shares(found, words.best_possible(query))
             except NotHere:
                 pass
             except DatabaseAway:
@@ -288,8 +288,9 @@ class Searcher:
             except Exception as error:  # noqa: BLE001 - a cache may fail in any way; the truth answers
                 _LOG.warning("the word cache failed (%s); the index answers", error)
                 run.degrade("the word cache failed; answered from the index itself")
-        found = run.worded.search(lambda asked: self._index.words(asked, depth, run.request.where))
-        return _shares(found, self._index.best_possible(run.worded.query) if found else 0.0)
+        return run.worded.shares(
+            lambda asked: self._index.words(asked, depth, run.request.where), self._index.best_possible
+        )
 
     def _by_meaning(self, run: "_Run", vector: Floats, pages: int) -> list[Candidate]:
         """The nearest pages: chunks are asked for until there are enough pages or no more chunks."""
@@ -371,10 +372,6 @@ class _Run:
         self.degraded = True
         if note not in self.notes:
             self.notes.append(note)
-
-
-def _shares(found: Mapping[int, float], best_possible: float) -> dict[int, float]:
-    return {page_id: min(1.0, score / best_possible) if best_possible else 1.0 for page_id, score in found.items()}
 
 
 def _names(page: StoredPage) -> tuple[str, str]:

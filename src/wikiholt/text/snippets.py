@@ -95,7 +95,7 @@ def _matches(plain: str, query: WordQuery, words: Analyser | ManyAnalysers) -> I
                 continue
             terms = words.token_terms(run)
             # The whole of an identifier comes after its parts, and says more.
-            term = next((term for term in reversed(terms) if term in wanted), None)
+            term = next((term for term in (*reversed(terms), *words.token_forms(run)) if term in wanted), None)
             if term is None and prefix:
                 term = next((term for term in (*terms, *words.token_forms(run)) if term.startswith(prefix)), None)
             if term is not None:
