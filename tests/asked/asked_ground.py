@@ -63,7 +63,7 @@ class Ground:
         return self.service.workshop.scribe
 
     def ask(self, query: str, surface: Surface | None = Surface.CLI, n: int = 1) -> None:
-        self.wiki.search(Request(query, n), surface)
+        self.wiki.search(Request(query, n), surface=surface)
 
     def settled(self, count: int) -> None:
         """Wait until so many searches are written."""

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from asked_ground import BOUNDS, Ground, searched, until
 
-from wikiholt.asked import Scribe, written_down
+from wikiholt.asked import Diary, Scribe, written_down
 from wikiholt.errors import IndexMissing, NoQueryLog, StorageRefused
 from wikiholt.model import Filter, Mode, QueryBounds, QueryEntries, Searched, Surface
 from wikiholt.search import Request
@@ -30,7 +30,7 @@ def ground(tmp_path: Path) -> Iterator[Ground]:
 
 def test_a_search_is_written_down_with_what_came_of_it_and_nothing_of_who_asked(ground: Ground) -> None:
     began = time.time()
-    ground.wiki.search(Request("grey heron", 2, Mode.KEYWORD, Filter(path_prefix="Heron")), Surface.MCP)
+    ground.wiki.search(Request("grey heron", 2, Mode.KEYWORD, Filter(path_prefix="Heron")), surface=Surface.MCP)
     ground.settled(1)
     (entry,) = ground.log().read(0).searches  # type: ignore[union-attr]
     assert began - 1 < entry.at < time.time() + 1
@@ -50,7 +50,7 @@ def test_only_searches_that_somebody_asked_are_written_down(ground: Ground) -> N
     blind.close()
     ground.service.add("young", str(ground.repository.path), {})
     with pytest.raises(IndexMissing):
-        ground.service.wiki("young").search(Request("too early"), Surface.HTTP)
+        ground.service.wiki("young").search(Request("too early"), surface=Surface.HTTP)
     ground.ask("somebody asks")
     ground.settled(1)
     assert ground.queries() == ["somebody asks"]
@@ -104,7 +104,7 @@ def test_removal_leaves_nothing_though_another_process_still_has_something_to_wr
     ground.settled(1)
     elsewhere = ground.opened()
     held = elsewhere.wiki("notes")
-    held.search(Request("typed just before"), Surface.HTTP)
+    held.search(Request("typed just before"), surface=Surface.HTTP)
     ground.ask("typed just before")
     place = ground.directory
     removed = ground.service.remove("notes")
@@ -221,7 +221,7 @@ class Stuck:
 def test_a_full_queue_loses_entries_and_counts_them_and_nobody_waits(ground: Ground) -> None:
     stuck = Stuck(ground.log())
     scribe = Scribe(lambda _: stuck, QueryBounds(30, 5000), gather=0.001)
-    diary = scribe.diary("x")
+    diary = Diary(stuck, scribe)
     diary.note(searched("first"))
     until(lambda: stuck.tries == 1)
     began = time.monotonic()
@@ -286,7 +286,7 @@ def test_a_directory_that_cannot_be_written_costs_the_log_alone(
     ground.file.mkdir()
     ground.ask("heron")
     until(lambda: "cannot be written down" in caplog.text)
-    assert ground.wiki.search(Request("heron"), Surface.CLI).hits
+    assert ground.wiki.search(Request("heron"), surface=Surface.CLI).hits
     with pytest.raises(StorageRefused):
         ground.wiki.queries.report()
     ground.file.rmdir()

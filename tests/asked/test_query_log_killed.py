@@ -45,7 +45,7 @@ ground.data, ground.settings = Path(sys.argv[1]), {"queries.log": True}
 ground.service = ground.opened()
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))  # no file grows by a byte from now on
-print(len(ground.wiki.search(Request("heron"), Surface.HTTP).hits))
+print(len(ground.wiki.search(Request("heron"), surface=Surface.HTTP).hits))
 ground.service.close()
 print(len(ground.wiki.search(Request("heron")).hits))
 """

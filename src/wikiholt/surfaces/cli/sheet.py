@@ -39,7 +39,9 @@ def table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> 
     """A table of texts, the first of each row beside figures; escaped here."""
     head = "".join(f"<th scope='col'>{escape(each)}</th>" for each in heads)
     cells = (
-        f"<tr><td class=text>{escape(first)}</td>{''.join(f'<td class=figure>{escape(each)}</td>' for each in rest)}</tr>"
+        f"<tr><td class=text>{escape(first)}</td>"
+        + "".join(f"<td class=figure>{escape(each)}</td>" for each in rest)
+        + "</tr>"
         for first, *rest in rows
     )
     filled = f"<caption>{escape(caption)}</caption><tr>{head}</tr>{''.join(cells)}"

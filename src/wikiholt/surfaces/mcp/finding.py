@@ -36,7 +36,7 @@ def search(wiki: OpenWiki, asked: Search, budget: int) -> Found:
     if asked.fresh:
         wiki.freshen()
     with wiki.answering() as handle:
-        answer = handle.search(request, Surface.MCP)
+        answer = handle.search(request, surface=Surface.MCP)
     return _found(wiki.names, answer, budget, lambda: ("search", asked.model_dump(exclude_defaults=True)))
 
 
