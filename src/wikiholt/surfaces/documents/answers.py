@@ -19,6 +19,7 @@ class HitDocument(TypedDict):
     url: str
     snippet: str
     matches: list[list[int]]
+    sentence: list[int] | None
     distance: float | None
     score: float
     confidence: Literal["high", "medium", "low"]
@@ -84,6 +85,7 @@ def hit_document(hit: Hit, names: Names = AS_STORED) -> HitDocument:
         "url": names.linked(hit.url),
         "snippet": hit.snippet.text,
         "matches": [[span.start, span.end] for span in hit.snippet.matches],
+        "sentence": [hit.snippet.sentence.start, hit.snippet.sentence.end] if hit.snippet.sentence else None,
         "distance": hit.distance,
         "score": hit.score,
         "confidence": hit.confidence.value,
