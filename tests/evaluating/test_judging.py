@@ -54,6 +54,16 @@ def test_who_is_compared_with_stands_in_the_table_once() -> None:
         assert evaluation_page(found).count("<th scope='row'>keyword</th>") == 1
 
 
+def test_a_configuration_of_many_settings_stands_above_its_figures() -> None:
+    hybrid, other = (
+        ran("hybrid", Mode.HYBRID, "heap"),
+        ran("hybrid rerank.model=a-model-with-a-name", Mode.HYBRID, "heap"),
+    )
+    lines = evaluation_lines(evaluation(hybrid, other), Style(coloured=False))
+    assert lines[4] == "hybrid rerank.model=a-model-with-a-name"
+    assert [line.index("1.000") for line in (lines[3], lines[5])] == [32, 32]
+
+
 def test_the_report_shows_how_good_each_answer_was_and_marks_what_was_wanted() -> None:
     page = evaluation_page(evaluation(ran("hybrid", Mode.HYBRID, "heap"), ran("keyword", Mode.KEYWORD, "shed", "heap")))
     assert "hybrid <small>nDCG 1.00</small> <mark><code>heap</code></mark><br>" in page
