@@ -150,7 +150,7 @@ def _measured(
         return ndcg(found, asked.relevant[query]), answer.did_you_mean
 
     for query, text in asked.texts.items():
-        tally.untouched.append(_time(correcting, text, mode))
+        tally.untouched.append(_time(correcting, text))
         value, meant = judged(query, correcting, text)
         if meant:
             tally.false.append(_differing(text, meant))
@@ -164,7 +164,7 @@ def _measured(
         if meant:
             tally.suggested += 1
             tally.restored += set(terms(slip.word)) <= set(terms(meant))
-            tally.milliseconds.append(_time(correcting, slip.typed, mode))
+            tally.milliseconds.append(_time(correcting, slip.typed))
         with _reading_what_was_typed(correcting):
             tally.add("slip, model reads it", judged(query, correcting, slip.typed)[0])
     return tally
@@ -205,11 +205,11 @@ class _reading_what_was_typed:  # noqa: N801
         self._wording.read = self._read  # type: ignore[method-assign]
 
 
-def _time(wiki: WikiHandle, text: str, mode: Mode) -> float:
+def _time(wiki: WikiHandle, text: str) -> float:
     """Milliseconds of a processor that looking through a query takes."""
     with _searcher(wiki) as searcher:
         began = time.thread_time()
-        searcher._wording._corrected(text, _EVERY, lambda word: searcher._knows(word, mode))
+        searcher._wording._corrected(text, _EVERY, searcher._knows)
         return (time.thread_time() - began) * 1000
 
 

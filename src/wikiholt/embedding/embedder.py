@@ -63,6 +63,10 @@ class OnnxEmbedder:
         """The character range of each token of the text, in order, special tokens left out, nothing truncated."""
         return self._model.tokens.spans(text)
 
+    def knows(self, word: str) -> bool:
+        """Whether the word is a token, whole."""
+        return self._model.tokens.holds(word)
+
     def passages(self, texts: Sequence[str]) -> Floats:
         """One unit vector a text, all or none; BadInput when a text is over the window."""
         if len(texts) == 0:

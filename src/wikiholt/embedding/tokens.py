@@ -28,6 +28,11 @@ class Tokens:
         spans: list[tuple[int, int]] = self._tokenizer.encode(_writable(text), add_special_tokens=False).offsets
         return spans
 
+    def holds(self, word: str) -> bool:
+        """Whether the word is one token, and not the one for what is unknown."""
+        found = self._tokenizer.encode(_writable(word), add_special_tokens=False).tokens
+        return len(found) == 1 and found[0] != getattr(self._tokenizer.model, "unk_token", None)
+
     def passage(self, text: str) -> Ints:
         """The token ids of a passage; BadInput when they do not fit the window."""
         ids = self._tokenizer.encode(_writable(self._card.passage_prefix + text)).ids

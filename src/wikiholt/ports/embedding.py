@@ -51,6 +51,9 @@ class Embedder(Identity, Protocol):
     def token_spans(self, text: str) -> Sequence[tuple[int, int]]:
         """The character range of each token of the text, in order, special tokens left out, nothing truncated."""
 
+    def knows(self, word: str) -> bool:
+        """Whether the word is one of its tokens, whole: a word it has often read, and no slip of one."""
+
     def passages(self, texts: Sequence[str]) -> Floats:
         """One unit vector a text; a text over the window is an error."""
 

@@ -96,7 +96,7 @@ class Searcher:
         """The best pages for the request; an error is raised, never answered with an empty list."""
         began = time.perf_counter()
         standing = self._stand()
-        worded = self._wording.read(request.query, request.where, lambda word: self._knows(word, request.mode))
+        worded = self._wording.read(request.query, request.where, self._knows)
         query = worded.query
         if query.excluded and not query:
             raise InvalidQuery("the query only says what to leave out", hint="say also what to look for")
@@ -259,12 +259,10 @@ class Searcher:
             run.degrade(f"searched by words alone, for the model cannot be used ({error.code()})")
             return None
 
-    def _knows(self, word: str, mode: Mode) -> bool:
-        """Whether the model has the word whole among its tokens: then it is one, and its meaning finds pages."""
-        if mode is Mode.KEYWORD or not word.isascii():
-            return False
+    def _knows(self, word: str) -> bool:
+        """Whether the model knows the word: then it is no slip, though no page holds it."""
         try:
-            return len(self._embedder().token_spans(word.lower())) == 1
+            return self._embedder().knows(word.lower())
         except ModelError:
             return False
 
