@@ -75,7 +75,7 @@ class HitMaker:
             name=page.name,
             path=page.path,
             url=page_link(self._url, page.path, anchor),
-            snippet=around(shown(chunk.text) if chunk else page.name),
+            snippet=(around(shown(chunk.text)) if chunk else None) or around(page.name),
             distance=None if candidate.distance is None else round(max(candidate.distance, 0.0), 6),
             score=value,
             confidence=confidence(value),
