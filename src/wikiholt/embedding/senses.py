@@ -21,6 +21,9 @@ _SIGN = 0.3
 _BACK = 0.3
 """What it counts that words of a sentence have a counterpart in the query, beside the query's having one in it."""
 
+_SMALL = 250_000
+"""Multiplications that numpy does in the calling thread; for more it wakes others, which takes longer than the work."""
+
 _SAMPLE = 16
 """Every which row tells the middle of the table."""
 
@@ -45,7 +48,7 @@ class WordSenses:
             if not ids or not len(asked):
                 return [0.0] * len(told)
             column = {number: at for at, number in enumerate(ids)}
-            likeness = vectors @ self._vectors(np.array(ids, np.int64)).T
+            likeness = _products(vectors, self._vectors(np.array(ids, np.int64)))
             rarity = self._weights[ids]
             returned = likeness.max(axis=0) * rarity
             scores: list[float] = []
@@ -76,3 +79,9 @@ class WordSenses:
         vectors = self._table[ids] - self._middle
         norms = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
         return np.asarray(vectors / np.maximum(norms, 1e-6)[:, None], np.float32)
+
+
+def _products(left: Floats, right: Floats) -> Floats:
+    """Every row of one by every row of the other, in pieces small enough to stay in this thread."""
+    step = max(1, _SMALL // left.size)
+    return np.concatenate([left @ right[at : at + step].T for at in range(0, len(right), step)], axis=1)

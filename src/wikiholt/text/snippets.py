@@ -11,7 +11,6 @@ from wikiholt.text.sentences import CJK
 
 ELLIPSIS = "…"
 _CJK_RUN = re.compile(rf"[{CJK}]")
-_WORD = re.compile(r"\w+")
 _HEAD = 40
 """Characters that show how a sentence begins."""
 _Match = tuple[int, int, str]
@@ -26,12 +25,11 @@ def snippet(
     It is cut between words and never longer than `length` and two ellipses; `matches` are the ranges of the words that
     match by their terms, so a search for "running" marks "runs". `sentence` is what is shown of the sentence that is
     closest to the query: by `closeness`, which is given all sentences and gives the closest the highest number, or else
-    the one with the most matched words. Without any of these it is the beginning of the text.
+    the one with the most matched words. Without any of these it is the beginning of the text; what holds nothing for
+    readers, a comment alone, gives an empty one.
     """
     read = readable(text)
     plain, sentences = read.text, read.sentences
-    if not plain:
-        plain, sentences = " ".join(_WORD.findall(text)), ()
     matches = list(_matches(plain, query, reader(language))) if query else []
     closest = _closest(plain, sentences, matches, closeness)
     start, end = _window(plain, matches, closest, max(length, 1))
