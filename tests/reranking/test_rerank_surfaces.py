@@ -136,6 +136,11 @@ def test_over_http_the_answer_says_whether_it_was_reranked(reranked: Served) -> 
     assert client.get("/api/v1/search", params=asked).json()["results"][0]["path"] == "Equipment/Printer"
 
 
+def test_the_page_without_script_says_it_too(reranked: Served) -> None:
+    shown = reranked.client("read").get("/w/alpha/find", params={"q": "drum worn out"})
+    assert (shown.status_code, "Reranked." in shown.text) == (200, True)
+
+
 def test_a_tag_stands_for_one_reranker_and_one_wish(reranked: Served) -> None:
     client, service = reranked.client("read"), reranked.farm.service
     asked = {"q": "drum worn out"}

@@ -65,6 +65,8 @@ class OnnxReranker:
         if not crew.turn.acquire(timeout=max(0.0, seconds * _WAITING)):
             return None
         try:
+            if time.monotonic() >= until:
+                return None
             reading = [crew.pool.submit(self._score, query, text) for text in texts]
             try:
                 done, late = wait(reading, until - time.monotonic(), FIRST_EXCEPTION)
