@@ -1,6 +1,6 @@
 """nDCG@10, recall@10, MRR and success@1 on judged collections, and the time a warm search takes, beside other searches.
 
-    python -m bench.quality [--peers] [--rerank] [--model NAME …] [--only NAME …] [--write]
+    python -m bench.quality [--peers] [--rerank] [--budget MS] [--model NAME …] [--only NAME …] [--write]
 
 The collections become real git repositories, indexed by the real pipeline with the default settings, and are asked and
 judged by what `wikiholt eval SLUG` asks and judges with; nothing is tuned per collection. Brackets hold the mean with 95 %
@@ -12,6 +12,7 @@ in bench/data, so a second run only searches.
 import argparse
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -59,6 +60,7 @@ def main() -> None:
     parser.add_argument("--precision", default="", help="of the model, with an index of its own")
     parser.add_argument("--peers", action="store_true", help="ask the searches of bench/peers too")
     parser.add_argument("--rerank", action="store_true", help="hybrid search with the reranker too")
+    parser.add_argument("--budget", default="", help="milliseconds the reranker has, if not those it has by default")
     parser.add_argument("--model", nargs="*", default=[], help="hybrid search with these models too")
     parser.add_argument("--data", type=Path, default=DATA, help="where repositories and indexes are kept")
     parser.add_argument("--write", action="store_true", help="write bench/results/quality.md")
@@ -78,7 +80,8 @@ def of_collection(name: str, arguments: argparse.Namespace) -> Iterator[tuple[st
     directory, data = arguments.collections / name, arguments.data
     repository = data / "collections" / f"{name}.git"
     collections.write_repository(directory, repository)
-    reranker = {"rerank.model": RERANKER} if arguments.rerank else {}
+    budget = {"rerank.budget": arguments.budget} if arguments.budget else {}
+    reranker = {"rerank.model": RERANKER, **budget} if arguments.rerank else {}
     with ExitStack() as stack:
 
         def opened(setting: str, value: str) -> Service:
@@ -123,7 +126,7 @@ def bring_up_to_date(service: Service, name: str, repository: Path) -> None:
 
 def ours(label: str, wiki: WikiHandle, mode: Mode, *, rerank: bool = False) -> Search:
     def search(_: Question, request: Request) -> Answer:
-        return wiki.search(replace(request, rerank=rerank) if hasattr(request, "rerank") else request)
+        return wiki.search(replace(request, rerank=rerank))
 
     return Search(label, mode, lambda question: answered(question, mode, search))
 
@@ -157,6 +160,11 @@ def table(found: dict[str, list[Run]]) -> Iterator[str]:
     yield "| collection | queries | search | nDCG@10 | recall@10 | MRR@10 | success@1 | p50 ms | p95 ms |"
     yield "|---|---|---|---|---|---|---|---|---|"
     yield from (row(kind, run) for kind, runs in found.items() for run in runs)
+    yield ""
+    for label in dict.fromkeys(run.label for runs in found.values() for run in runs):
+        outcomes = [each for runs in found.values() for run in runs if run.label == label for each in run.outcomes]
+        for note, count in Counter(note for each in outcomes for note in each.notes).items():
+            yield f"{label}: {count} of {len(outcomes)} answers said: {note}."
 
 
 def row(kind: str, run: Run) -> str:

@@ -30,7 +30,7 @@ def main(file: Path, state: Path, vectors: Path | None) -> None:
         encode = HFVectors.encode
         if vectors:
             given = dict(zip((text for _, text in rows), np.load(vectors), strict=True))
-            HFVectors.encode = lambda _, data, **__: np.array([given[text] for text in data], np.float32)
+            HFVectors.encode = lambda _, data, *__: np.array([given[text] for text in data], np.float32)
         embeddings.index((at, text, None) for at, (_, text) in enumerate(rows))
         HFVectors.encode = encode
         embeddings.save(str(state / "txtai"))

@@ -82,7 +82,7 @@ class WikiHandle:
         scribe = workshop.scribe
         self._queries = Queries(scribe, wiki.id, self._index, logging=parts.log_queries) if scribe else None
 
-    def search(self, request: Request, surface: Surface | None = None) -> Answer:
+    def search(self, request: Request, *, surface: Surface | None = None) -> Answer:
         """The answer. Searches by somebody name the way they came by, and are written down if that is wanted."""
         answer = self._answered(lambda searcher: searcher.search(request))
         if self._queries is not None:

@@ -2,14 +2,15 @@
 
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from urllib.parse import quote
 
-from wikiholt.model import Hit, Mode, StoredChunk, StoredPage, WordQuery
+from wikiholt.model import Hit, Mode, Snippet, StoredChunk, StoredPage, WordQuery
 from wikiholt.ports import WikiIndex
 from wikiholt.ranking import Candidate, Judgement, judgements
 from wikiholt.text.analysis import bare
-from wikiholt.text.snippets import snippet
+from wikiholt.text.snippets import Closeness, snippet
 
 _HEADINGS = re.compile(r"\A(?:\s*#{1,6}[ \t][^\n]*(?:\n|\Z))+\s*")
 
@@ -25,18 +26,24 @@ class HitMaker:
         self._url = url
         self._language = language
 
-    def make(self, query: WordQuery, mode: Mode, best: Sequence[Candidate]) -> list[Hit]:
-        """One hit a candidate, in their order; a page deleted meanwhile and a passage shown already are left out."""
+    def make(
+        self, query: WordQuery, mode: Mode, best: Sequence[Candidate], closeness: Closeness | None = None
+    ) -> list[Hit]:
+        """One hit a candidate, in their order; a page deleted meanwhile and a passage shown already are left out.
+
+        `closeness` tells which sentence of a passage is closest to the query, where there is a model to tell it.
+        """
         pages = self._index.stored_pages([candidate.page_id for candidate in best])
         known = [candidate for candidate in best if candidate.page_id in pages]
         rows = zip(known, self._chosen(known, pages, query), judgements(mode, known), strict=True)
+        around = partial(snippet, query=query, language=self._language, closeness=closeness)
         hits: list[Hit] = []
         told: set[tuple[int, int | None]] = set()
         for candidate, chunk, judgement in rows:
             passage = (candidate.page_id, chunk.index if chunk else None)
             if passage not in told:
                 told.add(passage)
-                hits.append(self._hit(candidate, pages[candidate.page_id], chunk, judgement, query))
+                hits.append(self._hit(candidate, pages[candidate.page_id], chunk, judgement, around))
         return hits
 
     def _chosen(
@@ -56,14 +63,19 @@ class HitMaker:
         return chosen
 
     def _hit(
-        self, candidate: Candidate, page: StoredPage, chunk: StoredChunk | None, judged: Judgement, query: WordQuery
+        self,
+        candidate: Candidate,
+        page: StoredPage,
+        chunk: StoredChunk | None,
+        judged: Judgement,
+        around: Callable[[str], Snippet],
     ) -> Hit:
         anchor = chunk.anchor if chunk else ""
         return Hit(
             name=page.name,
             path=page.path,
             url=page_link(self._url, page.path, anchor),
-            snippet=snippet(shown(chunk.text) if chunk else page.name, query, language=self._language),
+            snippet=(around(shown(chunk.text)) if chunk else None) or around(page.name),
             distance=None if candidate.distance is None else round(max(candidate.distance, 0.0), 6),
             score=judged.score,
             confidence=judged.confidence,

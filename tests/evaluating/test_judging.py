@@ -54,7 +54,26 @@ def test_who_is_compared_with_stands_in_the_table_once() -> None:
         assert evaluation_page(found).count("<th scope='row'>keyword</th>") == 1
 
 
+def test_a_configuration_of_many_settings_stands_above_its_figures() -> None:
+    hybrid, other = (
+        ran("hybrid", Mode.HYBRID, "heap"),
+        ran("hybrid rerank.model=a-model-with-a-name", Mode.HYBRID, "heap"),
+    )
+    lines = evaluation_lines(evaluation(hybrid, other), Style(coloured=False))
+    assert lines[4] == "hybrid rerank.model=a-model-with-a-name"
+    assert [line.index("1.000") for line in (lines[3], lines[5])] == [32, 32]
+
+
 def test_the_report_shows_how_good_each_answer_was_and_marks_what_was_wanted() -> None:
     page = evaluation_page(evaluation(ran("hybrid", Mode.HYBRID, "heap"), ran("keyword", Mode.KEYWORD, "shed", "heap")))
     assert "hybrid <small>nDCG 1.00</small> <mark><code>heap</code></mark><br>" in page
     assert "keyword <small>nDCG 0.63</small> <code>shed</code>, <mark><code>heap</code></mark></li>" in page
+
+
+def test_a_note_of_some_answers_says_of_how_many() -> None:
+    slow = judged(LINKED, ranking("heap"), 1.0, ("there was no time",))
+    run = Run("hybrid", Mode.HYBRID, (slow, judged(LINKED, ranking("heap"), 1.0), slow))
+    found = Evaluation("garden", None, 0, {Kind.LINKS: 3}, (run,))
+    assert found.notes()[1:] == ("hybrid: there was no time (2 of 3 answers)",)
+    always = Evaluation("garden", None, 0, {Kind.LINKS: 1}, (Run("hybrid", Mode.HYBRID, (slow,)),))
+    assert always.notes()[1:] == ("hybrid: there was no time",)

@@ -45,7 +45,7 @@ class Route:
 
     @property
     def of_admins(self) -> bool:
-        return self.path in ("/api/v1/backup", "/api/v1/backups", "/api/v1/restore")
+        return self.path in ("/api/v1/backup", "/api/v1/backups", "/api/v1/restore", "/api/v1/report")
 
 
 @dataclass(frozen=True)

@@ -61,6 +61,7 @@ def questions(me: CanaryWiki, other: CanaryWiki) -> list[tuple[str, Filter]]:
         (f'"night shift" {other.word("body")}', Filter()),
         (f'"{other.word("body")} {other.word("edit")}"', Filter()),
         (f"zq{other.code}", Filter()),
+        *((misspelt(other.word(place)), Filter()) for place in ("body", "title", "text")),
         ("zq", Filter()),
         (f"{ALIKE} -{me.word('body')}", Filter()),
         (f"pump -{other.word('heading')}", Filter()),
@@ -73,12 +74,17 @@ def questions(me: CanaryWiki, other: CanaryWiki) -> list[tuple[str, Filter]]:
     ]
 
 
+def misspelt(word: str) -> str:
+    """A canary with a slip in its end: only one who knows the word can set it right."""
+    return f"{word[:-2]}{word[-1]}{word[-2]}"
+
+
 def shown(handle: WikiHandle, query: str, where: Filter, mode: Mode, *, rerank: bool | None = False) -> str:
     """An answer as a surface would give it, without the echo of the question."""
     found = handle.search(Request(query, 100, mode, where, rerank=rerank))
     assert rerank is not False or not found.reranked
     answer = documents.answer_document(found)
-    del answer["query"]
+    del answer["query"], answer["as_typed"]
     return json.dumps(answer, ensure_ascii=False)
 
 

@@ -13,6 +13,7 @@ from mypy import api
 
 import wikiholt
 from wikiholt import ports
+from wikiholt.asked import Diary, Queries
 from wikiholt.contents import Contents
 from wikiholt.handle import WikiHandle
 from wikiholt.hits import HitMaker
@@ -26,8 +27,8 @@ from wikiholt.words.cache import PostingsCache
 ROOT = Path(__file__).parents[2]
 SNIPPETS = Path(__file__).with_name("boundary_snippets.py")
 BOUND: tuple[type, ...] = (
-    *(ports.WikiIndex, ports.VectorCache, ports.WordCache, ports.Source, ports.Snapshot),
-    *(SqliteIndex, DerivedCache, PostingsCache, Searcher, HitMaker, WikiHandle, Contents),
+    *(ports.WikiIndex, ports.VectorCache, ports.WordCache, ports.Source, ports.Snapshot, ports.QueryLog),
+    *(SqliteIndex, DerivedCache, PostingsCache, Searcher, HitMaker, WikiHandle, Contents, Queries, Diary),
     *(ChromaCache, Rows),
 )
 NAMES_A_WIKI = re.compile(r"wiki|slug|tenant|index_id|collection|schema")

@@ -45,7 +45,7 @@ def test_every_mode_and_filter_shows_the_wiki_itself_and_no_other(farm: Farm, se
         for place in ("body", "title", "path", "heading", "text"):
             assert me.code in codes(shown(handle, me.word(place), Filter(), Mode.KEYWORD))
         assert me.code in codes(shown(handle, ALIKE, Filter(tags=(me.word("tag"),)), Mode.SEMANTIC))
-    assert looked == WIKIS * 23 * 5
+    assert looked == WIKIS * 26 * 5
 
 
 def test_a_tiny_wiki_beside_a_huge_one_gives_every_page(farm: Farm, service: Service) -> None:

@@ -2,12 +2,16 @@
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, settings
 from schemathesis.specs.openapi.checks import allow_header_conformance, positive_data_acceptance, unsupported_method
 from served_farm import Served, served
+
+from wikiholt.search import Reranking
+from wikiholt.testing import FakeReranker
 
 EXAMPLES = int(os.environ.get("SCHEMA_EXAMPLES", "12"))
 
@@ -17,6 +21,9 @@ def farm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     with served(tmp_path_factory.mktemp("schema")) as found:
         # Keys that are not known are sent by the hundred here.
         found.farm.limits.guard = lambda address: None  # type: ignore[method-assign]
+        service = found.farm.service
+        service.workshop = replace(service.workshop, reranking=Reranking(FakeReranker, 30.0))
+        service.close()  # what is open was opened without
         yield found
 
 

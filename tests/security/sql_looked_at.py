@@ -115,6 +115,14 @@ _BY_MODULE = {
         "execute(begin)",
         "execute(sql.SQL('; ').join(orders))",
     ),
+    "queries.py": (
+        "_COLUMNS",
+        "execute(_ADD)",
+        "execute(_OF_PERIOD)",
+        "execute(_STANDING)",
+        "execute(sql.SQL(_RIGHTS).format(role=sql.Identifier(placement.role), **names))",
+        "execute(sql.SQL(_TABLE).format(**names))",
+    ),
     "reading.py": (
         "', '.join((*PAGE, *PAGE_MORE))",
         "', '.join(CHUNK)",

@@ -46,7 +46,7 @@ def assert_holds(lexicon: Lexicon | None, bodies: dict[str, str]) -> None:
         assert sorted(lexicon.ending_with(part, 99, some)) == fitting
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(edits=EDITS)
 def test_a_lexicon_holds_the_terms_of_living_pages_whatever_was_edited_and_deleted(
     edits: list[tuple[list[PageEntry], list[str]]],

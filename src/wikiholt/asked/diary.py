@@ -35,9 +35,8 @@ _PATIENCE = 5.0
 class Diary:
     """What one wiki was asked and is not written yet. Bound to that wiki's log."""
 
-    def __init__(self, log: QueryLog, bounds: QueryBounds, scribe: "Scribe", room: int = _ROOM) -> None:
+    def __init__(self, log: QueryLog, scribe: "Scribe", room: int = _ROOM) -> None:
         self._log = log
-        self._bounds = bounds
         self._scribe = scribe
         self._room = room
         self._waiting: deque[Searched] = deque()
@@ -71,7 +70,7 @@ class Diary:
         if not batch:
             return True
         try:
-            self._log.write([replace(batch[0], lost=lost), *batch[1:]], self._bounds)
+            self._log.write([replace(batch[0], lost=lost), *batch[1:]], self._scribe.bounds)
         except Exception as error:  # noqa: BLE001 - whatever it is costs the log, and nobody's search
             self._failed(error)
             return False
@@ -108,10 +107,6 @@ class Scribe:
         self._thread: Thread | None = None
         self._closing = False
         self._pid = os.getpid()
-
-    def diary(self, wiki_id: str) -> Diary:
-        """An empty diary of one wiki."""
-        return Diary(self.log_of(wiki_id), self.bounds, self)
 
     def wake(self, diary: Diary) -> None:
         """There is something in this diary."""

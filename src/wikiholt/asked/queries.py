@@ -4,7 +4,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime, timedelta
 
-from wikiholt.asked.diary import Scribe
+from wikiholt.asked.diary import Diary, Scribe
 from wikiholt.asked.entries import written_down
 from wikiholt.asked.report import Period, QueryReport, reported
 from wikiholt.errors import IndexFault, NoQueryLog, WikiholtError
@@ -24,7 +24,7 @@ class Queries:
         """Whether searches are written down."""
         self._bounds = scribe.bounds
         self._log = scribe.log_of(wiki_id)
-        self._diary = scribe.diary(wiki_id) if logging else None
+        self._diary = Diary(self._log, scribe) if logging else None
         self._index = index
 
     def note(self, answer: Answer, surface: Surface | None, *, filtered: bool) -> None:

@@ -151,7 +151,8 @@ def _found(searches: Sequence[Searched], paths: Collection[str], limit: int) -> 
     shown = Counter(path for searched in searches if not searched.nothing_relevant for path in searched.pages)
     never = sorted(path for path in paths if path not in shown)
     # A page that is gone since was found then, and cannot be looked at now.
-    often = sorted(((path, count) for path, count in shown.items() if path in paths), key=lambda each: -each[1])
+    there = [(path, count) for path, count in shown.items() if path in paths]
+    often = sorted(there, key=lambda each: (-each[1], each[0]))
     return FoundPages(len(paths), len(never), tuple(never[:limit]), tuple(often[:limit]))
 
 

@@ -7,7 +7,7 @@ Safe to use from many threads. After a fork the child makes its own worker threa
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 
@@ -63,6 +63,10 @@ class OnnxEmbedder:
         """The character range of each token of the text, in order, special tokens left out, nothing truncated."""
         return self._model.tokens.spans(text)
 
+    def knows(self, word: str) -> bool:
+        """Whether the word is a token, whole."""
+        return self._model.tokens.holds(word)
+
     def passages(self, texts: Sequence[str]) -> Floats:
         """One unit vector a text, all or none; BadInput when a text is over the window."""
         if len(texts) == 0:
@@ -79,6 +83,10 @@ class OnnxEmbedder:
     def query(self, text: str) -> Floats:
         """The unit vector of a query, made in the calling thread; a query over the window is cut."""
         return self._vector(self._model.tokens.query(text))
+
+    def closeness(self, query: str) -> Callable[[Sequence[str]], Sequence[float]] | None:
+        """What says how close sentences are to the query by the meanings of their words; None if this model cannot."""
+        return self._model.senses.closeness(query) if self._model.senses is not None else None
 
     def prove(self) -> None:
         """Raise ModelUnproven unless known sentences give the known vectors.

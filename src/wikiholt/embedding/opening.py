@@ -10,8 +10,9 @@ from wikiholt.embedding.card import EMBEDDER, RERANKER, Card, Variant
 from wikiholt.embedding.files import ModelFiles, find_model
 from wikiholt.embedding.identity import fingerprint, variant_of
 from wikiholt.embedding.proof import KnownPair, Reference, parse_pairs, parse_references
+from wikiholt.embedding.senses import WordSenses
 from wikiholt.embedding.tokens import Tokens
-from wikiholt.embedding.weights import Array, Layout, cut, cut_int8
+from wikiholt.embedding.weights import Array, Layout, cut, cut_int8, tensor
 from wikiholt.errors import ModelCorrupt, ModelMismatch
 
 _INPUTS = {"input_ids", "attention_mask", "token_type_ids"}
@@ -29,6 +30,7 @@ class OpenModel:
     tokens: Tokens
     references: tuple[Reference, ...]
     pairs: tuple[KnownPair, ...]
+    senses: WordSenses | None
 
 
 def open_model(model: str | Path, precision: str | None, kind: str = EMBEDDER) -> OpenModel:
@@ -39,16 +41,31 @@ def open_model(model: str | Path, precision: str | None, kind: str = EMBEDDER) -
     session = _session(files, card, variant)
     inputs = _checked_inputs(session, card)
     known = files.read(card.references) if card.references else b"[]"
+    tokens = Tokens(files.read(card.tokenizer), card)
     return OpenModel(
         card=card,
         variant=variant,
         fingerprint=fingerprint(card, variant),
         session=session,
         inputs=inputs,
-        tokens=Tokens(files.read(card.tokenizer), card),
+        tokens=tokens,
         references=parse_references(known, card) if kind == EMBEDDER else (),
         pairs=parse_pairs(known, card) if kind == RERANKER else (),
+        senses=_senses(files, variant, tokens),
     )
+
+
+def _senses(files: ModelFiles, variant: Variant, tokens: Tokens) -> WordSenses | None:
+    """The table of words, where the layout says where it lies; the file was verified when the session was made.
+
+    It is mapped anew: of this view only rows that are looked up come into memory.
+    """
+    if variant.weights is None or variant.layout is None:
+        return None
+    parts = Layout.parse(files.read(variant.layout)).tensors.get("words", ())
+    if len(parts) != 1:
+        return None
+    return WordSenses(tensor(parts, files.view(variant.weights)), tokens)
 
 
 def _session(files: ModelFiles, card: Card, variant: Variant) -> onnxruntime.InferenceSession:

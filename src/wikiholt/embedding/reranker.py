@@ -19,7 +19,7 @@ from wikiholt.embedding.opening import OpenModel
 from wikiholt.embedding.proof import prove_pairs
 from wikiholt.errors import ModelError, ModelMismatch, ModelUnproven
 
-READ = 160
+READ = 128
 """Tokens of a pair that are read. The time goes with them: twice as many take a little over twice as long."""
 
 _WORKERS = 2
@@ -65,6 +65,8 @@ class OnnxReranker:
         if not crew.turn.acquire(timeout=max(0.0, seconds * _WAITING)):
             return None
         try:
+            if time.monotonic() >= until:
+                return None
             reading = [crew.pool.submit(self._score, query, text) for text in texts]
             try:
                 done, late = wait(reading, until - time.monotonic(), FIRST_EXCEPTION)

@@ -37,7 +37,7 @@ class Layout:
 
 def cut(layout: Layout, weights: memoryview) -> dict[str, Array]:
     """Every tensor in fp32; those that lie in one piece are not copied."""
-    return {name: _tensor(parts, weights) for name, parts in layout.tensors.items()}
+    return {name: tensor(parts, weights) for name, parts in layout.tensors.items()}
 
 
 def cut_int8(layout: Layout, weights: memoryview, smoothing: bytes) -> dict[str, Array]:
@@ -62,7 +62,8 @@ def _rounded(matrix: Floats) -> tuple[Array, Floats]:
     return np.rint(matrix / scale).astype(np.int8), scale
 
 
-def _tensor(parts: tuple[tuple[int, ...], ...], weights: memoryview) -> Array:
+def tensor(parts: tuple[tuple[int, ...], ...], weights: memoryview) -> Array:
+    """One tensor in fp32 from where its parts lie; not copied where it lies in one piece."""
     pieces = []
     for offset, *shape in parts:
         count = int(np.prod(shape))

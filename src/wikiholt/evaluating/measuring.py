@@ -1,5 +1,6 @@
 """Asks questions and judges the answers."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -61,9 +62,9 @@ class Run:
         ordered = sorted(self.outcomes, key=lambda each: (each.figures["ndcg@10"], each.figures["mrr"]))
         return [each for each in ordered if each.figures["ndcg@10"] < 1.0][:count]
 
-    def notes(self) -> tuple[str, ...]:
-        """What answers said of how they came about, each once."""
-        return tuple(dict.fromkeys(note for each in self.outcomes for note in each.notes))
+    def notes(self) -> dict[str, int]:
+        """What answers said of how they came about, and how many said so."""
+        return dict(Counter(note for each in self.outcomes for note in each.notes))
 
 
 def run(label: str, mode: Mode, questions: Sequence[Question], ask: Ask) -> Run:

@@ -46,4 +46,9 @@ class Evaluation:
         """What a reader of the figures should know."""
         count = len(self.runs[0].outcomes)
         few = [f"{count} questions are few: the figures may say little"] if count < FEW else []
-        return (*few, *dict.fromkeys(f"{run.label}: {note}" for run in self.everyone() for note in run.notes()))
+        said = (
+            f"{run.label}: {note}" + (f" ({times} of {count} answers)" if times < count else "")
+            for run in self.everyone()
+            for note, times in run.notes().items()
+        )
+        return (*few, *said)

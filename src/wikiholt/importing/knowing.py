@@ -50,6 +50,9 @@ class Knowing:
     def token_spans(self, text: str) -> Sequence[tuple[int, int]]:
         return self._embedder.token_spans(text)
 
+    def knows(self, word: str) -> bool:
+        return self._embedder.knows(word)
+
     def passages(self, texts: Sequence[str]) -> Floats:
         hashes = [text_hash(text) for text in texts]
         known = self._known.vectors(hashes, self._models) if self._models else {}

@@ -141,6 +141,9 @@ class Snippet:
     sentence: Span | None = None
     """Where the sentence stands, or what is shown of it, that is closest in meaning to the query."""
 
+    def __bool__(self) -> bool:
+        return bool(self.text)
+
 
 @dataclass(frozen=True, slots=True)
 class Hit:

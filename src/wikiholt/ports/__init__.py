@@ -1,7 +1,7 @@
 """What the core asks of the world. Each Protocol is bound to its scope when made: none takes a wiki beside a query."""
 
 from wikiholt.ports.caches import Lexicon, VectorCache, VectorEngine, WordCache
-from wikiholt.ports.embedding import Embedder, Identity, Reranker
+from wikiholt.ports.embedding import Embedder, Identity, Reranker, WordSense
 from wikiholt.ports.indexes import Snapshot, Store, WikiIndex
 from wikiholt.ports.nodes import Call, Databases, Shifts
 from wikiholt.ports.queries import QueryLog
@@ -23,4 +23,5 @@ __all__ = [
     "VectorEngine",
     "WikiIndex",
     "WordCache",
+    "WordSense",
 ]

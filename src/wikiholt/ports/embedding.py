@@ -1,7 +1,7 @@
 """What the core asks of a model."""
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Protocol, runtime_checkable
 
 from wikiholt.model import Floats, Scale
 
@@ -51,6 +51,9 @@ class Embedder(Identity, Protocol):
     def token_spans(self, text: str) -> Sequence[tuple[int, int]]:
         """The character range of each token of the text, in order, special tokens left out, nothing truncated."""
 
+    def knows(self, word: str) -> bool:
+        """Whether the word is one of its tokens, whole: a word it has often read, and no slip of one."""
+
     def passages(self, texts: Sequence[str]) -> Floats:
         """One unit vector a text; a text over the window is an error."""
 
@@ -59,3 +62,12 @@ class Embedder(Identity, Protocol):
 
     def prove(self) -> None:
         """Raise ModelUnproven unless known sentences give the known vectors; a proof may hold for a while."""
+
+
+@runtime_checkable
+class WordSense(Protocol):
+    """What a model may also be: quick to say which of some sentences is closest to a query, without being run."""
+
+    def closeness(self, query: str) -> Callable[[Sequence[str]], Sequence[float]] | None:
+        """What says how close each sentence of a passage is to the query, comparable within the passage and the same
+        whatever else is asked; None if this model cannot say."""

@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from wikiholt.model import StoredPage, WordQuery
 from wikiholt.text.analysis import languages_of
 from wikiholt.text.queries import telling_terms
+from wikiholt.text.readings import Reading
 
 _MOST_REMEMBERED = 20_000
-_Name = tuple[frozenset[str], ...]
+_Name = Mapping[str, frozenset[str]]
 """The words of a name as each language reads it."""
 
 
@@ -23,15 +24,17 @@ class Naming:
         self._known: tuple[int, dict[int, _Name]] = (-1, {})
 
     def likeness(
-        self, query: WordQuery, page_ids: Iterable[int], version: int, further: Sequence[WordQuery] = ()
+        self, query: WordQuery, page_ids: Iterable[int], version: int, others: Sequence[Reading] = ()
     ) -> dict[int, float]:
         """For each page, how much of all telling words of its name and the query both have; 1 for the same words.
 
-        `further` is the query as the wiki's further languages read it: the most that any of them has in common counts.
+        Of `others`, the other ways to read the query, the one counts that has the most in common with the name.
         """
-        asked = [_terms(each) for each in (query, *further)]
-        names = self._names(set(page_ids), version) if asked[0] else {}
-        return {page_id: max(map(shared, asked, name)) for page_id, name in names.items()}
+        asked = [(self._languages[0], _terms(query)), *((other.language, _terms(other.query)) for other in others)]
+        names = self._names(set(page_ids), version) if asked[0][1] else {}
+        return {
+            page_id: max(shared(terms, name[language]) for language, terms in asked) for page_id, name in names.items()
+        }
 
     def _names(self, page_ids: set[int], version: int) -> dict[int, _Name]:
         known = self._known
@@ -40,7 +43,7 @@ class Naming:
         found = {page_id: name for page_id in page_ids if (name := known[1].get(page_id)) is not None}
         lacking = self._pages(sorted(page_ids - found.keys())) if len(found) < len(page_ids) else {}
         fresh = {
-            page_id: tuple(telling_terms(page.name, each) for each in self._languages)
+            page_id: {each: telling_terms(page.name, each) for each in self._languages}
             for page_id, page in lacking.items()
         }
         known[1].update(fresh)

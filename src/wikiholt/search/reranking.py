@@ -14,20 +14,20 @@ from typing import NamedTuple
 from wikiholt.errors import ModelError
 from wikiholt.model import Mode, StoredChunk, StoredPage
 from wikiholt.ports import Reranker, WikiIndex
-from wikiholt.ranking import Candidate, evidence
+from wikiholt.ranking import Candidate, evidence, score
 from wikiholt.text.plain import plain_text
 
-DEPTH = 20
-"""Pages that are read: as many as two cores read in a time that people wait."""
+DEPTH = 10
+"""Pages that are read; docs/adr/0025 has what others give, and what they cost."""
 
-READER_WEIGHT = 0.5
-"""The part of the reader's word in the order; the evidence of meaning, words and name has the rest."""
+READER_WEIGHT = 0.1
+"""What the reader's word adds to evidence at most: a little, for it knows less of a wiki than names and words do."""
 
-_SLOPE = 0.5
-"""How fast the reader's word goes from no to yes with its logit."""
+_CLEAR = 12.0
+"""The logit of a plain yes; that of a plain no is below nought by as much."""
 
-_EVEN, _WIDTH = 0.5, 0.12
-"""At which sum of both a page is as likely right as wrong, and how fast that changes."""
+_PULL, _EVEN = 0.1, 2.0
+"""How far the reader's word moves the odds that a page is right, and the logit that leaves them as they are."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -79,12 +79,19 @@ class Rereader:
 
 def reordered(mode: Mode, head: Sequence[Candidate], logits: Sequence[float]) -> list[Candidate]:
     """The candidates by evidence and the reader's word together, each with the score that follows."""
+    said = [max(-_CLEAR, min(_CLEAR, logit)) for logit in logits]
     told = [
-        (1 - READER_WEIGHT) * evidence(mode, each) + READER_WEIGHT * _sigmoid(_SLOPE * logit)
-        for each, logit in zip(head, logits, strict=True)
+        evidence(mode, each) + READER_WEIGHT * (word + _CLEAR) / (2 * _CLEAR)
+        for each, word in zip(head, said, strict=True)
     ]
     order = sorted(range(len(head)), key=lambda at: (-told[at], at))
-    return [head[at]._replace(likelihood=_sigmoid((told[at] - _EVEN) / _WIDTH)) for at in order]
+    return [head[at]._replace(likelihood=_moved(score(mode, head[at]), said[at])) for at in order]
+
+
+def _moved(likelihood: float, word: float) -> float:
+    """The likelihood after the reader's word, whose logit adds to the logarithm of the odds."""
+    odds = likelihood * math.exp(_PULL * (word - _EVEN))
+    return odds / (odds + 1 - likelihood)
 
 
 def _text(page: StoredPage | None, chunk: StoredChunk | None) -> str:
@@ -97,7 +104,3 @@ def _text(page: StoredPage | None, chunk: StoredChunk | None) -> str:
         if part and not (parts and begins.startswith(part.casefold())):
             parts.setdefault(part.casefold(), part)
     return f"{' > '.join(parts.values())}\n{passage}".strip()
-
-
-def _sigmoid(value: float) -> float:
-    return 0.5 * (1 + math.tanh(value / 2))

@@ -9,6 +9,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 
 import numpy as np
 
@@ -36,14 +37,20 @@ from wikiholt.model import (
     StoredPage,
     WordQuery,
 )
+<<<<<<< HEAD
 from wikiholt.ports import Embedder, Lexicon, VectorCache, WikiIndex, WordCache
 from wikiholt.ranking import Candidate, akin, best_by_page, joined, ranked, rivals, scored
+=======
+from wikiholt.ports import Embedder, Lexicon, VectorCache, WikiIndex, WordCache, WordSense
+from wikiholt.ranking import Candidate, best_by_page, joined, ranked
+>>>>>>> 16c73d440c1c0fcd634229094db6cb7f1e730b4d
 from wikiholt.search.likeness import alike, nearest_pages, probes
 from wikiholt.search.naming import Naming
 from wikiholt.search.request import MAX_HITS, Request
 from wikiholt.search.reranking import DEPTH, Reranking, Rereader
 from wikiholt.search.wording import Worded, Wording
 from wikiholt.text.links import folded
+from wikiholt.text.snippets import Closeness
 
 BY_WORDS, BY_MEANING = 50, 100
 """Pages that words put forward in a hybrid search, and the nearest chunks whose pages meaning does.
@@ -94,7 +101,7 @@ class Searcher:
         """The best pages for the request; an error is raised, never answered with an empty list."""
         began = time.perf_counter()
         standing = self._stand()
-        worded = self._wording.read(request.query, request.where, lambda word: self._knows(word, request.mode))
+        worded = self._wording.read(request.query, request.where, self._knows)
         query = worded.query
         if query.excluded and not query:
             raise InvalidQuery("the query only says what to leave out", hint="say also what to look for")
@@ -104,7 +111,7 @@ class Searcher:
             raise InvalidQuery(
                 "no reranker is set", hint="set rerank.model (docs/models.md names one), or leave rerank out"
             )
-        run = _Run(worded, request, self._allowed(request, query), standing.version)
+        run = _Run(worded, request, self._allowed(request, worded), standing.version)
         if request.rerank and request.mode is Mode.KEYWORD:
             run.notes.append("what is found by words alone is not reranked")
         best = self._best(run, standing.recipe.fingerprint)
@@ -131,7 +138,11 @@ class Searcher:
         request = run.request
         if standing.revision is None:
             run.degrade("the index is being built; not every page is in it yet")
+<<<<<<< HEAD
         hits = tuple(self._hits.make(run.worded.asked, run.by, best))
+=======
+        hits = tuple(self._hits.make(run.worded.asked, request.mode, best, run.closeness))
+>>>>>>> 16c73d440c1c0fcd634229094db6cb7f1e730b4d
         head = self._head_revision(run)
         checked = self._head is not None
         return Answer(
@@ -164,14 +175,13 @@ class Searcher:
             raise NothingIndexed("this wiki has no indexed page", hint="run `wikiholt sync` and look at what it says")
         return self._state
 
-    def _allowed(self, request: Request, query: WordQuery) -> Ints | None:
+    def _allowed(self, request: Request, worded: Worded) -> Ints | None:
         """The pages that may be found: those that pass the filter, hold the phrases and lack what is excluded."""
         allowed = self._index.allowed(request.where)
-        if request.mode is Mode.SEMANTIC:
-            query = WordQuery(excluded=query.excluded)
-        if not (query.phrases or query.excluded):
+        demands = worded.demands(phrases=request.mode is not Mode.SEMANTIC)
+        if not demands:
             return allowed
-        holding = self._index.holding(query)
+        holding = reduce(np.union1d, map(self._index.holding, demands))
         return holding if allowed is None else np.intersect1d(allowed, holding, assume_unique=True)
 
     def _best(self, run: "_Run", fingerprint: str) -> list[Candidate]:
@@ -216,7 +226,7 @@ class Searcher:
     def _named(self, run: "_Run", found: Sequence[Candidate]) -> list[Candidate]:
         """The candidates with how far the query names each."""
         page_ids = (candidate.page_id for candidate in found)
-        names = self._naming.likeness(run.worded.query, page_ids, run.version, run.worded.further)
+        names = self._naming.likeness(run.worded.query, page_ids, run.version, run.worded.others)
         return [candidate._replace(naming=names.get(candidate.page_id, 0.0)) for candidate in found]
 
     def _page(self, path: str) -> StoredPage:
@@ -257,7 +267,9 @@ class Searcher:
                     f"the index was built with {fingerprint}, not with {embedder.fingerprint}",
                     hint="run `wikiholt sync` to build it with the model that is set now",
                 )
-            return embedder.query(run.worded.text)
+            vector = embedder.query(run.worded.text)
+            run.closeness = embedder.closeness(run.worded.text) if isinstance(embedder, WordSense) else None
+            return vector
         except ModelError as error:
             if run.request.mode is Mode.SEMANTIC:
                 raise
@@ -265,12 +277,10 @@ class Searcher:
             run.degrade(f"searched by words alone, for the model cannot be used ({error.code()})")
             return None
 
-    def _knows(self, word: str, mode: Mode) -> bool:
-        """Whether the model has the word whole among its tokens: then it is one, and its meaning finds pages."""
-        if mode is Mode.KEYWORD or not word.isascii():
-            return False
+    def _knows(self, word: str) -> bool:
+        """Whether the model knows the word: then it is no slip, though no page holds it."""
         try:
-            return len(self._embedder().token_spans(word.lower())) == 1
+            return self._embedder().knows(word.lower())
         except ModelError:
             return False
 
@@ -282,11 +292,11 @@ class Searcher:
                 self._words.refresh()
                 if self._words.version is not None:
                     # `allowed` has left out what the query excludes.
-                    words, query = self._words, replace(run.worded.query, excluded=())
-                    found = run.worded.search(
-                        lambda asked: words.search(replace(asked, excluded=()), depth, run.allowed)
+                    words = self._words
+                    return run.worded.shares(
+                        lambda asked: words.search(replace(asked, excluded=()), depth, run.allowed),
+                        lambda asked: words.best_possible(replace(asked, excluded=())),
                     )
-                    return _shares(found, words.best_possible(query))
             except NotHere:
                 pass
             except DatabaseAway:
@@ -294,8 +304,9 @@ class Searcher:
             except Exception as error:  # noqa: BLE001 - a cache may fail in any way; the truth answers
                 _LOG.warning("the word cache failed (%s); the index answers", error)
                 run.degrade("the word cache failed; answered from the index itself")
-        found = run.worded.search(lambda asked: self._index.words(asked, depth, run.request.where))
-        return _shares(found, self._index.best_possible(run.worded.query) if found else 0.0)
+        return run.worded.shares(
+            lambda asked: self._index.words(asked, depth, run.request.where), self._index.best_possible
+        )
 
     def _by_meaning(self, run: "_Run", vector: Floats, pages: int) -> list[Candidate]:
         """The nearest pages: chunks are asked for until there are enough pages or no more chunks."""
@@ -370,17 +381,18 @@ class _Run:
     degraded: bool = False
     refreshed: bool = False
     reranked: bool = False
+<<<<<<< HEAD
     by: Mode = Mode.SEMANTIC
     """By what pages were found in the end; without a model, a hybrid search finds by words."""
+=======
+    closeness: Closeness | None = None
+    """What tells which sentence of a passage is closest to the query."""
+>>>>>>> 16c73d440c1c0fcd634229094db6cb7f1e730b4d
 
     def degrade(self, note: str) -> None:
         self.degraded = True
         if note not in self.notes:
             self.notes.append(note)
-
-
-def _shares(found: Mapping[int, float], best_possible: float) -> dict[int, float]:
-    return {page_id: min(1.0, score / best_possible) if best_possible else 1.0 for page_id, score in found.items()}
 
 
 def _names(page: StoredPage) -> tuple[str, str]:

@@ -12,7 +12,7 @@ SHORTEST = 4
 _MOST_WORDS = 8
 """Words of a query that are looked at: a text in another language is no row of typing errors."""
 _NO_WORD_BEFORE, _NO_WORD_AFTER = frozenset("-/\\@#.:_$=<&%+*~"), frozenset("/\\@#_$=<&%+*~([")
-"""Signs that make what stands beside them part of a path, an option, an address or code."""
+"""Signs that make what stands beside them part of a path, an option, an address or code; + is there to be typed."""
 _PARTS = re.compile(r"[A-Z]?[a-z]+(?=[A-Z])|[^0-9_.\-'’·]+")
 
 
@@ -41,6 +41,19 @@ def words_of(text: str) -> list[Word]:
             around = _with_neighbours(text, spans, at)
             found.append(Word(start, end, token, fold(token), end == len(text), token[0].isupper(), around))
     return found[:_MOST_WORDS]
+
+
+def unheld(query: str, meant: str) -> list[tuple[int, int]]:
+    """Where the words of a query stand that another takes the place of in what was meant."""
+    kept = {meant[start:end] for start, end in loose_words(meant)}
+    return [(start, end) for start, end in loose_words(query) if query[start:end] not in kept] if meant else []
+
+
+def as_typed(query: str, meant: str) -> str:
+    """The query that searches for those words as they were typed."""
+    for start, _ in reversed(unheld(query, meant)):
+        query = f"{query[:start]}+{query[start:]}"
+    return query
 
 
 def is_lettered(word: str) -> bool:

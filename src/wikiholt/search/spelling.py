@@ -56,10 +56,11 @@ class Spelling:
             return ""
         out, until = text, len(text)
         for word in reversed(words):
-            if word.end > until or self._held(word, lexicon) or known(word.typed):
+            if word.end > until or self._held(word, lexicon):
                 continue
             fix = self._fix(word, lexicon, where)
-            if fix is not None and fix.end <= until:
+            # Asked last, for it may have to load the model.
+            if fix is not None and fix.end <= until and not known(word.typed):
                 out, until = out[: fix.start] + fix.text + out[fix.end :], fix.start
         return "" if out == text else out
 

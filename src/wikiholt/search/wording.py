@@ -8,11 +8,10 @@ from wikiholt.errors import DatabaseAway
 from wikiholt.model import Filter, WordHit, WordQuery
 from wikiholt.ports import Lexicon, WikiIndex
 from wikiholt.search.spelling import Spelling
-from wikiholt.text.analysis import languages_of
 from wikiholt.text.compounds import kindred, makes_compounds
 from wikiholt.text.fields import KIN_WEIGHT
-from wikiholt.text.otherterms import other_terms
-from wikiholt.text.queries import parse_query, plain_query, telling_tokens
+from wikiholt.text.queries import plain_query, telling_tokens
+from wikiholt.text.readings import Reading, nouns, readings, wholes
 
 _LOG = logging.getLogger(__name__)
 
@@ -24,24 +23,47 @@ class Worded:
     query: WordQuery
     """What was asked for: by how much of it a page has, its words are judged."""
     asked: WordQuery
-    """The same with other terms for the same words: what pages are found and marked by."""
+    """The same with all other terms by which pages are found: what is marked."""
     text: str
     """What the model reads."""
     did_you_mean: str = ""
+    others: tuple[Reading, ...] = ()
+    """Other ways to read the query."""
+    wholes: tuple[str, ...] = ()
+    """Terms for identifiers of which the query has the parts."""
     kin: tuple[str, ...] = ()
-    """Those of the terms asked for that are no other form of a word of the query but words related to one."""
-    further: tuple[WordQuery, ...] = ()
-    """The query as the wiki's further languages read it."""
+    """Terms for words that are related to one of the query's."""
 
-    def search(self, found: Callable[[WordQuery], Sequence[WordHit]]) -> dict[int, float]:
-        """The pages that are found, each with its score; what is only kin to a word counts for less."""
-        kin = frozenset(self.kin)
-        direct = replace(self.asked, terms=tuple(term for term in self.asked.terms if term not in kin))
-        scores = {hit.page_id: hit.score for hit in found(direct)}
-        if kin:
-            for hit in found(WordQuery(self.kin, excluded=self.asked.excluded)):
-                scores[hit.page_id] = scores.get(hit.page_id, 0.0) + hit.score * KIN_WEIGHT
-        return scores
+    def demands(self, *, phrases: bool) -> list[WordQuery]:
+        """What pages must hold and lack, however the query is read; a page need only satisfy one of these."""
+        read = (self.query, *(other.query for other in self.others))
+        wanted = (WordQuery(phrases=each.phrases if phrases else (), excluded=each.excluded) for each in read)
+        return [each for each in dict.fromkeys(wanted) if each.phrases or each.excluded]
+
+    def shares(
+        self, found: Callable[[WordQuery], Sequence[WordHit]], best_possible: Callable[[WordQuery], float]
+    ) -> dict[int, float]:
+        """The pages that are found, each with its share of the best possible score, read as fits the page best."""
+        shares: dict[int, float] = {}
+        for query in (self.query, *(other.query for other in self.others)):
+            # A store takes the last term for the one that may still be being typed.
+            hits = found(replace(query, terms=(*self.wholes, *query.terms)))
+            most = best_possible(query) if hits else 0.0
+            for hit in hits:
+                shares[hit.page_id] = max(shares.get(hit.page_id, 0.0), min(1.0, hit.score / most) if most else 1.0)
+        return self._with_kin(shares, found, best_possible) if self.kin else shares
+
+    def _with_kin(
+        self,
+        shares: dict[int, float],
+        found: Callable[[WordQuery], Sequence[WordHit]],
+        best_possible: Callable[[WordQuery], float],
+    ) -> dict[int, float]:
+        most = best_possible(self.query)
+        for hit in found(WordQuery(self.kin, excluded=self.query.excluded)):
+            more = KIN_WEIGHT * hit.score / most if most else 0.0
+            shares[hit.page_id] = min(1.0, shares.get(hit.page_id, 0.0) + more)
+        return shares
 
 
 class Wording:
@@ -67,19 +89,20 @@ class Wording:
             return ""
 
     def _understood(self, text: str) -> Worded:
-        query = parse_query(text, self._language)
-        others = other_terms(text, query, self._language)
-        kin = tuple(term for term in self._kin(text, query) if term not in others)
-        # A store takes the last term for the one that may still be being typed.
-        asked = replace(query, terms=(*kin, *others, *query.terms))
-        further = tuple(parse_query(text, each) for each in languages_of(self._language)[1:])
-        return Worded(query, asked, plain_query(text), kin=kin, further=further)
+        own, *others = readings(text, self._language)
+        query, named = own.query, wholes(text)
+        kin = self._kin(text, query)
+        terms = (*kin, *named, *(term for other in others for term in other.query.terms), *query.terms)
+        phrases = (*query.phrases, *(phrase for other in others for phrase in other.query.phrases))
+        asked = replace(query, terms=tuple(dict.fromkeys(terms)), phrases=tuple(dict.fromkeys(phrases)))
+        return Worded(query, asked, plain_query(text), others=tuple(others), wholes=named, kin=kin)
 
     def _kin(self, text: str, query: WordQuery) -> tuple[str, ...]:
         """Words related to those of the query, in languages that make words of words; none to what is quoted."""
-        if query.phrases or not query.terms or not makes_compounds(self._language):
+        if query.phrases or not query.terms:
             return ()
-        lexicon = self._lexicon()
-        tokens = telling_tokens(text, query, self._language)
-        found = kindred(tokens, self._language, lexicon) if lexicon is not None else ()
-        return tuple(term for term in found if term not in query.terms)
+        found = nouns(text, query, self._language)
+        lexicon = self._lexicon() if makes_compounds(self._language) else None
+        if lexicon is not None:
+            found += kindred(telling_tokens(text, query, self._language), self._language, lexicon)
+        return tuple(term for term in dict.fromkeys(found) if term not in query.terms)

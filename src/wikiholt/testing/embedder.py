@@ -27,6 +27,10 @@ class FakeEmbedder:
     def token_spans(self, text: str) -> Sequence[tuple[int, int]]:
         return [match.span() for match in _WORD.finditer(text)]
 
+    def knows(self, word: str) -> bool:  # noqa: ARG002
+        """It has read nothing."""
+        return False
+
     def passages(self, texts: Sequence[str]) -> Floats:
         self.embedded += texts
         if not texts:

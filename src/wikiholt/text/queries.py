@@ -1,4 +1,4 @@
-"""Keyword queries as people type them: words, "quoted phrases", -word and -"a phrase"."""
+"""Keyword queries as people type them: words, "quoted phrases", -word, -"a phrase" and +word."""
 
 import re
 import unicodedata
@@ -14,6 +14,7 @@ _LONGEST_QUERY = 2_000
 _MOST_TERMS = 64
 _PHRASE = re.compile(r"""(?:(?<=\s)|^)(-?)["“”„«]([^"“”„«»]*)["“”»]""")
 _EXCLUDED = re.compile(rf"(?:(?<=\s)|^)-(?=[^\W_]{{2}}|[{CJK}])(\S+)")
+_AS_TYPED = re.compile(r"(?<![\w+])\+(?=[^\W\d_])")
 
 
 def parse_query(text: str, language: str = "english") -> WordQuery:
@@ -83,12 +84,12 @@ def telling_terms(text: str, language: str = "english") -> frozenset[str]:
 
 
 def plain_query(text: str) -> str:
-    """The query as a sentence for a model: without what it excludes and without quotation marks."""
+    """The query as a sentence for a model: without what it excludes, quotation marks, and + before words."""
 
     def unquoted(found: re.Match[str]) -> str:
         return " " if found[1] else f" {found[2]} "
 
-    return " ".join(_EXCLUDED.sub(" ", _PHRASE.sub(unquoted, text)).split()) or text
+    return " ".join(_AS_TYPED.sub("", _EXCLUDED.sub(" ", _PHRASE.sub(unquoted, text))).split()) or text
 
 
 def _prefix(rest: str, words: Analyser, telling: frozenset[str]) -> str:

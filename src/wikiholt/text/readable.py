@@ -59,7 +59,7 @@ _TARGET = r"(?:[^()\s]|\([^()\s]*+\))*+(?:\)|\Z)"
 _REST_OF_LINK = re.compile(
     rf"!?\[([^\[\]]*+)\]\({_TARGET}|!?\[([^\[\]]*+)\]\((?:\w++:|[./#])[^()\n]{{0,500}}+\)|\]\({_TARGET}|\[\[|\]\]"
 )
-_REFERENCE = re.compile(r"!?\[([^\[\]]++)\]\[[^\[\]]*+\]?")
+_REFERENCE = re.compile(r"!?\[([^\[\]]++)\]\[[^\[\]]*+\]?|\A([^\[\]]*+)\]\[[^\[\]]*+\]")
 _HIGHLIGHT = re.compile(r"(?<![=\w])==(?=[^\s=])([^=\n]++)==(?![=\w])")
 _LONE_FENCE = re.compile(r"`{3,}+[\w-]*+|~{3,}+")
 
@@ -205,7 +205,9 @@ def _shown(block: str) -> str:
     if "<" in text or ">" in text:
         text = _REST_OF_TAG.sub("", text) if "<" in block or '="' in text else text
     if "[" in text or "](" in text:
-        text = _REFERENCE.sub(r"\1", _REST_OF_LINK.sub(lambda found: found[1] or found[2] or "", text))
+        text = _REFERENCE.sub(
+            lambda found: found[1] or found[2] or "", _REST_OF_LINK.sub(lambda found: found[1] or found[2] or "", text)
+        )
     if "==" in text:
         text = _HIGHLIGHT.sub(r"\1", text)
     return _LONE_FENCE.sub("", text) if "```" in text or "~~~" in text else text

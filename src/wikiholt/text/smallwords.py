@@ -53,9 +53,9 @@ _SMALL_WORDS = {
         i ikke inn jeg kan kunne man med meg meget mellom men min mot mye må noe noen nå når og også om opp oss over
         på seg sin skal skulle som så til under ut uten var ved vi vil være""",
     "finnish": """ei eivät emme en että hän he ja jos joka jonka jos jotka jossa joten kai kanssa kaikki koska kuin
-        kuinka kun me mikä miksi mille milloin minä missä mitä mitkä mukaan mutta myös ne niiden niin niitä noin nyt
-        ole olen olet oli olisi olla olleet ollut on ovat sekä se sen siellä siinä siis sille sinä sitä tai tämä
-        tämän te tuo tässä vaan vai vaikka voi vain""",
+        kuinka kun me mikä miksi mille milloin miten minä missä mitä mitkä mukaan mutta myös ne niiden niin niitä
+        noin nyt ole olen olet oli olisi olla olleet ollut on ovat sekä se sen siellä siinä siis sille sinä sitä tai
+        tämä tämän te tuo tässä vaan vai vaikka voi vain""",
     "hungarian": """a az azt aki ami amely amikor azok be csak de e egy egyik el és ez ezek ezt fel ha hanem hogy
         hogyan hol igen ill is itt ki kell lehet lesz le meg mert mely melyik mi miért mikor mint mit már még minden
         nagyon ne nem nincs ott ő ön pedig s sem szerint után vagy van vannak volt""",

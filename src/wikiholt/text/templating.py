@@ -9,6 +9,10 @@ from collections.abc import Callable
 _MOST = 1000
 """Characters of a macro; what is longer is text with braces in it."""
 
+_HALF = 200
+"""Characters of one that a fragment ends in before its end, at most."""
+
+_HALF_SHORTCODE = re.compile(r"\A(?:(?!\n\n|\{\{|\}\}).){0,200}[>%]\}\}", re.DOTALL)
 _TEXT = re.compile(r"""\b(?:text|label|title)=(?:"([^"]*+)"|'([^']*+)')""")
 _TERM = re.compile(r"""\bterm_id=["']?([\w-]++)""")
 _CALL = re.compile(r"\s*+([\w.-]++)\s*+\(([^()]*+(?:\([^()]*+\)[^()]*+)*+)\)")
@@ -70,6 +74,8 @@ def _without(text: str, start: str, end: str, *, half: bool = True) -> str:
 
 def without_macros(text: str) -> str:
     """The text with every macro, shortcode and tag of a template replaced by the words it shows."""
+    if "}}" in text:
+        text = _HALF_SHORTCODE.sub("", text)
     if "{{" in text:
         text = _replaced(text, "{{", "}}", _macro)
     if "{%" in text:
@@ -85,6 +91,8 @@ def _replaced(text: str, start: str, end: str, shown: Callable[[str], str]) -> s
     while (begin := text.find(start, at)) >= 0:
         close = text.find(end, begin + 2, begin + _MOST)
         if close < 0:
+            if len(text) - begin <= _HALF and "\n\n" not in text[begin:]:
+                text = text[:begin]
             break
         # of nested ones, the innermost is one; what is around it is met again as lone braces
         begin = text.rfind(start, begin, close)

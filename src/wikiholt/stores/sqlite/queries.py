@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from wikiholt.errors import IndexCorrupt, IndexTooNew
@@ -163,17 +163,15 @@ def row(searched: Searched) -> tuple[str | float, ...]:
     )
 
 
-def searched_of(columns: Sequence[object]) -> Searched:
-    """An entry of columns of either store; raises IndexCorrupt for what was never written so."""
+def searched_of(columns: tuple[Any, ...]) -> Searched:
+    """An entry of columns of either store, typed by both; raises IndexCorrupt for pages that are no list."""
     at, surface, query, mode, filtered, hits, nothing, degraded, score, ms, meant, pages, lost = columns
     try:
-        paths = tuple(map(str, json.loads(str(pages))))
-        return Searched(
-            *(float(str(at)), str(surface), str(query), str(mode), bool(filtered), int(str(hits)), bool(nothing)),
-            *(bool(degraded), float(str(score)), float(str(ms)), str(meant), paths, int(str(lost))),
-        )
+        paths = tuple(json.loads(pages))
     except (ValueError, TypeError) as error:
         raise IndexCorrupt("the query log is damaged", hint="clear it: `wikiholt report SLUG --clear`") from error
+    flags = bool(filtered), bool(nothing), bool(degraded)
+    return Searched(at, surface, query, mode, flags[0], hits, *flags[1:], score, ms, meant, paths, lost)
 
 
 def _prepare(db: sqlite3.Connection) -> None:

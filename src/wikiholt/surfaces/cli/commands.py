@@ -100,7 +100,7 @@ def search(service: Service, arguments: Namespace) -> int:
             service.workshop.embedder()
             if service.workshop.reranking is not None and request.rerank is not False:
                 service.workshop.reranking.reader()
-    answer = handle.search(request, Surface.CLI)
+    answer = handle.search(request, surface=Surface.CLI)
     lines = output.answer_lines(answer, output.Style.of(sys.stdout))
     if answer.stale and answer.head_revision:
         lines.append(f"hint: run `wikiholt sync {arguments.slug}` to take up what has changed")

@@ -12,6 +12,7 @@ from wikiholt.evaluating.report import Comparison, Evaluation
 from wikiholt.model import Answer, Mode
 from wikiholt.search import Request
 from wikiholt.service import Service
+from wikiholt.settings import SETTINGS
 from wikiholt.surfaces.cli import output
 from wikiholt.surfaces.cli.commands import show
 from wikiholt.surfaces.cli.evaluation_lines import evaluation_lines
@@ -23,6 +24,7 @@ from wikiholt.wiring import without_answers
 Another = Callable[[Mapping[str, str]], Service]
 """Builds the service that these settings, beside those of the command, describe."""
 _PATIENCE = 600.0
+_SECRETS = frozenset(setting.name for setting in SETTINGS if setting.secret)
 
 
 def evaluate(service: Service, arguments: Namespace, another: Another) -> int:
@@ -119,8 +121,13 @@ def _against(
     settings = dict(each.split("=", 1) for each in arguments.against if "=" in each)
     mode = Mode(modes[0]) if modes else runs[0].mode
     questions = [outcome.question for outcome in runs[0].outcomes]
-    label = " ".join([str(mode), *(f"{name}={value}" for name, value in settings.items())])
+    label = " ".join([str(mode), *(f"{name}={'…' if name in _SECRETS else value}" for name, value in settings.items())])
     if settings:
+        if "data" in settings and "store" not in settings and service.workshop.databases is not None:
+            raise InvalidSetting(
+                "the index lies in a database, whatever the data directory is",
+                hint="name the other database with --against store=…, or --against store= for an index in files",
+            )
         other = another(settings)
         stack.callback(other.close)
         _comparable(service, other, arguments.slug, questions)
@@ -134,10 +141,12 @@ def _against(
 
 def _comparable(service: Service, other: Service, slug: str, questions: Sequence[Question]) -> None:
     """Refuse settings that only another index could show, and an index of another wiki."""
+    in_files = service.workshop.databases is None
+    place, place_setting = ("data directory", "data=DIR") if in_files else ("database", "store=…")
     if other.wiki(slug).settled_at() is None and service.wiki(slug).settled_at() is not None:
         raise InvalidSetting(
             "with these settings the index would have to be built anew",
-            hint="build it in a data directory of its own, and compare with --against data=DIR",
+            hint=f"build it in a {place} of its own, and compare with --against {place_setting}",
         )
     known = {page.path for page in other.wiki(slug).contents.list().pages}
     if missing := next((path for each in questions for path in each.relevant if path not in known), None):

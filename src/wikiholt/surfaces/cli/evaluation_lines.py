@@ -10,6 +10,8 @@ from wikiholt.surfaces.cli.output import Style, counted, line
 _SHOWN = 3
 """Pages shown of what was returned for a question."""
 _SURE = 0.05
+_WIDEST = 30
+"""Characters a configuration has beside its figures; one that needs more stands above them."""
 
 
 def evaluation_lines(found: Evaluation, style: Style) -> list[str]:
@@ -17,9 +19,8 @@ def evaluation_lines(found: Evaluation, style: Style) -> list[str]:
     parts = [f"{count} of {found.available.get(kind, count)} {kind}" for kind, count in asked.items()]
     at = f" at {found.revision[:10]}" if found.revision else ""
     lines = [f"{style.bold(found.wiki)}{at}: {counted(sum(asked.values()), 'question')} ({', '.join(parts)})", ""]
-    width = max(
-        len("configuration"), *(len(f"  {kind}") for kind in asked), *(len(run.label) for run in found.everyone())
-    )
+    labels = [len(run.label) for run in found.everyone()]
+    width = min(_WIDEST, max(len("configuration"), *(len(f"  {kind}") for kind in asked), *labels))
     heads = "  ".join(f"{metric:19}" for metric in METRICS).rstrip()
     lines.append(style.dim(f"{'configuration':{width}}  {heads}"))
     for run in found.everyone():
@@ -33,7 +34,10 @@ def evaluation_lines(found: Evaluation, style: Style) -> list[str]:
 def _run_lines(run: Run, found: Evaluation, width: int, style: Style) -> list[str]:
     half, most = run.milliseconds()
     times = style.dim(f"{half:.0f}/{most:.0f} ms")
-    lines = [f"{style.bold(f'{line(run.label):{width}}')}  {_figures(run.figures(None, found.seed))}  {times}"]
+    label = line(run.label)
+    lines = [style.bold(label)] if len(label) > width else []
+    beginning = "" if lines else label
+    lines.append(f"{style.bold(f'{beginning:{width}}')}  {_figures(run.figures(None, found.seed))}  {times}")
     kinds = run.kinds()
     if len(kinds) > 1:
         lines += [f"  {kind:{width - 2}}  {_figures(run.figures(kind, found.seed))}" for kind in kinds]

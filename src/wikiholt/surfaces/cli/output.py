@@ -9,13 +9,15 @@ import shutil
 import sys
 import textwrap
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import TextIO
 
 from wikiholt.handle import Status
 from wikiholt.model import Answer, Forecast, Hit, Snippet, SyncReport
 from wikiholt.sources.address import shown
+from wikiholt.surfaces.documents.meant import showing
 
 _BOLD, _DIM, _GREEN, _YELLOW, _RED, _OFF = "\x1b[1m", "\x1b[2m", "\x1b[32m", "\x1b[33m", "\x1b[31m", "\x1b[0m"
 
@@ -23,7 +25,8 @@ _HARMLESS = frozenset("\n\t\u00ad\u061c\u200b\u200c\u200d\u200e\u200f\u2060")
 """Not printable by Unicode's book, yet part of honest text: joiners, break hints, marks of direction."""
 
 # Stand-ins for colours while lines are wrapped; no text holds them once it is safe.
-_ON_MARK, _OFF_MARK = "\x01", "\x02"
+_ON_MARK, _OFF_MARK, _ON_DIM, _OFF_DIM = _SIGN = ("\x01", "\x02", "\x03", "\x04")
+_SIGNS = re.compile("([\x01-\x04])")
 _ESCAPES = "wikiholt.escapes"
 _OBEYED = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
@@ -100,6 +103,8 @@ def _escaped(error: UnicodeError) -> tuple[str, int]:
 
 def answer_lines(answer: Answer, style: Style) -> list[str]:
     lines: list[str] = []
+    if answer.did_you_mean:
+        lines.append(style.warn(line(showing(answer))))
     if not answer.total:
         lines.append("Nothing found: no page passes the filters, phrases and exclusions.")
     elif not answer.hits:
@@ -121,25 +126,48 @@ def _hit_lines(number: int, hit: Hit, style: Style) -> list[str]:
     width = max(40, min(shutil.get_terminal_size((100, 24)).columns, 110)) - 3
     snippet = textwrap.wrap(_marked(hit.snippet, style), width) if hit.snippet.text else []
     place = f"{line(where)}  lines {hit.first_line}–{hit.last_line}"
-    return [head, f"   {style.dim(place)}", *(f"   {_restored(row, style)}" for row in snippet), ""]
+    return [head, f"   {style.dim(place)}", *(f"   {row}" for row in _restored(snippet, style)), ""]
 
 
 def _marked(snippet: Snippet, style: Style) -> str:
-    """A snippet, safe to show, its matches between marks; the marks come last, so that no text can bring its own."""
+    """A snippet, safe to show, with marks around its matches and around what is not the closest sentence.
+
+    The marks come last, so that no text can bring its own.
+    """
     shown = safe(snippet.text)
     if not style.coloured:
         return shown
+    signs = [(at, sign) for span in snippet.matches for at, sign in ((span.start, _ON_MARK), (span.end, _OFF_MARK))]
+    if snippet.sentence is not None:
+        around = ((0, _ON_DIM), (snippet.sentence.start, _OFF_DIM), (snippet.sentence.end, _ON_DIM))
+        signs = sorted([*signs, *around], key=itemgetter(0))
     text, at = "", 0
-    for span in snippet.matches:
-        text += shown[at : span.start] + _ON_MARK + shown[span.start : span.end] + _OFF_MARK
-        at = span.end
+    for place, sign in signs:
+        text += shown[at:place] + sign
+        at = place
     return text + shown[at:]
 
 
-def _restored(row: str, style: Style) -> str:
-    if not style.coloured:
-        return row
-    return row.replace(_ON_MARK, _BOLD + _GREEN).replace(_OFF_MARK, _OFF) + _OFF
+def _restored(rows: Iterable[str], style: Style) -> Iterator[str]:
+    """Rows with colours for marks; what a row leaves dim, the next begins with."""
+    dim = marked = False
+    for row in rows:
+        if not style.coloured:
+            yield row
+            continue
+        worn = _DIM if dim else ""
+        text = worn
+        for part in _SIGNS.split(row):
+            if part not in _SIGN:
+                text += part
+                continue
+            dim = part == _ON_DIM if part in (_ON_DIM, _OFF_DIM) else dim
+            marked = part == _ON_MARK if part in (_ON_MARK, _OFF_MARK) else marked
+            wanted = _BOLD + _GREEN if marked else _DIM if dim else ""
+            if wanted != worn:
+                text += (_OFF if worn else "") + wanted
+                worn = wanted
+        yield text + _OFF
 
 
 def _closing(answer: Answer) -> str:

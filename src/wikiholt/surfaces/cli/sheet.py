@@ -12,7 +12,7 @@ table { border-collapse: collapse; width: 100%; margin: .5rem 0 1.5rem } caption
 th, td { text-align: left; padding: .3rem .6rem; border-bottom: 1px solid #dde3ea; vertical-align: top }
 td.figure { font-variant-numeric: tabular-nums; white-space: nowrap } small, .quiet { color: #5b6b7c }
 svg { display: block } .bar { fill: #9db8d6 } .bounds { stroke: #1d2733; stroke-width: 1.5 }
-.good { color: #17663a } .bad { color: #a11d2b } li { margin: .3rem 0 } code { overflow-wrap: anywhere }
+.good { color: #17663a } .bad { color: #a11d2b } li { margin: .3rem 0 } .text, code { overflow-wrap: anywhere }
 .wide { overflow-x: auto } mark { background: #fff1b8; color: inherit }
 @media (prefers-color-scheme: dark) {
   mark { background: #57470f }
@@ -39,7 +39,9 @@ def table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> 
     """A table of texts, the first of each row beside figures; escaped here."""
     head = "".join(f"<th scope='col'>{escape(each)}</th>" for each in heads)
     cells = (
-        f"<tr><td>{escape(first)}</td>{''.join(f'<td class=figure>{escape(each)}</td>' for each in rest)}</tr>"
+        f"<tr><td class=text>{escape(first)}</td>"
+        + "".join(f"<td class=figure>{escape(each)}</td>" for each in rest)
+        + "</tr>"
         for first, *rest in rows
     )
     filled = f"<caption>{escape(caption)}</caption><tr>{head}</tr>{''.join(cells)}"

@@ -6,6 +6,7 @@ from typing import Literal
 from typing_extensions import TypedDict
 
 from wikiholt.model import Answer, Hit
+from wikiholt.search.slips import as_typed
 from wikiholt.surfaces.documents.moments import moment
 from wikiholt.surfaces.documents.names import AS_STORED, Names
 
@@ -18,6 +19,7 @@ class HitDocument(TypedDict):
     url: str
     snippet: str
     matches: list[list[int]]
+    sentence: list[int] | None
     distance: float | None
     score: float
     confidence: Literal["high", "medium", "low"]
@@ -40,6 +42,8 @@ class AnswerDocument(TypedDict):
     """What was found, how fresh it is, and whether something had to be gone around."""
 
     query: str
+    did_you_mean: str | None
+    as_typed: str | None
     mode: Literal["hybrid", "semantic", "keyword"]
     results: list[HitDocument]
     total: int
@@ -57,6 +61,8 @@ class AnswerDocument(TypedDict):
 def answer_document(answer: Answer, names: Names = AS_STORED) -> AnswerDocument:
     return {
         "query": answer.query,
+        "did_you_mean": answer.did_you_mean or None,
+        "as_typed": as_typed(answer.query, answer.did_you_mean) if answer.did_you_mean else None,
         "mode": answer.mode.value,
         "results": [hit_document(hit, names) for hit in answer.hits],
         "total": len(answer.hits),
@@ -79,6 +85,7 @@ def hit_document(hit: Hit, names: Names = AS_STORED) -> HitDocument:
         "url": names.linked(hit.url),
         "snippet": hit.snippet.text,
         "matches": [[span.start, span.end] for span in hit.snippet.matches],
+        "sentence": [hit.snippet.sentence.start, hit.snippet.sentence.end] if hit.snippet.sentence else None,
         "distance": hit.distance,
         "score": hit.score,
         "confidence": hit.confidence.value,

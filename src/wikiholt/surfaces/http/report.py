@@ -20,7 +20,9 @@ router = APIRouter(prefix="/api/v1", tags=["search"])
 class Period(Nothing):
     """Of how long, and how much."""
 
-    days: Count | None = Field(None, ge=1, le=3660, description="The last so many days; all that is kept if not given.")
+    days: Annotated[Count, Field(ge=1, le=3660)] | None = Field(
+        None, description="The last so many days; all that is kept if not given."
+    )
     limit: Count = Field(10, ge=1, le=1000, description="Rows of each list at most.")
 
 

@@ -61,7 +61,7 @@ def _found(wiki: OpenWiki, asked: Asked, held: str | None) -> Response:
         wiki.freshen()
     with wiki.answering() as handle:
         tag = weak(handle.stamp(), handle.reranker, request)
-        return _tagged(tag, held, wiki.names, lambda: handle.search(request, wiki.surface))
+        return _tagged(tag, held, wiki.names, lambda: handle.search(request, surface=wiki.surface))
 
 
 def _tagged(tag: str, held: str | None, known_as: Names, answer: Callable[[], Answer]) -> Response:

@@ -40,6 +40,7 @@ class Found(TypedDict):
     """What was found, how fresh it is, and whether any of it is to the point."""
 
     query: str
+    did_you_mean: str | None
     mode: Literal["hybrid", "semantic", "keyword"]
     results: list[FoundPage]
     nothing_relevant: bool

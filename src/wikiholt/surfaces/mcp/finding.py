@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from wikiholt.model import Answer, Hit, Surface
+from wikiholt.search.slips import as_typed
+from wikiholt.surfaces.documents.meant import showing
 from wikiholt.surfaces.documents.moments import moment
 from wikiholt.surfaces.documents.names import Names
 from wikiholt.surfaces.http.visits import OpenWiki
@@ -34,7 +36,7 @@ def search(wiki: OpenWiki, asked: Search, budget: int) -> Found:
     if asked.fresh:
         wiki.freshen()
     with wiki.answering() as handle:
-        answer = handle.search(request, Surface.MCP)
+        answer = handle.search(request, surface=Surface.MCP)
     return _found(wiki.names, answer, budget, lambda: ("search", asked.model_dump(exclude_defaults=True)))
 
 
@@ -50,10 +52,14 @@ def _found(names: Names, answer: Answer, budget: int, again: Callable[[], tuple[
     notes = list(answer.notes)
     if answer.nothing_relevant or not answer.hits:
         notes.insert(0, _NOTHING)
+    if answer.did_you_mean:
+        typed = as_typed(answer.query, answer.did_you_mean)
+        notes.insert(0, f"{showing(answer)} To search for what was typed, ask for: {typed}")
     if answer.stale:
         notes.append(_STALE)
     return {
         "query": answer.query,
+        "did_you_mean": answer.did_you_mean or None,
         "mode": answer.mode.value,
         "results": told.pages,
         "nothing_relevant": answer.nothing_relevant or not answer.hits,

@@ -10,7 +10,7 @@ from markupsafe import Markup
 from pydantic import ValidationError
 
 from wikiholt.errors import InvalidQuery, WikiholtError
-from wikiholt.model import Scope, Span, Surface
+from wikiholt.model import Scope, Snippet, Span, Surface
 from wikiholt.surfaces.documents import AnswerDocument, HitDocument, answer_document
 from wikiholt.surfaces.http.parameters import Asked
 from wikiholt.surfaces.http.problems import told
@@ -53,7 +53,8 @@ def shown(host: Host, given: Mapping[str, Any]) -> Shown:
         request = _asked(given).request()
         opened = replace(host.here().open(Scope.READ), names=names_here())
         with opened.answering() as handle:
-            answer = handle.search(replace(request, where=opened.narrowed(request.where)), Surface.OTTERWIKI)
+            asked = replace(request, where=opened.narrowed(request.where))
+            answer = handle.search(asked, surface=Surface.OTTERWIKI)
         return Shown(answer_document(answer, opened.names))
     except Exception as error:  # noqa: BLE001 - whatever it is, the page says so and the wiki's own search is a click away
         return _failed(error)
@@ -72,8 +73,10 @@ def _failed(error: Exception) -> Shown:
 
 
 def snippet(hit: HitDocument) -> Markup:
-    """The snippet as HTML with its matches marked."""
-    return Markup(marked(hit["snippet"], [Span(start, end) for start, end in hit["matches"]]))  # noqa: S704 - escaped there
+    """The snippet as HTML with its matches and the closest sentence marked."""
+    matches = tuple(Span(start, end) for start, end in hit["matches"])
+    found = Snippet(hit["snippet"], matches, Span(*hit["sentence"]) if hit["sentence"] else None)
+    return Markup(marked(found))  # noqa: S704 - escaped there
 
 
 def ago(moment: str) -> str:

@@ -1,6 +1,6 @@
 """Search and reading without script: whole pages made by the server, for wikis that are open to everyone."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from html import escape
 from urllib.parse import quote, urlencode
 
@@ -8,8 +8,9 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
 from wikiholt.errors import Unauthorized, WikiholtError
-from wikiholt.model import Answer, Hit, Mode, Scope, Span
+from wikiholt.model import Answer, Hit, Mode, Scope, Snippet
 from wikiholt.search import Request
+from wikiholt.search.slips import as_typed
 from wikiholt.surfaces.http.problems import told
 from wikiholt.surfaces.http.visits import Visitor
 from wikiholt.surfaces.web.preview import preview_document
@@ -27,7 +28,7 @@ def find(request: HttpRequest) -> Response:
         wiki = Visitor(request.app.state.farm, request).wiki(Scope.READ)
         asked = Request(query, _HITS, Mode(mode) if mode in tuple(Mode) else Mode.HYBRID)
         with wiki.answering() as handle:
-            answer = handle.search(asked, wiki.surface)
+            answer = handle.search(asked, surface=wiki.surface)
     except WikiholtError as error:
         return _failed(request, error, form)
     main = f'<main id="app.main" class="plain">{_TITLE}{form}{"".join(_answer(answer))}</main>'
@@ -61,6 +62,11 @@ def _form(query: str, mode: str) -> str:
 
 
 def _answer(answer: Answer) -> Iterator[str]:
+    if answer.did_you_mean:
+        href = "find?" + urlencode({"q": as_typed(answer.query, answer.did_you_mean), "mode": answer.mode.value})
+        meant, typed = escape(answer.did_you_mean), escape(answer.query)
+        yield f'<p class="meant">Showing results for <strong>{meant}</strong>. '
+        yield f'<a href="{escape(href)}">Search for {typed}</a></p>'
     if answer.nothing_relevant:
         yield '<p class="said">Nothing here is clearly relevant.</p>'
     if answer.stale:
@@ -79,19 +85,31 @@ def _card(hit: Hit) -> str:
     place = " › ".join([hit.path.replace("/", " / "), *headings])
     return (
         f'<li><article class="card"><h2><a href="{escape(href)}">{escape(hit.name)}</a></h2>'
-        f'<p class="place">{escape(place)}</p><p class="snippet">{marked(hit.snippet.text, hit.snippet.matches)}</p>'
+        f'<p class="place">{escape(place)}</p><p class="snippet">{marked(hit.snippet)}</p>'
         "</article></li>"
     )
 
 
-def marked(text: str, matches: Sequence[Span]) -> str:
-    """The text as HTML with its matches marked."""
+def marked(snippet: Snippet) -> str:
+    """A snippet as HTML, its matches and the sentence closest to the query marked."""
+    closest = snippet.sentence
+    if closest is None:
+        return _marked(snippet, 0, len(snippet.text))
+    inside = _marked(snippet, closest.start, closest.end)
+    before, after = _marked(snippet, 0, closest.start), _marked(snippet, closest.end, len(snippet.text))
+    return f'{before}<span class="closest">{inside}</span>{after}'
+
+
+def _marked(snippet: Snippet, start: int, end: int) -> str:
+    """A part of a snippet with its matches marked."""
     parts: list[str] = []
-    at = 0
-    for span in matches:
-        parts += escape(text[at : span.start]), "<mark>", escape(text[span.start : span.end]), "</mark>"
-        at = span.end
-    return "".join([*parts, escape(text[at:])])
+    text, at = snippet.text, start
+    for span in snippet.matches:
+        first, last = max(span.start, at), min(span.end, end)
+        if first < last:
+            parts += escape(text[at:first]), "<mark>", escape(text[first:last]), "</mark>"
+            at = last
+    return "".join([*parts, escape(text[at:end])])
 
 
 def _failed(request: HttpRequest, error: WikiholtError, form: str) -> Response:

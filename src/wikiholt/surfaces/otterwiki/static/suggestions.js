@@ -49,7 +49,7 @@ function hitOption(hit, index) {
   const headings = hit.heading_path.filter((heading, position) => position || heading !== hit.name);
   const place = [crumbs(hit.path), ...headings].join(" › ");
   return option(index, placeOf(hit.path, hit.anchor),
-    el("span", { class: "name" }, hit.name), el("span", { class: "place" }, place), el("span", { class: "snippet" }, highlighted(hit.snippet, hit.matches)));
+    el("span", { class: "name" }, hit.name), el("span", { class: "place" }, place), el("span", { class: "snippet" }, highlighted(hit.snippet, hit.matches, hit.sentence)));
 }
 
 function everything(query, index, words) {
@@ -62,7 +62,8 @@ function showAnswer(answer, query) {
   // The best are enough here: what is less certain is on the search page, unless there is nothing else.
   const certain = answer.results.filter((hit) => hit.confidence !== "low");
   const hits = certain.length ? certain : answer.results.slice(0, 3);
-  const preface = answer.nothing_relevant ? "Nothing here is clearly relevant. These come nearest:" : "";
+  const meant = answer.did_you_mean ? `Showing results for ${answer.did_you_mean}` : "";
+  const preface = answer.nothing_relevant ? "Nothing here is clearly relevant. These come nearest:" : meant;
   show(!hits.length && el("p", { class: "hint" }, "No page found."), hits.length && preface && el("p", { class: "hint" }, preface), hits.map(hitOption),
     hits.length && everything(query, hits.length, "All results"));
   said.textContent = hits.length ? `${preface} ${hits.length} ${hits.length === 1 ? "page" : "pages"}, use the arrow keys` : "No page found";
@@ -75,7 +76,7 @@ async function search() {
   const mine = new AbortController();
   running = mine;
   try {
-    const answer = await get("search", { q: query, n: SHOWN }, mine.signal);
+    const answer = await get("search", { q: query, n: SHOWN, rerank: false }, mine.signal);
     if (running === mine && document.activeElement === box) showAnswer(answer, query);
   } catch (error) {
     if (error.name === "AbortError" || running !== mine) return;

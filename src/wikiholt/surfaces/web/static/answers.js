@@ -1,5 +1,5 @@
 // What a search page shows: an answer, a list of pages, or that there is none; and how fresh that is.
-import { narrowed } from "./address.js";
+import { addressOf, narrowed } from "./address.js";
 import { get } from "./api.js";
 import { hitCard, pageCard } from "./cards.js";
 import { byId, el, plural, short } from "./dom.js";
@@ -38,7 +38,7 @@ export function showAnswer(answer, asked, wanted, ways) {
   }
   byId("more").hidden = found.length < wanted || wanted >= MOST || found.length >= answer.considered;
   freshness(answer);
-  notes(answer);
+  notes(answer, asked);
 }
 
 function sayNone(asked, ways) {
@@ -82,10 +82,17 @@ async function freshness(answer) {
   if (behind > 0 && line.textContent === first) line.textContent = `The index is ${plural(behind, "commit")} behind`;
 }
 
-function notes(answer) {
+function notes(answer, asked) {
   const lines = answer.notes.map((note) => el("p", { class: "note" }, note));
   if (answer.degraded && !lines.length) lines.push(el("p", { class: "note" }, "Something had to be gone around; the answer may be less complete."));
+  if (answer.did_you_mean) lines.unshift(meant(answer, asked));
   byId("notes").replaceChildren(...lines);
+}
+
+// A word that no page holds was taken for a slip; what was typed can still be searched for.
+function meant(answer, asked) {
+  const typed = addressOf({ ...asked, q: answer.as_typed, page: "", anchor: "" });
+  return el("p", { class: "meant" }, "Showing results for ", el("strong", {}, answer.did_you_mean), ". ", el("a", { href: typed }, `Search for ${answer.query}`));
 }
 
 // The card of the page that lies open.

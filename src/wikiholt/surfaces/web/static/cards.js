@@ -32,7 +32,7 @@ export function hitCard(hit, state) {
   return el("li", {}, el("article", { class: `card ${hit.confidence}`, "data-page": hit.path },
     el("h2", {}, el("a", { href, "data-page": hit.path, "data-anchor": hit.anchor, lang: hit.language }, hit.name)),
     place(hit),
-    el("p", { class: "snippet" }, highlighted(hit.snippet, hit.matches)),
+    el("p", { class: "snippet" }, highlighted(hit.snippet, hit.matches, hit.sentence)),
     facts(hit)));
 }
 

@@ -26,17 +26,25 @@ export function icon(path) {
 }
 
 // Offsets count characters as the server does (code points), not as JavaScript does (UTF-16 units).
-export function highlighted(text, matches) {
+export function highlighted(text, matches, sentence) {
   const characters = Array.from(text);
+  const [start, end] = sentence || [0, 0];
+  if (!sentence || start < 0 || end <= start || end > characters.length) return marked(characters, matches, 0, characters.length);
+  return [...marked(characters, matches, 0, start), el("span", { class: "closest" }, marked(characters, matches, start, end)),
+    ...marked(characters, matches, end, characters.length)];
+}
+
+function marked(characters, matches, from, to) {
   const parts = [];
-  let at = 0;
+  let at = from;
   for (const [start, end] of matches) {
-    if (start < at || end <= start || end > characters.length) continue;
-    if (start > at) parts.push(characters.slice(at, start).join(""));
-    parts.push(el("mark", {}, characters.slice(start, end).join("")));
-    at = end;
+    const first = Math.max(start, at), last = Math.min(end, to);
+    if (first >= last) continue;
+    if (first > at) parts.push(characters.slice(at, first).join(""));
+    parts.push(el("mark", {}, characters.slice(first, last).join("")));
+    at = last;
   }
-  parts.push(characters.slice(at).join(""));
+  parts.push(characters.slice(at, to).join(""));
   return parts;
 }
 

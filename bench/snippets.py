@@ -1,0 +1,210 @@
+"""Which sentence of a hit is closest in meaning: cheap ways beside the model's own answer, and what snippets cost.
+
+    python -m bench.snippets [--collections DIR] [--data DIR] [--queries 60] [--write]
+
+For real hits of judged queries (hybrid, the five best), the model reads every sentence; the one nearest to the query is
+what the cheap ways are compared with. "Clear" are hits where the nearest is at least .1 (cosine) nearer than the next.
+Lost is the mean cosine given away. Times are of whole warm searches, with and without the choice in turn. The last table
+counts passages whose text, code left out, still holds a kind of markup.
+"""
+
+import argparse
+import random
+import re
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from bench import collections
+from bench.report import machine, write
+from wikiholt import embedding
+from wikiholt.embedding.embedder import OnnxEmbedder
+from wikiholt.handle import WikiHandle
+from wikiholt.hits import shown
+from wikiholt.model import Floats, Mode
+from wikiholt.search import Request
+from wikiholt.text.plain import plain_text
+from wikiholt.text.readable import readable
+from wikiholt.text.words import terms
+from wikiholt.wiring import open_service
+
+NAMES = ("scifact", "cranfield", "wiki-dendron", "wiki-k8s-en")
+CLEAR = 0.1
+MARKS = {
+    "shortcodes, macros, template tags": r"\{\{|\}\}|\{%|%\}",
+    "links": r"\]\((?:\w+:|[/.#])|\]\[\w",
+    "wiki links": r"\[\[|\]\]",
+    "fences": r"```|~~~",
+    "stars": r"\*\*\w|\w\*\*",
+    "HTML": r"</?(?:a|b|br|code|div|em|img|li|p|span|strong|table|td|tr|ul)\b[^<>]*>|<!--",
+    "entities": r"&(?:amp|lt|gt|quot|nbsp|#\d+);",
+    "definitions, footnotes, alerts": r"^\[[^\]]+\]: \S|\[\^|\[!\w+\]|:::",
+}
+_FENCED = re.compile(r"^[ \t>]*(```+|~~~+).*?(?:^[ \t>]*\1[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
+_SPAN = re.compile(r"(`+)[^`].*?\1", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A hit with more than one sentence."""
+
+    query: str
+    sentences: list[str]
+    close: Floats
+    """How near the model finds each."""
+
+    @property
+    def best(self) -> int:
+        return int(np.argmax(self.close))
+
+    @property
+    def margin(self) -> float:
+        last = np.sort(self.close)
+        return float(last[-1] - last[-2])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--collections", type=Path, default=collections.DEFAULT)
+    parser.add_argument("--data", type=Path, default=Path("bench/data/quality"), help="what bench.quality has indexed")
+    parser.add_argument("--queries", type=int, default=60, help="of each kind of each collection")
+    parser.add_argument("--write", action="store_true", help="write bench/results/snippets.md")
+    arguments = parser.parse_args()
+    service = open_service(arguments.data)
+    model = embedding.load("all-MiniLM-L6-v2")
+    wikis = {name: service.wiki(name) for name in NAMES}
+    asked = {name: list(queries(arguments.collections / name, arguments.queries)) for name in NAMES}
+    choices, hits, milliseconds = chosen(wikis, asked, model)
+    parts = [
+        __doc__ or "",
+        machine(),
+        f"{hits} hits, {len(choices)} of them with more than one sentence ({np.mean([len(c.sentences) for c in choices]):.1f}"
+        f" in the mean); a sentence takes the model {statistics.median(milliseconds):.1f} ms here.",
+        "\n".join(agreement(choices, model)),
+        "\n".join(times(wikis, asked)),
+        "\n".join(marks(wikis, asked)),
+    ]
+    text = "\n\n".join(parts)
+    print(text)
+    if arguments.write:
+        write("snippets", text)
+
+
+def queries(directory: Path, count: int) -> Iterator[str]:
+    for each in collections.queries(directory):
+        yield from random.Random(5).sample(sorted(each.texts.values()), min(count, len(each.texts)))
+
+
+def chosen(
+    wikis: dict[str, WikiHandle], asked: dict[str, list[str]], model: OnnxEmbedder
+) -> tuple[list[Choice], int, list[float]]:
+    found: list[Choice] = []
+    hits, milliseconds = 0, []
+    for name, wiki in wikis.items():
+        for query in asked[name]:
+            vector = model.query(query)
+            for hit in wiki.search(Request(query, 5, Mode.HYBRID)).hits:
+                hits += 1
+                sentences = _sentences(hit.text)
+                if len(sentences) < 2:
+                    continue
+                began = time.perf_counter()
+                vectors = np.stack([model.query(each) for each in sentences])
+                milliseconds.append((time.perf_counter() - began) * 1000 / len(sentences))
+                found.append(Choice(query, sentences, vectors @ vector))
+    return found, hits, milliseconds
+
+
+def _sentences(text: str) -> list[str]:
+    read = readable(shown(text))
+    return [read.text[span.start : span.end] for span in read.sentences]
+
+
+def agreement(choices: Sequence[Choice], model: OnnxEmbedder) -> Iterator[str]:
+    def first(_: Choice) -> Sequence[float]:
+        return [1.0]
+
+    def words(choice: Choice) -> Sequence[float]:
+        wanted = set(terms(choice.query))
+        return [float(sum(map(len, wanted.intersection(terms(each))))) for each in choice.sentences]
+
+    def senses(choice: Choice) -> Sequence[float]:
+        close = model.closeness(choice.query)
+        return close(choice.sentences) if close else [0.0]
+
+    def among(count: int, rough: Callable[[Choice], Sequence[float]]) -> Callable[[Choice], Sequence[float]]:
+        def scores(choice: Choice) -> Sequence[float]:
+            likely = np.argsort(-np.array(rough(choice)), kind="stable")[:count]
+            return [float(near) if at in likely else -1.0 for at, near in enumerate(choice.close)]
+
+        return scores
+
+    yield "| way | the model runs for | the same, all hits | the same, clear hits | lost |"
+    yield "|---|---|---|---|---|"
+    ways: dict[str, tuple[str, Callable[[Choice], Sequence[float]]]] = {
+        "the first sentence": ("–", first),
+        "most letters of matched words": ("–", words),
+        "**by the table of words, word by word (taken)**": ("–", senses),
+        "two by matched words, then the model": ("2 sentences a hit", among(2, words)),
+        "two by the table, then the model": ("2 sentences a hit", among(2, senses)),
+        "three by the table, then the model": ("3 sentences a hit", among(3, senses)),
+        "the model reads all": ("all", lambda choice: choice.close.tolist()),
+    }
+    clear = [choice for choice in choices if choice.margin >= CLEAR]
+    for name, (runs, way) in ways.items():
+        picked = {id(choice): int(np.argmax(way(choice))) for choice in choices}
+        same = [statistics.mean(picked[id(each)] == each.best for each in some) for some in (choices, clear)]
+        lost = statistics.mean(float(each.close.max() - each.close[picked[id(each)]]) for each in choices)
+        yield f"| {name} | {runs} | {same[0]:.3f} | {same[1]:.3f} (of {len(clear)}) | {lost:.4f} |"
+
+
+def times(wikis: dict[str, WikiHandle], asked: dict[str, list[str]]) -> Iterator[str]:
+    """Whole searches with and without the choice, in turn; milliseconds of the clock and of the processor."""
+    yield "| n | without p50 / p95 ms | with p50 / p95 ms | added p50 ms | added p50 ms of processor |"
+    yield "|---|---|---|---|---|"
+    whole = OnnxEmbedder.closeness
+    for n in (5, 20):
+        took: dict[bool, list[tuple[float, float]]] = {True: [], False: []}
+        for name, wiki in wikis.items():
+            for query in asked[name][:40]:
+                for choosing in (True, False, False, True):
+                    OnnxEmbedder.closeness = whole if choosing else _without  # type: ignore[assignment, method-assign]
+                    began, used = time.perf_counter(), time.thread_time()
+                    wiki.search(Request(query, n, Mode.HYBRID))
+                    took[choosing].append((time.perf_counter() - began, time.thread_time() - used))
+        OnnxEmbedder.closeness = whole  # type: ignore[method-assign]
+        wall = {key: np.array(rows)[:, 0] * 1000 for key, rows in took.items()}
+        used_ms = {key: np.array(rows)[:, 1] * 1000 for key, rows in took.items()}
+        shown_ms = [f"{np.percentile(wall[key], 50):.1f} / {np.percentile(wall[key], 95):.1f}" for key in (False, True)]
+        added = np.percentile(wall[True], 50) - np.percentile(wall[False], 50)
+        cpu = np.percentile(used_ms[True], 50) - np.percentile(used_ms[False], 50)
+        yield f"| {n} | {shown_ms[0]} | {shown_ms[1]} | {added:.1f} | {cpu:.1f} |"
+
+
+def _without(model: OnnxEmbedder, query: str) -> None:
+    """In place of what tells the closest sentence."""
+    del model, query
+
+
+def marks(wikis: dict[str, WikiHandle], asked: dict[str, list[str]]) -> Iterator[str]:
+    """Passages that still show markup, before (as the model reads them) and now."""
+    texts: dict[str, None] = {}
+    for name, wiki in wikis.items():
+        for query in asked[name]:
+            texts |= {
+                _SPAN.sub("code", _FENCED.sub("", hit.text)): None for hit in wiki.search(Request(query, 50)).hits
+            }
+    before, now = [plain_text(text) for text in texts], [readable(text).text for text in texts]
+    yield f"| of {len(texts)} passages, code left out | as the model reads them | as snippets show them |"
+    yield "|---|---|---|"
+    for name, pattern in MARKS.items():
+        found = re.compile(pattern, re.MULTILINE)
+        yield f"| {name} | {sum(bool(found.search(t)) for t in before)} | {sum(bool(found.search(t)) for t in now)} |"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,261 @@
+"""What typing errors cost, and what correcting them gives back: the figures of docs/adr/0028.
+
+    python -m bench.typos [--collections DIR] [--data DIR] [--only NAME …] [--write]
+
+Uses the indexes that bench.quality made (run that first). In each judged query the word that fewest pages hold, of five
+letters or more, gets one slip: two neighbours swapped, a letter missing, one too many, or another one, in turn, at a
+place and with a letter drawn by a fixed seed. nDCG@10 is that of the queries that have such a word. "Restored" counts
+slips after which `did_you_mean` has the word back, or one of the same stem.
+"""
+
+import argparse
+import random
+import statistics
+import string
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from bench import collections
+from bench.report import machine, write
+from wikiholt.evaluating.chance import difference
+from wikiholt.evaluating.metrics import ndcg
+from wikiholt.handle import WikiHandle
+from wikiholt.model import Filter, Mode
+from wikiholt.ports import Lexicon
+from wikiholt.search import Request
+from wikiholt.search.searcher import Searcher
+from wikiholt.search.slips import words_of
+from wikiholt.search.wording import Worded
+from wikiholt.service import Service
+from wikiholt.text.queries import plain_query
+from wikiholt.text.words import terms
+from wikiholt.wiring import open_service
+
+NAMES = ("scifact", "cranfield", "wiki-dendron", "wiki-k8s-en")
+MODES = (Mode.KEYWORD, Mode.HYBRID)
+KINDS = ("swapped", "missing", "extra", "other")
+SHORTEST = 5
+_EVERY = Filter()
+
+
+@dataclass(frozen=True)
+class Slip:
+    """A query, and the same with one slip in it."""
+
+    query: str
+    kind: str
+    clean: str
+    typed: str
+    word: str
+
+
+@dataclass
+class Tally:
+    """Figures of one kind of queries in one mode."""
+
+    values: dict[str, list[float]] = field(default_factory=dict)
+    restored: int = 0
+    suggested: int = 0
+    milliseconds: list[float] = field(default_factory=list)
+    untouched: list[float] = field(default_factory=list)
+    false: list[tuple[str, str]] = field(default_factory=list)
+
+    def add(self, way: str, value: float) -> None:
+        self.values.setdefault(way, []).append(value)
+
+    def mean(self, way: str) -> float:
+        return statistics.fmean(self.values[way])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--collections", type=Path, default=collections.DEFAULT)
+    parser.add_argument("--data", type=Path, default=Path("bench/data"))
+    parser.add_argument("--only", nargs="*", default=NAMES)
+    parser.add_argument("--write", action="store_true", help="write bench/results/typos.md")
+    arguments = parser.parse_args()
+    correcting, not_correcting = _services(arguments.data / "quality")
+    rows, found = _head(), []
+    for name in arguments.only:
+        wikis = correcting.wiki(name), not_correcting.wiki(name)
+        for asked in collections.queries(arguments.collections / name):
+            slips = _slips(wikis[0], asked)
+            for mode in MODES:
+                tally = _measured(wikis, asked, slips, mode)
+                rows.append(_row(asked.name, mode, len(asked.texts), len(slips), tally))
+                found += [(asked.name, mode, *each) for each in tally.false]
+                print(rows[-1], flush=True)
+    listed = [f"- {name}, {mode}: {typed} → {meant}" for name, mode, typed, meant in found]
+    if arguments.write:
+        table = "\n".join(rows)
+        said = "Every correction of a query as the collections have it, by the words that differ:"
+        write("typos", f"{__doc__}\n{machine()}\n\n{table}\n\n{said}\n\n" + "\n".join(listed))
+    else:
+        print("\n".join(listed))
+
+
+def _services(data: Path) -> tuple[Service, Service]:
+    """One that corrects, and one that cannot since it has no lexicon."""
+    without = open_service(data)
+    without.workshop = replace(without.workshop, lexicon=lambda _, __: lambda: None)
+    return open_service(data), without
+
+
+def _slips(wiki: WikiHandle, asked: collections.Queries) -> dict[str, Slip]:
+    rng, made = random.Random(9), {}
+    for number, (query, text) in enumerate(asked.texts.items()):
+        word = _telling(wiki, text)
+        if word is not None:
+            kind = KINDS[number % len(KINDS)]
+            start, end = word
+            typed = text[:start] + slipped(rng, kind, text[start:end]) + text[end:]
+            made[query] = Slip(query, kind, text, typed, text[start:end])
+    return made
+
+
+def _telling(wiki: WikiHandle, text: str) -> tuple[int, int] | None:
+    """Where the word stands that fewest pages hold, and one does."""
+    with _searcher(wiki) as searcher:
+        lexicon: Lexicon | None = searcher._wording._lexicon()
+    assert lexicon is not None
+    words = [word for word in words_of(text) if len(word.typed) >= SHORTEST]
+    held = {(word.start, word.end): max(map(lexicon.pages, terms(word.typed)), default=0) for word in words}
+    return min((span for span in held if held[span]), key=held.__getitem__, default=None)
+
+
+def slipped(rng: random.Random, kind: str, word: str) -> str:
+    """The word with one slip in it."""
+    if kind == "swapped":
+        at = rng.choice([n for n in range(len(word) - 1) if word[n].lower() != word[n + 1].lower()])
+        return word[:at] + word[at + 1] + word[at] + word[at + 2 :]
+    at = rng.randrange(len(word))
+    if kind == "missing":
+        return word[:at] + word[at + 1 :]
+    letter = rng.choice([letter for letter in string.ascii_lowercase if letter != word[at].lower()])
+    return word[:at] + letter + (word[at:] if kind == "extra" else word[at + 1 :])
+
+
+def _measured(
+    wikis: tuple[WikiHandle, WikiHandle], asked: collections.Queries, slips: dict[str, Slip], mode: Mode
+) -> Tally:
+    correcting, not_correcting = wikis
+    tally = Tally()
+
+    def judged(query: str, wiki: WikiHandle, text: str) -> tuple[float, str]:
+        answer = wiki.search(Request(text, n=30, mode=mode))
+        left_out = asked.exclude.get(query, set())
+        found = [hit.path for hit in answer.hits if hit.path not in left_out]
+        return ndcg(found, asked.relevant[query]), answer.did_you_mean
+
+    for query, text in asked.texts.items():
+        tally.untouched.append(_time(correcting, text))
+        value, meant = judged(query, correcting, text)
+        if meant:
+            tally.false.append(_differing(text, meant))
+        if query in slips:
+            tally.add("clean, on", value)
+            tally.add("clean, off", judged(query, not_correcting, text)[0])
+    for query, slip in slips.items():
+        tally.add("slip, off", judged(query, not_correcting, slip.typed)[0])
+        value, meant = judged(query, correcting, slip.typed)
+        tally.add("slip, on", value)
+        if meant:
+            tally.suggested += 1
+            tally.restored += set(terms(slip.word)) <= set(terms(meant))
+            tally.milliseconds.append(_time(correcting, slip.typed))
+        with _reading_what_was_typed(correcting):
+            tally.add("slip, model reads it", judged(query, correcting, slip.typed)[0])
+    return tally
+
+
+def _differing(text: str, meant: str) -> tuple[str, str]:
+    """The words that only one of the two has."""
+    one, other = text.split(), meant.split()
+    return " ".join(word for word in one if word not in other), " ".join(word for word in other if word not in one)
+
+
+class _searcher:  # noqa: N801 - a context, as a function would be
+    def __init__(self, wiki: WikiHandle) -> None:
+        self._served = wiki._served()
+
+    def __enter__(self) -> Searcher:
+        return self._served.__enter__().searcher
+
+    def __exit__(self, *error: object) -> None:
+        self._served.__exit__(None, None, None)
+
+
+class _reading_what_was_typed:  # noqa: N801
+    """Meanwhile the model reads the query as it was typed; pages are found by the words that were meant."""
+
+    def __init__(self, wiki: WikiHandle) -> None:
+        with _searcher(wiki) as searcher:
+            self._wording = searcher._wording
+        self._read = self._wording.read
+
+    def __enter__(self) -> None:
+        def read(typed: str, where: Filter, known: Callable[[str], bool]) -> Worded:
+            return replace(self._read(typed, where, known), text=plain_query(typed))
+
+        self._wording.read = read  # type: ignore[method-assign]
+
+    def __exit__(self, *error: object) -> None:
+        self._wording.read = self._read  # type: ignore[method-assign]
+
+
+def _time(wiki: WikiHandle, text: str) -> float:
+    """Milliseconds of a processor that looking through a query takes."""
+    with _searcher(wiki) as searcher:
+        began = time.thread_time()
+        searcher._wording._corrected(text, _EVERY, searcher._knows)
+        return (time.thread_time() - began) * 1000
+
+
+def _head() -> list[str]:
+    columns = (
+        "queries of",
+        "mode",
+        "queries",
+        "clean, no correction",
+        "clean, correction",
+        "slips",
+        "slip, no correction",
+        "slip, corrected",
+        "difference",
+        "the same, the model reads what was typed",
+        "restored",
+        "suggested",
+        "clean queries corrected",
+        "ms a correction p50 / p95",
+        "ms a clean query",
+    )
+    return [f"| {' | '.join(columns)} |", "|" + "---|" * len(columns)]
+
+
+def _row(name: str, mode: Mode, queries: int, slips: int, tally: Tally) -> str:
+    gain = difference(tally.values["slip, on"], tally.values["slip, off"]).interval
+    times = sorted(tally.milliseconds) or [0.0]
+    cells = (
+        name,
+        mode,
+        queries,
+        f"{tally.mean('clean, off'):.3f}",
+        f"{tally.mean('clean, on'):.3f}",
+        slips,
+        f"{tally.mean('slip, off'):.3f}",
+        f"{tally.mean('slip, on'):.3f}",
+        f"{gain.mean:+.3f} [{gain.low:+.3f} {gain.high:+.3f}]",
+        f"{tally.mean('slip, model reads it'):.3f}",
+        f"{tally.restored / slips:.0%}",
+        f"{tally.suggested / slips:.0%}",
+        len(tally.false),
+        f"{statistics.median(times):.1f} / {times[int(len(times) * 0.95)]:.1f}",
+        f"{statistics.fmean(tally.untouched):.2f}",
+    )
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,104 @@
+"""Processes killed while they write down searches, and a disk without room: what was committed is there."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+from asked_ground import BOUNDS, Ground, searched
+
+from wikiholt.stores.sqlite.queries import SqliteQueryLog
+
+_NURSERY = """
+import os, sys
+from pathlib import Path
+from asked_ground import searched
+from wikiholt.model import QueryBounds
+from wikiholt.stores.sqlite.queries import SqliteQueryLog
+
+log = SqliteQueryLog(Path(sys.argv[1]))
+for line in sys.stdin:  # the number to begin with; a child is made that writes until it is killed
+    if child := os.fork():
+        os.waitpid(child, 0)
+        print("killed", flush=True)
+        continue
+    print(os.getpid(), flush=True)
+    number = int(line)
+    while True:
+        log.write([searched(f"{number} {part}") for part in range(5)], QueryBounds(30, 400))
+        print(number, flush=True)
+        number += 1
+"""
+_WITHOUT_ROOM = """
+import resource, signal, sys
+from pathlib import Path
+from asked_ground import Ground, until
+from wikiholt.model import Surface
+from wikiholt.search import Request
+
+ground = Ground.__new__(Ground)
+ground.data, ground.settings = Path(sys.argv[1]), {"queries.log": True}
+ground.service = ground.opened()
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))  # no file grows by a byte from now on
+print(len(ground.wiki.search(Request("heron"), surface=Surface.HTTP).hits))
+ground.service.close()
+print(len(ground.wiki.search(Request("heron")).hits))
+"""
+
+
+def started(code: str, place: Path) -> "subprocess.Popen[str]":
+    here = Path(__file__).parent
+    paths = f"import sys; sys.path += {[str(here), str(here.parent / 'sources')]!r}\n"
+    program = [sys.executable, "-c", paths + code, str(place)]
+    return subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def kill_one(nursery: "subprocess.Popen[str]", first: int, seconds: float) -> list[int]:
+    """Have a child write batches from this number on, kill it, and say which it knew to be committed."""
+    assert nursery.stdin is not None
+    assert nursery.stdout is not None
+    nursery.stdin.write(f"{first}\n")
+    nursery.stdin.flush()
+    child = int(nursery.stdout.readline())
+    time.sleep(seconds)  # the moment of the blow is what is tested
+    os.kill(child, signal.SIGKILL)
+    return [int(line) for line in iter(nursery.stdout.readline, "killed\n")]
+
+
+def batches(log: SqliteQueryLog) -> Counter[int]:
+    found = log.read(0)
+    assert found is None or found.damaged_at is None
+    return Counter(int(each.query.split()[0]) for each in found.searches) if found else Counter()
+
+
+def test_what_was_committed_is_there_whenever_the_writer_is_killed(tmp_path: Path) -> None:
+    chance = random.Random("killed while it writes down searches")
+    log, newest = SqliteQueryLog(tmp_path), -1
+    with started(_NURSERY, tmp_path) as nursery:
+        for _ in range(25):
+            told = kill_one(nursery, newest + 1, chance.uniform(0.0, 0.05))
+            held = batches(log)
+            # Each batch is there whole or not at all, and those that the writer knew of are.
+            assert set(held.values()) <= {5}
+            assert max(held, default=-1) >= max(told, default=newest)
+            newest = max(held, default=-1)
+            assert sorted(held) == list(range(max(0, newest - 79), newest + 1))
+        nursery.communicate(timeout=60)
+    log.write([searched("1000000 afterwards")], BOUNDS)
+    assert max(batches(log)) == 1_000_000
+    assert newest > 0
+
+
+def test_a_full_disk_costs_the_log_and_no_search(tmp_path: Path) -> None:
+    ground = Ground(tmp_path)
+    ground.ask("before")
+    ground.service.close()
+    with started(_WITHOUT_ROOM, ground.data) as process:
+        out, _ = process.communicate(timeout=120)
+    assert (process.returncode, out.split()) == (0, ["3", "3"])
+    assert ground.queries() == ["before"]

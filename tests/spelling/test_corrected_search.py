@@ -1,0 +1,185 @@
+"""A query with a slip finds the page, and says what was meant."""
+
+import threading
+from pathlib import Path
+
+import pytest
+from spelling_ground import House, Known
+
+from wikiholt.model import Filter, Mode
+from wikiholt.search import Request, spelling
+from wikiholt.words.cache import PostingsCache
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> House:
+    return House(tmp_path_factory.mktemp("house"))
+
+
+def meant(house: House, query: str, where: Filter | None = None, mode: Mode = Mode.HYBRID) -> str:
+    handle = house.handle()
+    answer = handle.search(Request(query, mode=mode, where=where or Filter()))
+    handle.close()
+    return answer.did_you_mean
+
+
+@pytest.mark.parametrize(
+    ("typed", "wanted"),
+    [
+        ("kubernetse cluster", "kubernetes cluster"),
+        ("kuberntes cluster", "kubernetes cluster"),
+        ("kuberneetes cluster", "kubernetes cluster"),
+        ("kubermetes cluster", "kubernetes cluster"),
+        ("jubernetes cluster", "kubernetes cluster"),
+        ("Kuberntes", "Kubernetes"),
+        ("KUBERNTES", "KUBERNETES"),
+        ("who orders tonner", "who orders toner"),
+        ("the pritner asks", "the printer asks"),
+        ("Geölt werden Dieln", "Geölt werden Dielen"),
+        ("kücke fliesen", "küche fliesen"),
+        ("кааалитка скрипит", ""),
+        ("каалитка скрипит", "калитка скрипит"),
+        ("self-hosted kubenetes", "self-hosted kubernetes"),
+        ("where is the cofeemachine", ""),
+        ("the coffeemachine", "the coffee machine"),
+        ("hedge hog in october", "hedgehog in october"),
+        ("deploymnet", "deployment"),
+    ],
+)
+def test_a_slip_of_one_letter_or_space_is_set_right(house: House, typed: str, wanted: str) -> None:
+    assert meant(house, typed) == wanted
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "kubernetes cluster",
+        "boat",
+        '"kuberntes" cluster',
+        "cluster -kuberntes",
+        "cluster +kuberntes",
+        "kuberntes2",
+        "kube_rntes",
+        "getKuberntes",
+        "--kuberntes",
+        "/etc/kuberntes",
+        "kuberntes()",
+        "user@kuberntes",
+        "deplo",
+        "kubernets",
+        "ledgrs",
+        "strongbx",
+        "庭の土を耕す",
+        "xqzw",
+        "tnr",
+        "<b>",
+        "%",
+    ],
+)
+def test_what_is_right_quoted_left_out_a_code_or_on_no_page_that_may_be_found_stays_as_typed(
+    house: House, typed: str
+) -> None:
+    assert meant(house, typed) == ""
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_the_page_is_found_and_its_snippet_marks_the_word_that_was_meant(house: House, mode: Mode) -> None:
+    handle = house.handle()
+    answer = handle.search(Request("kuberntes replicas", mode=mode))
+    handle.close()
+    assert (answer.query, answer.did_you_mean) == ("kuberntes replicas", "kubernetes replicas")
+    best = answer.hits[0]
+    assert best.path == "Cluster"
+    marked = {best.snippet.text[span.start : span.end].lower() for span in best.snippet.matches}
+    assert "kubernetes" in marked
+
+
+def test_the_same_answer_comes_as_if_the_right_word_had_been_typed(house: House) -> None:
+    handle = house.handle()
+    for mode in Mode:
+        slip, right = (
+            handle.search(Request(query, mode=mode)) for query in ("descalle the kettle", "descale the kettle")
+        )
+        assert slip.did_you_mean == "descale the kettle"
+        assert [(hit.path, hit.score) for hit in slip.hits] == [(hit.path, hit.score) for hit in right.hits]
+    handle.close()
+
+
+def test_phrases_and_exclusions_are_kept_as_they_were_typed(house: House) -> None:
+    assert meant(house, '"rear flap" pritner -tonner') == '"rear flap" printer -tonner'
+
+
+def test_a_word_only_on_pages_that_the_filter_leaves_out_is_not_suggested(house: House) -> None:
+    assert meant(house, "kuberntes", Filter(path_prefix="Cluster")) == "kubernetes"
+    assert meant(house, "kuberntes", Filter(path_prefix="Kitchen")) == ""
+
+
+def test_a_word_that_the_model_knows_is_no_slip(house: House) -> None:
+    assert meant(house, "boat") == ""
+    try:
+        house.embedder = Known()
+        assert meant(house, "boat") == "boots"
+    finally:
+        house.embedder = Known("boat")
+
+
+def test_the_word_cache_corrects_as_the_index_alone_does(house: House, tmp_path: Path) -> None:
+    handle = house.handle(lambda index, _: PostingsCache(index, tmp_path, background=False))
+    assert handle.search(Request("kuberntes")).did_you_mean == "kubernetes"
+    handle.close()
+
+
+def test_without_a_lexicon_a_search_goes_on_as_typed(house: House) -> None:
+    handle = house.handle(corrects=False)
+    answer = handle.search(Request("kuberntes cluster"))
+    assert (answer.did_you_mean, answer.hits[0].path) == ("", "Cluster")
+    handle.close()
+
+
+def test_what_goes_wrong_while_correcting_fails_no_search(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> dict[str, float]:
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(spelling, "near", broken)
+    assert meant(house, "kuberntes cluster") == ""
+
+
+def test_a_deleted_page_takes_its_words_with_it_and_a_new_one_brings_its_own(tmp_path: Path) -> None:
+    house = House(tmp_path, {"a.md": "# Sundial\n\nThe sundial is wrong in summer.", "b.md": "# Pond\n\nFrogs."})
+    handle = house.handle()
+    assert handle.search(Request("sundila")).did_you_mean == "sundial"
+    house.repository.commit({"a.md": None, "c.md": "# Windmill\n\nThe windmill turns."})
+    handle.sync()
+    assert handle.search(Request("sundila")).did_you_mean == ""
+    assert handle.search(Request("wndmill ")).did_you_mean == "windmill "
+    handle.close()
+
+
+def test_a_bare_stem_is_never_suggested(tmp_path: Path) -> None:
+    house = House(
+        tmp_path, {"a.md": "# Universities\n\nUniversities, universal and universally.", "b.md": "# B\n\nText."}
+    )
+    for typed in ("univxers", "uinvers", "universitis "):
+        found = meant(house, typed).strip()
+        assert found in {"", "universities", "universal", "universally"}
+
+
+def test_many_threads_get_the_same_correction(house: House) -> None:
+    handle = house.handle()
+    found: list[str] = []
+    threads = [
+        threading.Thread(target=lambda: found.append(handle.search(Request("kuberntes")).did_you_mean))
+        for _ in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    handle.close()
+    assert found == ["kubernetes"] * 8
+
+
+def test_the_wiki_is_the_only_one_whose_words_are_suggested(house: House, tmp_path: Path) -> None:
+    other = House(tmp_path, {"a.md": "# Observatory\n\nThe observatory has a telescope.", "b.md": "# B\n\nMore."})
+    assert meant(other, "observatroy") == "observatory"
+    assert meant(house, "observatroy") == ""
