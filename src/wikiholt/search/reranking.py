@@ -7,14 +7,14 @@ so asking for more only lengthens the list. Where the reader is late or fails, t
 import logging
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from wikiholt.errors import ModelError
 from wikiholt.model import Mode, StoredChunk, StoredPage
 from wikiholt.ports import Reranker, WikiIndex
-from wikiholt.ranking import Candidate, evidence, score
+from wikiholt.ranking import Candidate, Rivals, evidence, grounds, likelihood
 from wikiholt.text.plain import plain_text
 
 DEPTH = 10
@@ -57,7 +57,7 @@ class Rereader:
         self._index = index
         self._reranking = reranking
 
-    def reread(self, query: str, mode: Mode, best: list[Candidate]) -> Reread:
+    def reread(self, query: str, mode: Mode, best: list[Candidate], among: Rivals) -> Reread:
         """The same candidates, those that were read first; never raises for the reader's sake."""
         head = best[:DEPTH]
         try:
@@ -69,7 +69,7 @@ class Rereader:
             return Reread(best, f"not reranked, for the reranker cannot be used ({error.code()})")
         if logits is None:
             return Reread(best, "not reranked, for there was no time for it (rerank.budget)")
-        return Reread(reordered(mode, head, logits) + best[DEPTH:])
+        return Reread(reordered(mode, head, logits, among) + best[DEPTH:])
 
     def _texts(self, head: Sequence[Candidate]) -> list[str]:
         pages = self._index.stored_pages([each.page_id for each in head])
@@ -77,7 +77,7 @@ class Rereader:
         return [_text(pages.get(each.page_id), chunks.get(each.chunk_id or 0)) for each in head]
 
 
-def reordered(mode: Mode, head: Sequence[Candidate], logits: Sequence[float]) -> list[Candidate]:
+def reordered(mode: Mode, head: Sequence[Candidate], logits: Sequence[float], among: Rivals) -> list[Candidate]:
     """The candidates by evidence and the reader's word together, each with the score that follows."""
     said = [max(-_CLEAR, min(_CLEAR, logit)) for logit in logits]
     told = [
@@ -85,13 +85,26 @@ def reordered(mode: Mode, head: Sequence[Candidate], logits: Sequence[float]) ->
         for each, word in zip(head, said, strict=True)
     ]
     order = sorted(range(len(head)), key=lambda at: (-told[at], at))
-    return [head[at]._replace(likelihood=_moved(score(mode, head[at]), said[at])) for at in order]
+    best: dict[int, float] = {}
+    for at in order:
+        best.setdefault(head[at].page_id, told[at])
+    return [_read(mode, head[at], told[at], said[at], best, among) for at in order]
 
 
-def _moved(likelihood: float, word: float) -> float:
+def _read(
+    mode: Mode, each: Candidate, amount: float, word: float, best: Mapping[int, float], among: Rivals
+) -> Candidate:
+    """A page with its score: it leads by evidence and the reader's word together, and the word moves the odds."""
+    known = grounds(mode, each, among)
+    others = next((other for page_id, other in best.items() if page_id != each.page_id), None)
+    lead = known.lead if others is None else amount - others
+    return each._replace(likelihood=_moved(likelihood(mode, known._replace(lead=lead)), word))
+
+
+def _moved(likely: float, word: float) -> float:
     """The likelihood after the reader's word, whose logit adds to the logarithm of the odds."""
-    odds = likelihood * math.exp(_PULL * (word - _EVEN))
-    return odds / (odds + 1 - likelihood)
+    odds = likely * math.exp(_PULL * (word - _EVEN))
+    return odds / (odds + 1 - likely)
 
 
 def _text(page: StoredPage | None, chunk: StoredChunk | None) -> str:

@@ -37,13 +37,8 @@ from wikiholt.model import (
     StoredPage,
     WordQuery,
 )
-<<<<<<< HEAD
-from wikiholt.ports import Embedder, Lexicon, VectorCache, WikiIndex, WordCache
-from wikiholt.ranking import Candidate, akin, best_by_page, joined, ranked, rivals, scored
-=======
 from wikiholt.ports import Embedder, Lexicon, VectorCache, WikiIndex, WordCache, WordSense
-from wikiholt.ranking import Candidate, best_by_page, joined, ranked
->>>>>>> 16c73d440c1c0fcd634229094db6cb7f1e730b4d
+from wikiholt.ranking import Candidate, Rivals, akin, best_by_page, joined, ranked, rivals, scored
 from wikiholt.search.likeness import alike, nearest_pages, probes
 from wikiholt.search.naming import Naming
 from wikiholt.search.request import MAX_HITS, Request
@@ -138,11 +133,7 @@ class Searcher:
         request = run.request
         if standing.revision is None:
             run.degrade("the index is being built; not every page is in it yet")
-<<<<<<< HEAD
-        hits = tuple(self._hits.make(run.worded.asked, run.by, best))
-=======
-        hits = tuple(self._hits.make(run.worded.asked, request.mode, best, run.closeness))
->>>>>>> 16c73d440c1c0fcd634229094db6cb7f1e730b4d
+        hits = tuple(self._hits.make(run.worded.asked, run.by, best, run.closeness))
         head = self._head_revision(run)
         checked = self._head is not None
         return Answer(
@@ -194,7 +185,7 @@ class Searcher:
         mode = run.by = request.mode if vector is not None else Mode.KEYWORD
         found = ranked(mode, self._found(run, vector, shares))
         among = rivals(mode, found)
-        best = self._reread(run, found) if vector is not None else found
+        best = self._reread(run, found, among) if vector is not None else found
         if mode is Mode.HYBRID and vector is not None and len(best) < request.n:
             best = best + self._further(run, vector, best)
         return scored(mode, best[: request.n], among)
@@ -213,11 +204,11 @@ class Searcher:
     def _rereads(self, run: "_Run") -> bool:
         return self._rereader is not None and run.request.rerank is not False
 
-    def _reread(self, run: "_Run", best: list[Candidate]) -> list[Candidate]:
+    def _reread(self, run: "_Run", best: list[Candidate], among: Rivals) -> list[Candidate]:
         """The best of them read again by the reranker, where there is one and it is wanted."""
         if self._rereader is None or run.request.rerank is False or not best:
             return best
-        found = self._rereader.reread(run.worded.text, run.request.mode, best)
+        found = self._rereader.reread(run.worded.text, run.request.mode, best, among)
         run.reranked = not found.fault
         if found.fault:
             run.degrade(found.fault)
@@ -381,13 +372,10 @@ class _Run:
     degraded: bool = False
     refreshed: bool = False
     reranked: bool = False
-<<<<<<< HEAD
     by: Mode = Mode.SEMANTIC
     """By what pages were found in the end; without a model, a hybrid search finds by words."""
-=======
     closeness: Closeness | None = None
     """What tells which sentence of a passage is closest to the query."""
->>>>>>> 16c73d440c1c0fcd634229094db6cb7f1e730b4d
 
     def degrade(self, note: str) -> None:
         self.degraded = True
