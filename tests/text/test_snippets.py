@@ -1,7 +1,9 @@
 """Snippets: plain text around the best match, never longer than asked, with the matched words marked."""
 
+from collections.abc import Callable, Sequence
+
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from markdown_samples import NASTY, markdown
 
@@ -71,6 +73,74 @@ def test_typed_beginnings_phrases_and_cjk_are_marked() -> None:
     assert marked(snippet("黒猫は住む", parse_query("猫"))) == ["猫"]
     assert marked(snippet("call kubectl_apply now", parse_query("kubectl "))) == ["kubectl_apply"]
     assert marked(snippet("Le café noir", parse_query("CAFE "))) == ["café"]
+
+
+def told(found: Snippet) -> str:
+    return "" if found.sentence is None else found.text[found.sentence.start : found.sentence.end]
+
+
+def nearest(words: str) -> Callable[[Sequence[str]], Sequence[float]]:
+    """In place of a model: the sentence that holds these words is the closest."""
+    return lambda sentences: [float(words in sentence) for sentence in sentences]
+
+
+def test_without_a_match_the_window_begins_with_the_closest_sentence() -> None:
+    text = f"{FILLER}The pump is in the cellar. {FILLER}"
+    found = snippet(text, parse_query("absent"), closeness=nearest("pump"))
+    assert found.text.startswith("…The pump is in the cellar. Lorem")
+    assert (told(found), found.matches) == ("The pump is in the cellar.", ())
+    assert told(snippet(text, parse_query("absent"))) == ""
+    at_the_end = snippet(f"{FILLER}The pump is in the cellar.", parse_query(""), closeness=nearest("pump"))
+    assert (told(at_the_end), len(at_the_end.text) > 100) == ("The pump is in the cellar.", True)
+
+
+def test_words_and_the_closest_sentence_are_both_shown_where_they_are_near() -> None:
+    text = f"{FILLER}The pump is in the cellar, behind it. Ask Ingrid for the key of the door. {FILLER}"
+    found = snippet(text, parse_query("Ingrid"), closeness=nearest("pump"))
+    assert (marked(found), told(found)) == (["Ingrid"], "The pump is in the cellar, behind it.")
+    behind = snippet(text, parse_query("pump"), closeness=nearest("Ingrid"))
+    assert (marked(behind), told(behind)) == (["pump"], "Ask Ingrid for the key of the door.")
+
+
+def test_far_from_each_other_the_sentence_is_shown_if_it_has_half_of_the_words() -> None:
+    text = f"The old pump leaks a little. {FILLER}Pumps need filters and oil. {FILLER}"
+    assert marked(snippet(text, parse_query("pump filters oil"), closeness=nearest("old pump"))) == [
+        "Pumps",
+        "filters",
+        "oil",
+    ]
+    chosen = snippet(text, parse_query("pump oil"), closeness=nearest("old pump"))
+    assert (marked(chosen), told(chosen)) == (["pump"], "The old pump leaks a little.")
+
+
+def test_of_a_long_sentence_what_is_shown_is_told() -> None:
+    found = snippet(f"It {'goes on and ' * 40}ends. {FILLER}", parse_query("ends"), closeness=nearest("goes on"))
+    assert marked(found) == ["ends"]
+    assert told(found).endswith("goes on and ends.")
+    assert found.text.startswith("…")
+    assert found.text[1:].startswith(told(found))
+
+
+def test_where_no_model_tells_matched_words_do() -> None:
+    text = "Tea is kept upstairs. Black coffee and milk are here. Milk is also in the cellar."
+    assert told(snippet(text, parse_query("milk coffee"))) == "Black coffee and milk are here."
+    assert told(snippet(text, parse_query("juice"))) == ""
+    assert (
+        told(snippet("黒猫は東京都に住む。白い犬は大阪に住んでいる。", parse_query("大阪")))
+        == "白い犬は大阪に住んでいる。"
+    )
+
+
+@given(markdown, st.text(max_size=20), st.integers(1, 200), st.integers(0, 5))
+@settings(max_examples=40)
+def test_the_closest_sentence_lies_in_any_snippet(text: str, query: str, length: int, at: int) -> None:
+    found = snippet(
+        text, parse_query(query), length=length, closeness=lambda all_: [float(n % 6 == at) for n, _ in enumerate(all_)]
+    )
+    check(found, length)
+    if found.sentence is not None:
+        assert 0 <= found.sentence.start < found.sentence.end <= len(found.text)
+        assert told(found).strip() == told(found)
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ class WordSenses:
     @cached_property
     def _weights(self) -> Floats:
         ranks = np.arange(len(self._table)) - _FIRST_WORD + 6
-        rarity = np.log(np.maximum(ranks, 2)) / np.log(max(len(ranks) - _FIRST_WORD + 6, 3))
+        rarity = np.square(np.log(np.maximum(ranks, 2)) / np.log(max(len(ranks) - _FIRST_WORD + 6, 3)))
         rarity[:_FIRST_WORD] = _SIGN
         return np.asarray(rarity, np.float32)
 
