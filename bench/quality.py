@@ -1,6 +1,6 @@
 """nDCG@10, recall@10, MRR and success@1 on judged collections, and the time a warm search takes, beside other searches.
 
-    python -m bench.quality [--peers] [--rerank] [--budget MS] [--model NAME …] [--only NAME …] [--write]
+    python -m bench.quality [--peers [NAME …]] [--rerank] [--budget MS] [--model NAME …] [--only NAME …] [--write]
 
 The collections become real git repositories, indexed by the real pipeline with the default settings, and are asked and
 judged by what `wikiholt eval SLUG` asks and judges with; nothing is tuned per collection. Brackets hold the mean with 95 %
@@ -33,7 +33,8 @@ RERANKER = "ms-marco-MiniLM-L-12-v2"
 HYBRID = "Wikiholt hybrid"
 WARM = 5
 NOTES = """
-- *BM25 (bm25s)*: k1 1.5, b .75, English stems and stop words, over whole pages with their titles.
+- *BM25 (bm25s)*: k1 1.5, b .75, English stems and stop words, over whole pages with their titles; with *paths too* the
+  path of a page is one more line of it. Wikiholt reads paths, and in wiki-dendron many former titles stand there.
 - *ChromaDB, its default query*: version 1.5.9, `collection.add(documents=…)` and `collection.query(query_texts=…)` as its
   manual shows them. A page is a document; its embedding function reads the first 256 tokens of it. It would fetch its
   model; the same fp32 all-MiniLM-L6-v2 was put where it looks. It loads that anew for every call (its issue 6941).
@@ -58,18 +59,26 @@ def main() -> None:
     parser.add_argument("--collections", type=Path, default=collections.DEFAULT)
     parser.add_argument("--only", nargs="*", default=["scifact", "cranfield", "wiki-dendron", "wiki-k8s-en"])
     parser.add_argument("--precision", default="", help="of the model, with an index of its own")
-    parser.add_argument("--peers", action="store_true", help="ask the searches of bench/peers too")
+    names = [each.directory for each in PEERS]
+    parser.add_argument(
+        "--peers", nargs="*", choices=names, help="ask these searches of bench/peers too; all if none is named"
+    )
+    parser.add_argument("--limit", type=int, help="ask only so many queries of each kind, for a look")
     parser.add_argument("--rerank", action="store_true", help="hybrid search with the reranker too")
     parser.add_argument("--budget", default="", help="milliseconds the reranker has, if not those it has by default")
     parser.add_argument("--model", nargs="*", default=[], help="hybrid search with these models too")
     parser.add_argument("--data", type=Path, default=DATA, help="where repositories and indexes are kept")
     parser.add_argument("--write", action="store_true", help="write bench/results/quality.md")
     arguments = parser.parse_args()
-    if arguments.peers and (lacking := missing()):
+    asked = arguments.peers is not None
+    arguments.peers = [each for each in PEERS if asked and each.directory in (arguments.peers or names)]
+    if lacking := missing(arguments.peers):
         parser.error(lacking)
     before = os.getloadavg()[0]
     found = {kind: runs for name in arguments.only for kind, runs in of_collection(name, arguments)}
-    text = "\n".join([*table(found), "", *tested(found)])
+    differences = "\n".join(tested(found))
+    text = "\n".join([*table(found), "", differences])
+    print(f"\n{differences}")
     if arguments.write:
         load = f"Load when it began {before:.1f}, when it ended {os.getloadavg()[0]:.1f}."
         write("quality", f"{__doc__}{NOTES}\n{machine()} {load}\n\n{text}\n")
@@ -98,7 +107,7 @@ def of_collection(name: str, arguments: argparse.Namespace) -> Iterator[tuple[st
         if arguments.peers:
             place = data / "peers" / name
             write_texts(directory, place, lambda: service.workshop.store.open(wiki.wiki.id))
-            searches += [peer(stack.enter_context(Running(each, place)), each) for each in PEERS]
+            searches += [peer(stack.enter_context(Running(each, place)), each) for each in arguments.peers]
         searches += [ours(f"Wikiholt {mode}", wiki, mode) for mode in (Mode.KEYWORD, Mode.SEMANTIC, Mode.HYBRID)]
         searches += [ours(f"{HYBRID}, reranked", wiki, Mode.HYBRID, rerank=True)] if arguments.rerank else []
         for model in arguments.model:
@@ -107,7 +116,7 @@ def of_collection(name: str, arguments: argparse.Namespace) -> Iterator[tuple[st
             if arguments.rerank:
                 searches.append(ours(f"{HYBRID}, {model}, reranked", other, Mode.HYBRID, rerank=True))
         for asked in collections.queries(directory):
-            found = measured(asked, searches)
+            found = measured(asked, searches, arguments.limit)
             print("\n".join(row(asked.name, run) for run in found), flush=True)
             yield asked.name, found
 
@@ -139,12 +148,12 @@ def peer(running: Running, about: Peer) -> Search:
     return Search(about.label, about.mode, ask)
 
 
-def measured(asked: collections.Queries, searches: Sequence[Search]) -> list[Run]:
+def measured(asked: collections.Queries, searches: Sequence[Search], limit: int | None = None) -> list[Run]:
     """Every question put to every search, in turns that begin with another one each time."""
     questions = [
         Question(query, Kind.LABELLED, text, asked.relevant[query], frozenset(asked.exclude.get(query, ())))
         for query, text in asked.texts.items()
-    ]
+    ][:limit]
     for question in questions[:WARM]:
         for search in searches:
             search.ask(question)

@@ -9,6 +9,7 @@ counts passages whose text, code left out, still holds a kind of markup.
 """
 
 import argparse
+import os
 import random
 import re
 import statistics
@@ -82,7 +83,7 @@ def main() -> None:
     choices, hits, milliseconds = chosen(wikis, asked, model)
     parts = [
         __doc__ or "",
-        machine(),
+        f"{machine()} Load average {os.getloadavg()[1]:.0f} while this ran.",
         f"{hits} hits, {len(choices)} of them with more than one sentence ({np.mean([len(c.sentences) for c in choices]):.1f}"
         f" in the mean); a sentence takes the model {statistics.median(milliseconds):.1f} ms here.",
         "\n".join(agreement(choices, model)),

@@ -26,8 +26,8 @@ ID = "cccccccccccccccccccc"
 PAGES: dict[str, str | bytes | None] = {
     "Kitchen.md": "# Kitchen\n\nThe machine stands beside the sink. Beans are in the cupboard on the left, and a new "
     "bag is ordered every Monday by whoever opens the last one. Every second week the chalk has to come out: fill the "
-    "tank with the powder dissolved in warm water and let it run through. The milk goes into the small fridge. Cups are "
-    "washed by everyone who uses them.",
+    "tank with the powder dissolved in warm water and let it run through. The milk goes into the small fridge. Cups "
+    "are washed by everyone who uses them.",
     "Travel.md": "# Travel\n\nTickets are bought at the counter. The company pays for trains and buses. Nobody flies "
     "for less than five hundred kilometres. Keep every receipt until the money is back on your account.",
     "Leave.md": "# Leave\n\nHolidays are written into the calendar on the wall. Ask the others first.",

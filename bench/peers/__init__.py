@@ -3,7 +3,7 @@
 import importlib.util
 import json
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +29,8 @@ class Peer:
     script: str
     environment: str
     passages: bool = False
+    paths: bool = False
+    """Whether the paths of pages are given as text too."""
 
     @property
     def python(self) -> Path:
@@ -36,12 +38,14 @@ class Peer:
 
     @property
     def directory(self) -> str:
-        return f"{self.script.removesuffix('_peer.py')}-{'passages' if self.passages else 'pages'}"
+        """Its name on the command line and on disk."""
+        given = "paths" if self.paths else "passages" if self.passages else "pages"
+        return f"{self.script.removesuffix('_peer.py')}-{given}"
 
 
-BM25 = Peer("BM25 (bm25s)", Mode.KEYWORD, "bm25_peer.py", ".venv-peers")
 PEERS = (
-    BM25,
+    Peer("BM25 (bm25s)", Mode.KEYWORD, "bm25_peer.py", ".venv-peers"),
+    Peer("BM25 (bm25s), paths too", Mode.KEYWORD, "bm25_peer.py", ".venv-peers", paths=True),
     Peer("ChromaDB, its default query", Mode.SEMANTIC, "chroma_peer.py", ".venv-peers"),
     Peer("ChromaDB over our passages", Mode.SEMANTIC, "chroma_peer.py", ".venv-peers", passages=True),
     Peer("txtai hybrid", Mode.HYBRID, "txtai_peer.py", ".venv-txtai"),
@@ -58,10 +62,13 @@ class Running:
         given = [data / ("passages.jsonl" if peer.passages else "pages.jsonl"), state]
         given += [_carrier()] if peer.script == "chroma_peer.py" else []
         given += [data / "passages.npy"] if peer.passages else []
-        self.peer = peer
         with (state / "log").open("a") as log:
             self._process = subprocess.Popen(
-                [str(peer.python.absolute()), str(HERE / peer.script), *(str(each.absolute()) for each in given)],
+                [
+                    *(str(peer.python.absolute()), str(HERE / peer.script)),
+                    *(str(each.absolute()) for each in given),
+                    *(["paths"] if peer.paths else []),
+                ],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -93,9 +100,9 @@ class Running:
         return self._process.stdout.readline()
 
 
-def missing() -> str:
-    """What a person must do before the peers can be asked, or nothing."""
-    lacking = sorted({peer.environment for peer in PEERS if not peer.python.exists()})
+def missing(peers: Iterable[Peer]) -> str:
+    """What a person must do before these can be asked, or nothing."""
+    lacking = sorted({peer.environment for peer in peers if not peer.python.exists()})
     return f"{', '.join(lacking)} not found: make them from bench/requirements-*.txt, see there" if lacking else ""
 
 

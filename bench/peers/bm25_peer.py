@@ -1,8 +1,8 @@
 """BM25 and nothing else (bm25s): k1 1.5, b .75, English stems and stop words, whole pages with their titles.
 
-    PEER bench/peers/bm25_peer.py TEXTS STATE
+    PEER bench/peers/bm25_peer.py TEXTS STATE [paths]
 
-It is quick to build, so nothing is kept.
+With `paths` the path of a page is one more line of its text. It is quick to build, so nothing is kept.
 """
 
 import sys
@@ -14,8 +14,8 @@ import Stemmer
 from lines import answer, texts
 
 
-def main(file: Path) -> None:
-    rows = texts(file)
+def main(file: Path, paths: bool) -> None:
+    rows = [(page, f"{page}\n{text}" if paths else text) for page, text in texts(file)]
     stemmer = Stemmer.Stemmer("english")
 
     def tokens(each: list[str]) -> object:
@@ -32,4 +32,4 @@ def main(file: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[3:] == ["paths"])

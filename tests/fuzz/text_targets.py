@@ -12,6 +12,7 @@ from wikiholt.text.instants import EARLIEST, LATEST, parse_instant
 from wikiholt.text.page import parse_page
 from wikiholt.text.plain import plain_text
 from wikiholt.text.queries import parse_query, plain_query
+from wikiholt.text.readable import readable
 from wikiholt.text.snippets import snippet
 from wikiholt.text.tokens import approximate_spans
 from wikiholt.text.words import page_words, terms
@@ -150,7 +151,9 @@ def snippets(text: str) -> None:
     shown, asked = text[:half], text[half:]
     for query in (parse_query(asked), parse_query(shown[: half // 2])):
         for length in (1, 30, 150):
-            found = snippet(shown, query, length=length)
+            found = snippet(shown, query, length=length, closeness=lambda given: [float(len(each)) for each in given])
+            if found.sentence is not None:
+                assert 0 <= found.sentence.start < found.sentence.end <= len(found.text)
             assert len(found.text) <= length + 2
             assert "\n" not in found.text
             end = 0
@@ -161,6 +164,9 @@ def snippets(text: str) -> None:
                 assert marked.strip()
                 assert terms(marked) or query.prefix
     assert "\n\n" not in plain_text(shown)
+    read = readable(shown)
+    assert read.text == " ".join(read.text.split())
+    assert all(read.text[span.start : span.end].strip() for span in read.sentences)
 
 
 TARGETS = {

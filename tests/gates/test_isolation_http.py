@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from wikiholt.access import Access, Grant, Visit
 from wikiholt.errors import Forbidden, WikiNotFound
 from wikiholt.handle import WikiHandle
-from wikiholt.model import Answer, Scope
+from wikiholt.model import Answer, Scope, Surface
 from wikiholt.search import Request
 from wikiholt.surfaces.cli.main import main
 from wikiholt.surfaces.http.app import create_app
@@ -357,8 +357,8 @@ def test_the_gate_catches_a_search_that_looks_elsewhere(
     stray = farm.farm.service.wiki(farm.wikis[3].slug)
     meant = WikiHandle.search
 
-    def search(self: WikiHandle, request: Request) -> Answer:
-        return meant(stray, request)
+    def search(self: WikiHandle, request: Request, *, surface: Surface | None = None) -> Answer:
+        return meant(stray, request, surface=surface)
 
     monkeypatch.setattr(WikiHandle, "search", search)
     with listening(farm.app) as address:

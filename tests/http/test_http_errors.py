@@ -40,7 +40,7 @@ def test_every_error_is_a_problem_of_its_class(kind: type[WikiholtError]) -> Non
 def test_what_nobody_foresaw_is_a_500_that_tells_nothing(
     shared: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise RuntimeError("a secret at /srv/secret/path")
 
     monkeypatch.setattr(WikiHandle, "search", fail)

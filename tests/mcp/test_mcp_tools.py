@@ -42,6 +42,14 @@ def offered(url: str, token: str) -> list[Tool]:
     return over_http(url, token, work)
 
 
+def test_an_agent_is_told_that_a_slip_was_set_right(farm: Served, url: str) -> None:
+    found = given(called(url, farm.tokens["read"], "search", query="pritner drum"))
+    assert (found["query"], found["did_you_mean"]) == ("pritner drum", "printer drum")
+    told = "Showing pages for “printer drum”; no page holds “pritner”."
+    assert found["notes"][0] == f"{told} To search for what was typed, ask for: +pritner drum"
+    assert given(called(url, farm.tokens["read"], "search", query="+pritner drum"))["did_you_mean"] is None
+
+
 def test_tools_say_what_they_are_and_do_and_always_in_the_same_order(farm: Served, url: str) -> None:
     tools = offered(url, farm.tokens["write"])
     assert [tool.name for tool in tools] == READERS + WRITERS

@@ -48,6 +48,21 @@ def test_results_come_as_one_types_and_lead_to_the_heading_in_the_wiki(readers: 
     expect(page.locator(CARDS).first).to_contain_text("disk")
 
 
+def test_a_slip_is_said_by_the_server_and_by_script_and_what_was_typed_is_one_click_away(
+    readers: Otter, visit: Visiting
+) -> None:
+    page = visit(f"{readers.url}{SEARCH}?q=compst+%3Cimg+src%3Dx+onerror%3Dwindow.fooled%3D1%3E", wait=CARDS).page
+    told = page.locator("#app\\.notes .meant")
+    expect(told.locator("strong")).to_have_text("compost <img src=x onerror=window.fooled=1>")
+    page.fill(BOX, "compst heap")
+    expect(told.locator("strong")).to_have_text("compost heap")
+    told.locator("a").click()
+    page.wait_for_url("**q=%2Bcompst+heap")
+    expect(page.locator(CARDS).first).to_be_visible()
+    expect(told).to_have_count(0)
+    assert page.evaluate("window.fooled") is None
+
+
 def test_the_server_makes_the_first_results_and_script_goes_on_from_there(readers: Otter, visit: Visiting) -> None:
     found = visit(f"{readers.url}{SEARCH}?q=compost+heap", wait="#app\\.filters:not([hidden])")
     page = found.page

@@ -14,7 +14,7 @@ from wikiholt.model import Mode, Scale
 from wikiholt.ports import Reranker
 from wikiholt.ranking import Candidate, evidence, ranked, rivals, scored
 from wikiholt.search import Request
-from wikiholt.search.reranking import DEPTH, reordered
+from wikiholt.search.reranking import DEPTH, Words, path_in_words, reordered
 from wikiholt.testing import FakeReranker
 
 BOTH = [Mode.HYBRID, Mode.SEMANTIC]
@@ -73,10 +73,27 @@ def test_name_headings_and_passage_are_read_of_each_page_once(house: House) -> N
     handle.search(Request("inspect the boiler", 1))
     ((query, texts),) = reader.read
     assert query == "inspect the boiler"
-    assert len(texts) == len(set(texts)) == DEPTH
-    assert any(text.startswith("Boiler inspect") and "every 2 weeks" in text for text in texts)
+    assert len(texts) == len(set(texts)) == 2 * DEPTH
+    passages, names = texts[:DEPTH], texts[DEPTH:]
+    assert any(text.startswith("Boiler inspect") and "every 2 weeks" in text for text in passages)
+    assert "boiler / inspect\nBoiler inspect" in names
     assert not any("#" in text for text in texts)
     handle.close()
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("vault/dendron.topic.seed-bank.quick_start", "vault / dendron / topic / seed bank / quick start"),
+        ("docs/_index", "docs"),
+        ("2024/05/31", ""),
+        ("4711", ""),
+        ("Übersicht/日本", "Übersicht / 日本"),
+    ],
+    ids=["dots", "index", "date", "number", "letters"],
+)
+def test_a_path_is_read_as_words(path: str, words: str) -> None:
+    assert path_in_words(path) == words
 
 
 @pytest.mark.parametrize("mode", BOTH)
@@ -150,7 +167,7 @@ def test_several_passages_of_a_page_are_read_each_and_stay_as_many(house: House)
 def test_a_page_the_reader_finds_better_comes_first_and_is_likelier_than_without_its_word() -> None:
     one, other = Candidate(1, 1, 0.5, 0.4), Candidate(2, 2, 0.5, 0.4)
     among = rivals(Mode.HYBRID, [one, other])
-    best = reordered(Mode.HYBRID, [one, other], [-8.0, 8.0], among)
+    best = reordered(Mode.HYBRID, [one, other], [Words(-8.0, -8.0), Words(8.0, 8.0)], among)
     assert [each.page_id for each in best] == [2, 1]
     first, second = (each.likelihood or 0.0 for each in best)
     unread = scored(Mode.HYBRID, [one], among)[0].likelihood or 0.0

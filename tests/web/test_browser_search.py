@@ -27,6 +27,20 @@ def test_results_come_as_one_types_and_are_marked(server: WebServer, visit: Visi
     assert page.title().startswith("disk alarm")
 
 
+def test_a_slip_is_said_as_text_and_what_was_typed_is_one_click_away(server: WebServer, visit: Visiting) -> None:
+    page = visit(f"{server.url}w/runbook/", wait=CARDS).page
+    page.fill(BOX, "certifcate <img src=x onerror=window.fooled=1>")
+    told = page.locator("#app\\.notes .meant")
+    expect(told.locator("strong")).to_have_text("certificate <img src=x onerror=window.fooled=1>")
+    expect(page.locator("mark", has_text="certificate").first).to_be_visible()
+    assert page.locator(".found img").count() == 0
+    told.locator("a").click()
+    page.wait_for_url("**q=%2Bcertifcate**")
+    expect(page.locator(FIRST)).to_be_visible()
+    expect(told).to_have_count(0)
+    assert page.evaluate("window.fooled") is None
+
+
 def test_only_the_newest_answer_is_shown_and_typing_is_not_a_request_a_letter(
     server: WebServer, visit: Visiting
 ) -> None:

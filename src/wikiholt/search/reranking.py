@@ -6,6 +6,7 @@ so asking for more only lengthens the list. Where the reader is late or fails, t
 
 import logging
 import math
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,14 +21,20 @@ from wikiholt.text.plain import plain_text
 DEPTH = 10
 """Pages that are read; docs/adr/0025 has what others give, and what they cost."""
 
-READER_WEIGHT = 0.1
-"""What the reader's word adds to evidence at most: a little, for it knows less of a wiki than names and words do."""
+NAME_WEIGHT, PASSAGE_WEIGHT = 0.2, 0.1
+"""What the reader's word on a page's name, and on its passage, adds to evidence at most.
+
+Wikis are mostly asked by names, and a reader that was trained on questions and answers knows least of those if it reads
+the passage alone.
+"""
 
 _CLEAR = 12.0
 """The logit of a plain yes; that of a plain no is below nought by as much."""
 
-_PULL, _EVEN = 0.1, 2.0
-"""How far the reader's word moves the odds that a page is right, and the logit that leaves them as they are."""
+_PULL, _EVEN = 0.05, 6.0
+"""How far the reader's two words move the odds that a page is right, and the sum that leaves them as they are."""
+
+_PARTS, _JOINTS = re.compile(r"[/.]"), re.compile(r"[-_]+")
 
 _LOG = logging.getLogger(__name__)
 
@@ -50,6 +57,20 @@ class Reread(NamedTuple):
     fault: str = ""
 
 
+class Texts(NamedTuple):
+    """What is read of a page: its path and name, and its nearest passage."""
+
+    name: str
+    passage: str
+
+
+class Words(NamedTuple):
+    """What the reader says to both, as logits."""
+
+    name: float
+    passage: float
+
+
 class Rereader:
     """Has the best pages of one wiki's searches read. Safe to use from many threads."""
 
@@ -63,56 +84,82 @@ class Rereader:
         try:
             reader = self._reranking.reader()
             until = time.monotonic() + self._reranking.seconds
-            logits = reader.scores(query, self._texts(head), until - time.monotonic())
+            texts = self._texts(head)
+            # Passages take longest: begun first, and names fill what is left of the workers' time.
+            whole = list(dict.fromkeys([*(each.passage for each in texts), *(each.name for each in texts)]))
+            logits = reader.scores(query, whole, until - time.monotonic())
         except ModelError as error:
             _LOG.warning("not reranked: %s", error.message)
             return Reread(best, f"not reranked, for the reranker cannot be used ({error.code()})")
         if logits is None:
+            _LOG.info("not reranked, for %.0f ms did not suffice", self._reranking.seconds * 1000)
             return Reread(best, "not reranked, for there was no time for it (rerank.budget)")
-        return Reread(reordered(mode, head, logits, among) + best[DEPTH:])
+        said = dict(zip(whole, logits, strict=True))
+        words = [Words(said[each.name], said[each.passage]) for each in texts]
+        return Reread(reordered(mode, head, words, among) + best[DEPTH:])
 
-    def _texts(self, head: Sequence[Candidate]) -> list[str]:
+    def _texts(self, head: Sequence[Candidate]) -> list[Texts]:
         pages = self._index.stored_pages([each.page_id for each in head])
         chunks = self._index.stored_chunks([each.chunk_id for each in head if each.chunk_id is not None])
-        return [_text(pages.get(each.page_id), chunks.get(each.chunk_id or 0)) for each in head]
+        return [_read_of(pages.get(each.page_id), chunks.get(each.chunk_id or 0)) for each in head]
 
 
-def reordered(mode: Mode, head: Sequence[Candidate], logits: Sequence[float], among: Rivals) -> list[Candidate]:
-    """The candidates by evidence and the reader's word together, each with the score that follows."""
-    said = [max(-_CLEAR, min(_CLEAR, logit)) for logit in logits]
+def reordered(mode: Mode, head: Sequence[Candidate], words: Sequence[Words], among: Rivals) -> list[Candidate]:
+    """The candidates by evidence and the reader's words together, each with the score that follows."""
     told = [
-        evidence(mode, each) + READER_WEIGHT * (word + _CLEAR) / (2 * _CLEAR)
-        for each, word in zip(head, said, strict=True)
+        evidence(mode, each) + NAME_WEIGHT * _share(word.name) + PASSAGE_WEIGHT * _share(word.passage)
+        for each, word in zip(head, words, strict=True)
     ]
     order = sorted(range(len(head)), key=lambda at: (-told[at], at))
     best: dict[int, float] = {}
     for at in order:
         best.setdefault(head[at].page_id, told[at])
-    return [_read(mode, head[at], told[at], said[at], best, among) for at in order]
+    return [_read(mode, head[at], told[at], words[at], best, among) for at in order]
 
 
 def _read(
-    mode: Mode, each: Candidate, amount: float, word: float, best: Mapping[int, float], among: Rivals
+    mode: Mode, each: Candidate, amount: float, words: Words, best: Mapping[int, float], among: Rivals
 ) -> Candidate:
-    """A page with its score: it leads by evidence and the reader's word together, and the word moves the odds."""
+    """A page with its score: it leads by evidence and the reader's words together, and they move the odds."""
     known = grounds(mode, each, among)
     others = next((other for page_id, other in best.items() if page_id != each.page_id), None)
     lead = known.lead if others is None else amount - others
-    return each._replace(likelihood=_moved(likelihood(mode, known._replace(lead=lead)), word))
+    return each._replace(likelihood=_moved(likelihood(mode, known._replace(lead=lead)), words))
 
 
-def _moved(likely: float, word: float) -> float:
-    """The likelihood after the reader's word, whose logit adds to the logarithm of the odds."""
-    odds = likely * math.exp(_PULL * (word - _EVEN))
+def _share(logit: float) -> float:
+    """A logit as a part of a plain yes."""
+    return (_clear(logit) + _CLEAR) / (2 * _CLEAR)
+
+
+def _clear(logit: float) -> float:
+    return max(-_CLEAR, min(_CLEAR, logit))
+
+
+def _moved(likely: float, words: Words) -> float:
+    """The likelihood after the reader's words, which add to the logarithm of the odds."""
+    odds = likely * math.exp(_PULL * (_clear(words.name) + _clear(words.passage) - _EVEN))
     return odds / (odds + 1 - likely)
 
 
-def _text(page: StoredPage | None, chunk: StoredChunk | None) -> str:
-    """What is read of a page: its name, the headings above the passage, the passage as people see it."""
+def _read_of(page: StoredPage | None, chunk: StoredChunk | None) -> Texts:
+    name = page.name if page is not None else ""
+    way = path_in_words(page.path) if page is not None else ""
+    return Texts(f"{way}\n{name}".strip(), _passage(name, chunk))
+
+
+def path_in_words(path: str) -> str:
+    """The parts of a path as words; those that are numbers say nothing."""
+    parts = (part for part in _PARTS.split(path) if part != "_index" and any(map(str.isalpha, part)))
+    return " / ".join(_JOINTS.sub(" ", part).strip() for part in parts)
+
+
+def _passage(name: str, chunk: StoredChunk | None) -> str:
+    """The page's name, the headings above the passage, and the passage as people see it."""
     passage = (plain_text(chunk.text) or chunk.text.strip()) if chunk is not None else ""
     begins = passage.casefold()
     parts: dict[str, str] = {}
-    for part in (page.name if page is not None else "", *(chunk.heading_path if chunk is not None else ())):
+    for part in (name, *(chunk.heading_path if chunk is not None else ())):
         # The name stands first in any case; headings that the passage itself begins with are not repeated.
         if part and not (parts and begins.startswith(part.casefold())):
             parts.setdefault(part.casefold(), part)

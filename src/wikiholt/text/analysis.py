@@ -13,6 +13,7 @@ from threading import Lock
 
 import Stemmer
 
+from wikiholt.text.identifiers import joined
 from wikiholt.text.sentences import CJK
 
 LONGEST_TERM = 64
@@ -36,10 +37,6 @@ _ELISION = re.compile(r"['’]")
 # Each of these is a word in places, or a noun that the next letter's particle hides in the pair of both.
 _WORD_ALONE = re.compile("[\u3400-\u9fff\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff]")
 _LETTERS = re.compile(rf"(?:[^\W\d_]|[{_MARKS}])+")
-_SIGN = re.compile(r"[/\\@:]|(?<![\w.])\.\w")
-_SCHEME = re.compile(r"https?://(?:www\.)?+")
-_JOINED = re.compile(r"\w[\w.\-]*+(?:[/\\@:]{1,3}+\.?+\w[\w.\-]*+)++", re.ASCII)
-_DOTTED = re.compile(r"(?<![\w.])\.[A-Za-z]\w++", re.ASCII)
 # Letters that Unicode knows no accent to take off from, by what is typed where a keyboard lacks them; and letters that
 # have two codes.
 _PLAIN_LETTERS = str.maketrans("øłđðħı\u0671\u06cc\u0649\u06a9", "olddhi\u0627\u064a\u064a\u0643") | str.maketrans(
@@ -202,15 +199,6 @@ def bare(text: str) -> str:
     for mark in filter(unicodedata.combining, set(decomposed)):
         decomposed = decomposed.replace(mark, "")
     return unicodedata.normalize("NFKC", decomposed.translate(_PLAIN_LETTERS))
-
-
-def joined(text: str) -> list[str]:
-    """Identifiers that signs join or begin, whole, as page and query may both have them: etc/hosts, std::sort, .env."""
-    if not _SIGN.search(text):
-        return []
-    text = _SCHEME.sub("", text) if "://" in text else text
-    found = [*_JOINED.findall(text), *_DOTTED.findall(text)]
-    return [whole for each in found if len(whole := each.rstrip(".-").lower()) <= LONGEST_TERM]
 
 
 def dense_runs(token: str) -> Iterator[tuple[bool, str, int]]:

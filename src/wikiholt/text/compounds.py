@@ -20,7 +20,7 @@ _SHORTEST = 4
 _TELLING = 6
 """Letters of a word beyond which what ends with it has it as a part, whether or not the rest is known."""
 _LONGEST, _MOST = 64, 64
-_MOST_LOOKED_AT, _MOST_TAKEN = 400, 16
+_MOST_LOOKED_AT, _MOST_TAKEN = 100, 12
 """Terms that end with a word: how many are looked at, and how many of those on most pages are taken."""
 _LINKS = ("s", "es", "n", "en", "er", "e")
 
@@ -56,7 +56,8 @@ class _Parts:
             return []
         good = self._ending_with(stem)
         # A long word may lose more of its end than the short one it ends with; then it is there as it is written.
-        good += [term for term in self._ending_with(word) if self._stem(term) not in good] if word != stem else []
+        if word != stem and len(good) < _MOST_TAKEN:
+            good += [term for term in self._ending_with(word) if self._stem(term) not in good]
         return sorted(set(good), key=lambda term: (-self._lexicon.pages(term), term))[:_MOST_TAKEN]
 
     def _ending_with(self, ending: str) -> list[str]:

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from wikiholt.model import WordQuery
-from wikiholt.text.analysis import joined, languages_of
+from wikiholt.text.analysis import languages_of
+from wikiholt.text.identifiers import joined
 from wikiholt.text.queries import loose_text, parse_query, telling_tokens
 
 _MOST = 8

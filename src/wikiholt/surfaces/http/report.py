@@ -20,9 +20,7 @@ router = APIRouter(prefix="/api/v1", tags=["search"])
 class Period(Nothing):
     """Of how long, and how much."""
 
-    days: Annotated[Count, Field(ge=1, le=3660)] | None = Field(
-        None, description="The last so many days; all that is kept if not given."
-    )
+    days: Count = Field(0, ge=0, le=3660, description="The last so many days; 0 means all that is kept.")
     limit: Count = Field(10, ge=1, le=1000, description="Rows of each list at most.")
 
 
