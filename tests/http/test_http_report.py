@@ -5,9 +5,18 @@ from collections.abc import Iterator
 
 import pytest
 from served_farm import Served, served
+from starlette.testclient import TestClient
+from starlette.types import Receive, Send
+from starlette.types import Scope as CallScope
 
+from wikiholt.access import Grant
+from wikiholt.model import Author, Scope
+from wikiholt.surfaces.http.admission import ADMISSION, Admission
 from wikiholt.surfaces.http.app import create_guest_app
 from wikiholt.surfaces.http.counting import Asking
+from wikiholt.surfaces.http.visits import OpenWiki
+from wikiholt.surfaces.mcp import finding
+from wikiholt.surfaces.mcp.arguments import Search as AgentSearch
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +76,29 @@ def test_where_nothing_is_written_down_the_answer_says_how_to_turn_it_on(logged:
 @pytest.mark.parametrize("params", [{"days": "-1"}, {"days": "1e1"}, {"limit": "1001"}, {"limit": ""}, {"since": "7d"}])
 def test_what_makes_no_sense_is_refused(logged: Served, params: dict[str, str]) -> None:
     assert logged.client("admin").get("/api/v1/report", params=params).status_code == 422
+
+
+def test_each_way_of_searching_is_written_down_by_its_name(logged: Served) -> None:
+    service = logged.farm.service
+    handle = service.wiki("alpha")
+    assert service.workshop.scribe is not None
+    before = service.workshop.scribe.written
+    admitted = Admission(handle.wiki, frozenset({Scope.READ}), Author("Gil", "gil@example.org"))
+    inside = create_guest_app(logged.farm)
+
+    async def host(scope: CallScope, receive: Receive, send: Send) -> None:
+        await inside({**scope, ADMISSION: admitted}, receive, send)
+
+    assert TestClient(host).get("/api/v1/search", params={"q": "asked in otterwiki"}).status_code == 200
+    opened = OpenWiki(Grant(handle.wiki, Scope.READ, None), handle, 1.0, logged.farm.keeper)
+    finding.search(opened, AgentSearch(query="asked by an agent"), 1000)
+    logged.client("read").get("/api/v1/semantic-search", params={"q": "asked over http"})
+    written(logged, before + 3)
+    found = service.workshop.scribe.log_of(handle.wiki.id).read(0)
+    assert found is not None
+    ways = {each.query: each.surface for each in found.searches if each.query.startswith("asked ")}
+    assert ways == {"asked in otterwiki": "otterwiki", "asked by an agent": "mcp", "asked over http": "http"}
+    assert "Gil" not in repr(found)
 
 
 def test_metrics_count_what_was_written_and_name_nothing(logged: Served) -> None:
