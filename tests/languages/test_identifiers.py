@@ -1,7 +1,11 @@
 """Identifiers: a page that holds what was typed comes before those that hold its parts."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from language_ground import Shelf
+
+from wikiholt.text.identifiers import joined
 
 LANGUAGE = "english"
 EXACT = {
@@ -60,3 +64,33 @@ def test_parts_find_the_identifier(shelf: Shelf) -> None:
 def test_what_is_excluded_is_no_identifier_to_look_for(shelf: Shelf) -> None:
     assert "path" not in shelf.found("hosts -/etc/hosts -etc")
     assert "path" not in shelf.found("machines -etc")
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("see /etc/hosts.", ["etc/hosts"]),
+        ("-I/usr/include, (std::sort)", ["i/usr/include", "std::sort"]),
+        ("a.b.c:1 ../up/x", ["a.b.c:1", "up/x"]),
+        (".env /app/.env x.env ...env", ["app/.env", ".env", ".env"]),
+        ("note: this; a / b; 10:30:", ["10:30"]),
+        ("https://www.example.org/a/b?c=d", ["example.org/a/b"]),
+        ("", []),
+    ],
+)
+def test_what_signs_join(text: str, found: list[str]) -> None:
+    assert joined(text) == found
+
+
+@pytest.mark.parametrize(
+    "text", ["a" * 300_000 + ":", "a." * 200_000 + "/", "a/" * 200_000, "." * 300_000 + ":", "-a:" * 99_999]
+)
+def test_a_page_of_nothing_but_signs_is_read_in_no_time(text: str) -> None:
+    assert all(len(each) <= 64 for each in joined(text))
+
+
+@given(st.text(st.sampled_from("ab1._-/\\:@# \n東é"), max_size=60))
+def test_identifiers_hold_no_space_and_are_found_again_in_themselves(text: str) -> None:
+    for each in joined(text):
+        assert len(each.split()) == 1
+        assert each in joined(each)

@@ -17,7 +17,7 @@ from wikiholt.wiring import open_service
 
 PAGES: dict[str, str | bytes | None] = {
     "onboarding.md": "# First week\n\nOn your first day you get a badge, a laptop and the key to the building.",
-    "küche.md": "# Küche\n\nDie Kaffeemaschine wird am Freitag entkalkt. Vor dem Wochenende muss man sie auch reinigen.",
+    "küche.md": "# Küche\n\nDie Kaffeemaschine wird am Freitag entkalkt. Am Abend davor muss man sie reinigen.",
     "werkstatt.md": "# Werkstatt\n\nJede Maschine hat ein Buch, und in das wird die Wartung eingetragen.",
     "clés.md": "---\nlang: fr\n---\n# Clés\n\nClés des bâtiments : armoire générale, rez-de-chaussée.",
     "当番.md": "# 当番\n\n当番は毎週月曜日に交代します。",

@@ -1,6 +1,8 @@
 """Small words of every language that has a list are left out of queries, unless nothing else is there."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from wikiholt.text.analysis import fold
 from wikiholt.text.queries import parse_query, telling_terms
@@ -56,3 +58,12 @@ def test_small_words_of_another_language_count_only_in_a_query_that_has_two() ->
 
 def test_small_words_are_kept_folded() -> None:
     assert all(word == fold(word) for language in QUERIES for word in small_words(language))
+
+
+@given(st.text(max_size=60), st.sampled_from(["english", "german", "english+german+turkish", "arabic+tamil"]))
+def test_any_text_can_be_read_in_any_languages(text: str, language: str) -> None:
+    ways = readings(text, language)
+    assert 1 <= len(ways) <= 8
+    own = parse_query(text, language)
+    assert (ways[0].query.terms, ways[0].query.phrases, ways[0].query.prefix) == (own.terms, own.phrases, own.prefix)
+    assert set(own.excluded) <= set(ways[0].query.excluded)

@@ -10,7 +10,7 @@ from wikiholt.text.analysis import TOKEN, Analyser, analyser, dense_runs, fold, 
 from wikiholt.text.sentences import CJK
 from wikiholt.text.smallwords import small_text
 
-_LONGEST_QUERY = 2_000
+LONGEST_QUERY = 2_000
 _MOST_TERMS = 64
 _PHRASE = re.compile(r"""(?:(?<=\s)|^)(-?)["“”„«]([^"“”„«»]*)["“”»]""")
 _EXCLUDED = re.compile(rf"(?:(?<=\s)|^)-(?=[^\W_]{{2}}|[{CJK}])(\S+)")
@@ -30,7 +30,7 @@ def parse_query(text: str, language: str = "english") -> WordQuery:
     words = analyser(language)
     phrases: list[tuple[str, ...]] = []
     excluded: list[tuple[str, ...]] = []
-    rest = text[:_LONGEST_QUERY]
+    rest = text[:LONGEST_QUERY]
 
     def quoted(found: re.Match[str]) -> str:
         (excluded if found[1] else phrases).append(tuple(words.terms(found[2]))[:_MOST_TERMS])
@@ -62,7 +62,7 @@ def loose_text(text: str) -> str:
     def blank(found: re.Match[str]) -> str:
         return "\x00" * len(found[0])
 
-    return _EXCLUDED.sub(blank, _PHRASE.sub(blank, text[:_LONGEST_QUERY]))
+    return _EXCLUDED.sub(blank, _PHRASE.sub(blank, text[:LONGEST_QUERY]))
 
 
 def loose_words(text: str) -> list[tuple[int, int]]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from wikiholt.model import WordQuery
 from wikiholt.text.analysis import languages_of
 from wikiholt.text.identifiers import joined
-from wikiholt.text.queries import loose_text, parse_query, telling_tokens
+from wikiholt.text.queries import LONGEST_QUERY, loose_text, parse_query, telling_tokens
 
 _MOST = 8
 _ACCENTS = re.compile("[\u0300-\u036f]+")
@@ -36,7 +36,7 @@ class Reading:
 
 def readings(text: str, language: str) -> tuple[Reading, ...]:
     """The ways to read a query that differ in their terms, the wiki's own language and the text as typed first."""
-    languages = languages_of(language)
+    languages, text = languages_of(language), text[:LONGEST_QUERY]
     found: dict[tuple[object, ...], Reading] = {}
     for own in languages:
         first = "+".join((own, *(other for other in languages if other != own)))
