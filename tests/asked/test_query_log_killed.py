@@ -58,16 +58,17 @@ def started(code: str, place: Path) -> "subprocess.Popen[str]":
     return subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
-def kill_one(nursery: "subprocess.Popen[str]", first: int, seconds: float) -> list[int]:
-    """Have a child write batches from this number on, kill it, and say which it knew to be committed."""
+def kill_one(nursery: "subprocess.Popen[str]", first: int, chance: random.Random) -> list[int]:
+    """Have a child write some batches from this number on, kill it, and say which it knew to be committed."""
     assert nursery.stdin is not None
     assert nursery.stdout is not None
     nursery.stdin.write(f"{first}\n")
     nursery.stdin.flush()
     child = int(nursery.stdout.readline())
-    time.sleep(seconds)  # the moment of the blow is what is tested
+    known = [int(nursery.stdout.readline()) for _ in range(chance.randrange(3))]
+    time.sleep(chance.uniform(0.0, 0.02))  # the moment of the blow is what is tested
     os.kill(child, signal.SIGKILL)
-    return [int(line) for line in iter(nursery.stdout.readline, "killed\n")]
+    return known + [int(line) for line in iter(nursery.stdout.readline, "killed\n")]
 
 
 def batches(log: SqliteQueryLog) -> Counter[int]:
@@ -80,8 +81,8 @@ def test_what_was_committed_is_there_whenever_the_writer_is_killed(tmp_path: Pat
     chance = random.Random("killed while it writes down searches")
     log, newest = SqliteQueryLog(tmp_path), -1
     with started(_NURSERY, tmp_path) as nursery:
-        for _ in range(25):
-            told = kill_one(nursery, newest + 1, chance.uniform(0.0, 0.05))
+        for _ in range(20):
+            told = kill_one(nursery, newest + 1, chance)
             held = batches(log)
             # Each batch is there whole or not at all, and those that the writer knew of are.
             assert set(held.values()) <= {5}
