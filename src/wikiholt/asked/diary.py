@@ -13,7 +13,6 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from itertools import islice
 from threading import Condition, Thread
 
 from wikiholt.errors import WikiholtError
@@ -66,10 +65,10 @@ class Diary:
     def write(self) -> bool:
         """Write what waits; whether all of it is written. For the scribe alone; never raises."""
         lost = self._lost
-        batch = list(islice(self._waiting, self._room))
-        if not batch:
-            return True
         try:
+            batch = list(self._waiting.copy())
+            if not batch:
+                return True
             self._log.write([replace(batch[0], lost=lost), *batch[1:]], self._scribe.bounds)
         except Exception as error:  # noqa: BLE001 - whatever it is costs the log, and nobody's search
             self._failed(error)
