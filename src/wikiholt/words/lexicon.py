@@ -7,18 +7,19 @@ takes half a millisecond for a hundred thousand; those with a beginning lie side
 import logging
 import os
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from threading import Lock
 
 import numpy as np
 
-from wikiholt.model import Ints
+from wikiholt.model import Filter, Ints, WordQuery
 from wikiholt.ports import Lexicon, WikiIndex, WordCache
 from wikiholt.words.building import Builder
 from wikiholt.words.view import View, view_of
 
 _LOG = logging.getLogger(__name__)
 _LAST = chr(0x10FFFF)
+_MANY = 1_000_000
 _MOST_BYTES = 4
 """Bytes a character takes at most."""
 
@@ -78,10 +79,33 @@ class ViewLexicon:
         yield from (term for term in added if term in fresh and self.pages(term))
 
 
-class Lexicons:
-    """Gives the lexicon of one index as it is now: its word cache's, or where it has none one built when first asked.
+class _Unread:
+    """The lexicon of an index whose terms nobody has needed yet: counts are asked of it, more makes it be read.
 
-    Safe to use from many threads. One that was built follows the index by what changed since.
+    An index that cannot be read has no term that begins or ends so.
+    """
+
+    def __init__(self, index: WikiIndex, read: Callable[[], Lexicon | None]) -> None:
+        self._index = index
+        self._read = read
+
+    def pages(self, term: str) -> int:
+        return len(self._index.words(WordQuery((term,)), _MANY, Filter())) if term else 0
+
+    def beginning_with(self, beginning: str, most: int, lengths: range | None = None) -> Sequence[str]:
+        lexicon = self._read()
+        return lexicon.beginning_with(beginning, most, lengths) if lexicon is not None else ()
+
+    def ending_with(self, ending: str, most: int, lengths: range | None = None) -> Sequence[str]:
+        lexicon = self._read()
+        return lexicon.ending_with(ending, most, lengths) if lexicon is not None else ()
+
+
+class Lexicons:
+    """Gives the lexicon of one index as it is now: its word cache's, or where it has none one of its own.
+
+    Safe to use from many threads. Its own is built when its terms are first searched, which takes a tenth of a second
+    for three hundred pages, and follows the index by what changed since.
     """
 
     def __init__(self, index: WikiIndex, words: WordCache | None) -> None:
@@ -96,8 +120,15 @@ class Lexicons:
             if self._words is not None:
                 self._words.refresh()
                 return self._words.lexicon()
-            return ViewLexicon(self._own())
         except Exception as error:  # noqa: BLE001 - whatever is wrong, a search goes on without
+            _LOG.info("there is no lexicon now: %s", error)
+            return None
+        return _Unread(self._index, self._built_one) if self._view is None else self._built_one()
+
+    def _built_one(self) -> Lexicon | None:
+        try:
+            return ViewLexicon(self._own())
+        except Exception as error:  # noqa: BLE001 - as above
             _LOG.info("there is no lexicon now: %s", error)
             return None
 
