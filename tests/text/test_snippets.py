@@ -162,6 +162,10 @@ def test_the_closest_sentence_lies_in_any_snippet(text: str, query: str, length:
         ("a <b\n\nzebra > c", "a <b zebra > c"),
         ("<b\nclass=x>bold</b>", "bold"),
         ("[![badge](b.svg)](http://t) x", "badge x"),
+        ("see [`kubectl apply`](/docs/apply), [**the** `x`][ref] and ![`i`](i.png)", "see kubectl apply, the x and i"),
+        ("**`x`** and _`y`_, `**z**` and <b>`<b>`</b>", "x and y, **z** and <b>"),
+        ("a List<`T`> <!-- `gone` -->stays", "a List<T> stays"),
+        ("`c`\x000\x00 d", "c 0 d"),
     ],
 )
 def test_markup_becomes_plain_text(text: str, plain: str) -> None:

@@ -26,7 +26,10 @@ _ANY_LINK = re.compile(
 _NESTED = re.compile(r"!?\[[^\[\]]*+\]\([^()\s]*+\)")
 _MARKUP = re.compile(r"[\\`*_\[\]<&~]")
 # a tag may run over a line end, never over a blank line
-_TAG = re.compile(r"</?[a-zA-Z](?:[^<>\n]|\n(?![ \t]*\n))*+>")
+_TAG = re.compile(r"</?[a-zA-Z](?:[^<>\n\0]|\n(?![ \t]*\n))*+>")
+_HELD = "\0"
+"""Around the number of a code span that was taken out."""
+_CODE = re.compile(r"\0(\d+)\0")
 _ADDRESS = re.compile(r"<((?:https?|ftp|mailto):[^\s<>]*+)>")
 _REFERENCE_LINK = re.compile(r"!?\[([^\[\]]*+)\]\[[^\[\]\n]*+\]")
 _FOOTNOTE = re.compile(r"\[\^[^\[\]\s]{1,50}\]:?")
@@ -164,14 +167,18 @@ def strip_inline(text: str) -> str:
     """Inline Markdown without its markup; links leave their text, code spans their code."""
     if not _MARKUP.search(text):
         return text
+    if "`" not in text:
+        return _strip(text)
+    # Code is taken out while the rest is read, so that `[`code`](target)` is a link and `**` in code stays.
     parts: list[str] = []
+    codes: list[str] = []
     at = 0
     for start, end, fence in code_spans(text):
-        parts.append(_strip(text[at:start]))
-        parts.append(text[start + fence : end - fence])
+        parts += text[at:start].replace(_HELD, " "), f"{_HELD}{len(codes)}{_HELD}"
+        codes.append(text[start + fence : end - fence])
         at = end
-    parts.append(_strip(text[at:]))
-    return "".join(parts)
+    stripped = _strip("".join((*parts, text[at:].replace(_HELD, " "))))
+    return _CODE.sub(lambda found: codes[int(found[1])], stripped)
 
 
 def without_comments(text: str) -> str:
