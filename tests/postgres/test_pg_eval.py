@@ -11,7 +11,7 @@ from wikiholt.surfaces.cli.main import main
 
 pytestmark = pytest.mark.real_model
 
-FILLER = "It stands on the shelf beside the door, and whoever takes it writes that into the book, as has long been usual."
+FILLER = "It stands on the shelf beside the door, and whoever takes it writes that into the book, as is usual."
 
 
 def test_an_index_in_a_database_is_compared_with_one_in_files_and_nobody_reads_the_password(
