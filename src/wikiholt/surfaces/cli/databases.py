@@ -9,7 +9,7 @@ from wikiholt.errors import IndexFault, InvalidSetting, WikiholtError
 from wikiholt.model import DatabaseStanding
 from wikiholt.ports import Databases
 from wikiholt.service import Service
-from wikiholt.settings.table import store_fault
+from wikiholt.settings.faults import store_fault
 from wikiholt.surfaces.cli import output
 from wikiholt.surfaces.cli.commands import complain, show
 from wikiholt.surfaces.cli.progress import counted_up

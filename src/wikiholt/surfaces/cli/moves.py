@@ -13,7 +13,7 @@ from wikiholt.moving import Move, Moved, Mover, Outcome
 from wikiholt.ports import Databases
 from wikiholt.service import Service
 from wikiholt.settings import Settings
-from wikiholt.settings.table import store_fault
+from wikiholt.settings.faults import store_fault
 from wikiholt.surfaces import documents
 from wikiholt.surfaces.cli import output
 from wikiholt.surfaces.cli.commands import complain, show
