@@ -165,11 +165,6 @@ def _way(path: str) -> str:
     return " / ".join(re.sub(r"[-_]+", " ", part).strip() for part in parts)
 
 
-def _three(shelf: Shelf, asked: Asked, at: int) -> str:
-    texts = [shelf.passages[each][1] for each in asked.passages[at]]
-    return "\n".join([_passage(shelf, asked, at)[0], *texts])
-
-
 def _name(shelf: Shelf, asked: Asked, at: int) -> str:
     return f"{_way(asked.paths[at])}\n{shelf.names[asked.pages[at]]}".strip()
 
@@ -177,14 +172,13 @@ def _name(shelf: Shelf, asked: Asked, at: int) -> str:
 READINGS: dict[str, Reading] = {
     "named": lambda shelf, asked, at: "\n".join(_passage(shelf, asked, at)),
     "path": lambda shelf, asked, at: "\n".join((_way(asked.paths[at]), *_passage(shelf, asked, at))).strip(),
-    "three": _three,
     "name": _name,
     "outline": lambda shelf, asked, at: (
         f"{_name(shelf, asked, at)}\n" + " · ".join(shelf.headings.get(asked.pages[at], []))
     ),
 }
-"""What is read of a page: name, headings and nearest passage; the same after the words of its path; name, headings and
-the three nearest passages; the path and the name alone; these and all headings."""
+"""What is read of a page: name, headings and nearest passage; the same after the words of its path; the path and
+the name alone; these and all headings."""
 
 
 class Model:

@@ -26,7 +26,7 @@ from wikiholt.model import Floats
 from wikiholt.search.naming import shared
 from wikiholt.text.queries import parse_query, telling_terms
 
-READ = (("named", 128, 20), ("name", 128, 10), ("path", 128, 10), ("outline", 96, 10), ("three", 200, 10))
+READ = (("named", 128, 10), ("name", 128, 10), ("outline", 96, 10), ("path", 128, 10))
 """What is read, how many tokens of it, of how many pages."""
 
 _DISCOUNT = 1 / np.log2(np.arange(10) + 2)
@@ -107,7 +107,7 @@ def both(passage: float, name: float, headings: float = 0.0) -> Callable[[Shop, 
     return fused
 
 
-TAKEN = "passage .1, name .2"
+TAKEN = "passage .1, name .2, headings .2"
 PLAIN = ("the reader's order alone", "evidence + 0.1 · logit in ±12", "reciprocal ranks, 0.3 of the reader")
 BOTH = {
     "passage .1": both(0.1, 0),
@@ -117,13 +117,13 @@ BOTH = {
     "passage .05, name .1": both(0.05, 0.1),
     "passage .1, name .1": both(0.1, 0.1),
     "passage .05, name .2": both(0.05, 0.2),
-    TAKEN: both(0.1, 0.2),
+    "passage .1, name .2": both(0.1, 0.2),
     "passage .2, name .2": both(0.2, 0.2),
     "passage .1, name .3": both(0.1, 0.3),
     "headings .2": both(0, 0, 0.2),
     "name .2, headings .2": both(0, 0.2, 0.2),
     "passage .05, name .2, headings .2": both(0.05, 0.2, 0.2),
-    "passage .1, name .2, headings .2": both(0.1, 0.2, 0.2),
+    TAKEN: both(0.1, 0.2, 0.2),
     "passage .1, name .2, headings .1": both(0.1, 0.2, 0.1),
 }
 
