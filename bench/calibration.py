@@ -22,7 +22,7 @@ from bench.fitting import brier, calibration_error, fitted, share_of
 from bench.report import machine, write
 from wikiholt import ranking
 from wikiholt.model import Floats, Mode
-from wikiholt.ranking import HIGH, MEDIUM, Candidate, Curve, Grounds, grounds, ranked, rivals
+from wikiholt.ranking import BEHIND, HIGH, MEDIUM, Candidate, Curve, Grounds, grounds, ranked, rivals
 
 TOP = 5
 FEATURES = {
@@ -145,7 +145,12 @@ def weights(hits: Hits) -> Floats:
 
 
 def likelihoods(hits: Hits, curves: Curves) -> Floats:
-    sums = (hits.grounds @ np.array(curve[1:]) - curve.exceed for curve in curves)
+    whether, which = curves
+    lead = hits.column("lead")
+    sums = (
+        hits.grounds @ np.array(whether[1:]) - whether.exceed,
+        np.where(lead < 0, BEHIND, which.lead) * lead - which.exceed,
+    )
     return np.asarray(np.prod([1 / (1 + np.exp(-each)) for each in sums], axis=0))
 
 
@@ -277,6 +282,14 @@ def reliability(held: Scored, apart: Scored) -> Iterator[str]:
             mean = f"{scores[within].mean():.2f}" if within.any() else "–"
             cells.append(f"{within.sum()}, {mean}, {share_of(scored.hits.right[within] > 0, bounds=True)}")
         yield f"| {low:g} to {most:g} | {' | '.join(cells)} |"
+    later = apart.of((apart.hits.place > 0) & (apart.hits.sort == OWN))
+    means = []
+    for name in NAMES:
+        here = later.hits.wiki == name
+        right, medium = later.hits.right[here], later.scores[here] >= later.medium
+        told = f"mean score {later.scores[here].mean():.2f}, {share_of(right > 0)} right"
+        means.append(f"{name} {told}; {share_of(medium)} medium, of which {share_of(right[medium] > 0)} right")
+    yield f"\nHits 2 to {TOP}, fitted to the others: {' · '.join(means)}."
     surest = []
     for name in NAMES:
         scores, right = apart.of(apart.hits.wiki == name).first(OWN)

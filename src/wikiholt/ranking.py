@@ -54,6 +54,13 @@ WHICH = {
 }
 """For each mode, how likely it is this page if it is any. Both are fitted by bench/calibration, see docs/adr/0026."""
 
+BEHIND = 3.0
+"""What the lead counts for a page that has none, in the place of the above.
+
+Where one page counts as right, all others are wrong however good they are; where people judged every page, four in ten
+of the next four are right. Fitted to both kinds of questions, weighed alike.
+"""
+
 HIGH = 0.65
 """The score from which on a hit is called high: then four in five are right, and two thirds of the right ones are."""
 
@@ -194,7 +201,8 @@ def grounds(mode: Mode, candidate: Candidate, among: Rivals) -> Grounds:
 
 def likelihood(mode: Mode, known: Grounds) -> float:
     """How likely a page is what was asked for: that the wiki has it at all, and that it is this page."""
-    return _logistic(WHETHER[mode], known) * _logistic(WHICH[mode], known)
+    which = WHICH[mode] if known.lead >= 0 else WHICH[mode]._replace(lead=BEHIND)
+    return _logistic(WHETHER[mode], known) * _logistic(which, known)
 
 
 def scored(mode: Mode, best: Sequence[Candidate], among: Rivals) -> list[Candidate]:
