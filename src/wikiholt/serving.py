@@ -64,7 +64,6 @@ class Workshop:
     vector_cache: Callable[[WikiIndex, str], VectorCache]
     word_cache: Callable[[WikiIndex, str], WordCache | None]
     lock_timeout: float
-    lexicon: Callable[[WikiIndex, WordCache | None], LexiconNow] = _no_lexicon
     backups: BackupPlan = field(default_factory=BackupPlan)
     former: Callable[[Recipe], Embedder] = _gone
     """A model that is set no more, for an index that was built with it; kept loaded while somebody holds it."""
@@ -74,6 +73,8 @@ class Workshop:
     """What the cosines of an index's model mean, told without loading it; never raises."""
     reranking: Reranking | None = None
     """Who reads the best pages again, where that is set."""
+    lexicon: Callable[[WikiIndex, WordCache | None], LexiconNow] = _no_lexicon
+    """The terms of an index, for whoever looks for a word that is lacking."""
     engine: VectorEngine | None = None
     """What vector caches lean on, where they are more than files."""
     databases: Databases | None = None

@@ -12,7 +12,7 @@ import pytest
 from canaries import ALIKE, PLACES, CanaryWiki, codes
 from gate_grounds import Ground
 
-from wikiholt.errors import IndexMissing, ModelMismatch, WikiholtError, WikiNotFound
+from wikiholt.errors import IndexMissing, ModelMismatch, ModelMissing, WikiholtError, WikiNotFound
 from wikiholt.handle import WikiHandle
 from wikiholt.model import Filter, Mode
 from wikiholt.search import Request
@@ -140,7 +140,7 @@ class Storm:
             with self._lock:
                 self.answers += not isinstance(found, WikiholtError)
             if isinstance(found, WikiholtError):
-                another_model = me is self.rebuilt and isinstance(found, ModelMismatch)
+                another_model = me is self.rebuilt and isinstance(found, ModelMismatch | ModelMissing)
                 assert me in self.doomed or another_model, f"{me.slug}: {found}"
                 found = found.message + found.hint
             assert codes(found) <= {me.code}, f"{me.slug} was asked {query!r} and said {found}"
@@ -151,7 +151,7 @@ class Storm:
     ) -> str | WikiholtError:
         try:
             return shown(service.wiki(me.slug), query, where, mode, rerank=rerank)
-        except (WikiNotFound, IndexMissing, ModelMismatch) as error:
+        except (WikiNotFound, IndexMissing, ModelMismatch, ModelMissing) as error:
             return error
 
     def _sync(self, service: Service) -> None:

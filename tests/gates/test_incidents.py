@@ -92,7 +92,7 @@ def test_2026_04_22_by_meaning_a_tiny_wiki_beside_a_huge_one_gets_exactly_its_ne
     truth = vectors_of(beside, "tiny")
     for query in questions():
         for n in (1, 3, 5, 100):
-            answer = beside.wiki("tiny").search(Request(query, n, Mode.SEMANTIC))
+            answer = beside.wiki("tiny").search(Request(query, n, Mode.SEMANTIC, rerank=False))
             exact = nearest_pages(*truth, query)[:n]
             assert not answer.degraded
             assert [hit.distance for hit in answer.hits] == pytest.approx([each[1] for each in exact], abs=1e-4)

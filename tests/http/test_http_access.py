@@ -60,6 +60,7 @@ CALLS = (
     Call("GET", "/api/v1/links/Home", "read", template="/api/v1/links/{path}"),
     Call("GET", "/api/v1/orphans", "read"),
     Call("GET", "/api/v1/status", "read"),
+    Call("GET", "/api/v1/report", "admin"),
     Call("POST", "/api/v1/reindex", "admin"),
     Call("GET", "/api/v1/reindex/status", "read"),
     Call("POST", "/api/v1/wake", "write"),

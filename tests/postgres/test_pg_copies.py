@@ -19,7 +19,7 @@ from wikiholt.stores.sqlite.store import SqliteStore
 from wikiholt.testing import FakeEmbedder
 from wikiholt.testing.entries import entry
 
-WIKI = "aaaaaaaaaaaaaaaaaaaa"
+WIKI = "cccccccccccccccccccc"
 EMBEDDER = FakeEmbedder()
 RECIPE = Recipe(EMBEDDER.fingerprint, EMBEDDER.dimensions, "test", "models/m", "int8")
 TABLES = ("pages", "chunks", "vectors", "tags", "links", "dropped", "problems", "seals", "model", "sqlite_sequence")

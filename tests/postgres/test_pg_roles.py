@@ -17,7 +17,7 @@ from wikiholt.stores.postgres.home import Home
 from wikiholt.stores.postgres.placing import Placement, Placements
 from wikiholt.stores.postgres.pool import Connection, Doors
 
-ONE, OTHER = "aaaaaaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbbbbbb"
+ONE, OTHER = "dddddddddddddddddddd", "eeeeeeeeeeeeeeeeeeee"
 CANARY = "canary-of-the-other-wiki"
 RECIPE = Recipe("f", 3, "p")
 _NOT_ALLOWED = {"42501"}

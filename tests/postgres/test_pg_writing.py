@@ -19,7 +19,7 @@ from wikiholt.testing import FakeEmbedder
 from wikiholt.testing.entries import entry
 from wikiholt.text.links import folded
 
-WIKI = "aaaaaaaaaaaaaaaaaaaa"
+WIKI = "cccccccccccccccccccc"
 EMBEDDER = FakeEmbedder()
 RECIPE = Recipe(EMBEDDER.fingerprint, EMBEDDER.dimensions, "test")
 
