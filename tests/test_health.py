@@ -93,7 +93,7 @@ def test_an_index_harmed_while_it_serves_is_mended_once_a_search_or_a_check_meet
         if not ward.handle.status().aside or not ward.handle.health.well:
             return False
         # What had been open may still have answered while another index was being put in its place.
-        return ward.service.workshop.store.published(ward.handle.wiki.id) is not None
+        return ward.handle.settled_at() is not None
 
     until(mended)
     assert statuses <= {503}

@@ -268,6 +268,9 @@ class WikiHandle:
     def examine(self, stop: Callable[[], bool] = _never) -> Health:
         """Read every byte of index and caches, while others read and write; what proves broken is noted, and mended
         by the next sync. Raises Busy once `stop` says so, and IndexMissing."""
+        if self._queries is not None:
+            with suppress(WikiholtError):  # nobody may have searched for longer than searches are remembered
+                self._queries.trim()
         store = self._workshop.store
         try:
             index = store.open(self.wiki.id)
@@ -284,9 +287,6 @@ class WikiHandle:
             elif self._healing.health.well:
                 self._healing.checked()
                 self._verify_caches()
-        if self._queries is not None:
-            with suppress(WikiholtError):  # nobody may have searched for longer than searches are remembered
-                self._queries.trim()
         return self._healing.health
 
     def _verify_caches(self) -> None:

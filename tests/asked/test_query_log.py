@@ -148,6 +148,50 @@ def test_what_is_too_old_goes_with_the_next_write_with_a_report_and_with_a_check
         assert b"forgotten secret" not in ground.file.read_bytes()
 
 
+def test_what_is_too_old_goes_though_the_index_is_gone(ground: Ground) -> None:
+    log = ground.log()
+    log.write([searched("forgotten", time.time() - 31 * 86_400), searched("today")], QueryBounds(60, 10))
+    ground.wiki.close()
+    (ground.directory / "CURRENT").unlink()
+    for file in ground.directory.glob("g0*"):
+        file.unlink()
+    with pytest.raises(IndexMissing):
+        ground.wiki.examine()
+    assert ground.queries() == ["today"]
+
+
+def test_where_no_thread_can_be_started_searches_are_answered_and_written_once_one_can(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scribe = Scribe(lambda _: ground.log(), BOUNDS, gather=0.001)
+    diary = Diary(ground.log(), scribe)
+
+    def refused(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as full:
+        full.setattr(threading.Thread, "start", refused)
+        diary.note(searched("first"))
+    diary.note(searched("second"))
+    until(lambda: scribe.written == 2)
+    scribe.close()
+    assert ground.queries() == ["first", "second"]
+
+
+def test_what_is_asked_after_a_log_was_cleared_is_not_lost_with_it(ground: Ground) -> None:
+    stuck = Stuck(ground.log())
+    scribe = Scribe(lambda _: stuck, BOUNDS, gather=0.001)
+    diary = Diary(stuck, scribe)
+    diary.note(searched("before"))
+    until(lambda: stuck.tries == 1)
+    diary.discard()
+    diary.note(searched("after"))
+    stuck.free.set()
+    until(lambda: scribe.written == 2)
+    scribe.close()
+    assert ground.queries()[-1] == "after"
+
+
 def test_the_newest_entries_bound_the_size(ground: Ground) -> None:
     log = ground.log()
     for first in range(0, 5000, 500):

@@ -38,6 +38,24 @@ def queries(log: PostgresQueryLog, since: float = 0) -> list[str]:
     return [each.query for each in found.searches] if found else []
 
 
+def test_a_table_of_that_name_that_is_somebody_elses_is_left_alone(
+    store: PostgresStore, addresses: tuple[str, str]
+) -> None:
+    store.placements.make(ONE, "home")
+    filled(store, ONE).close()
+    with closing(psycopg.connect(addresses[0], autocommit=True)) as owner:
+        owner.execute("CREATE TABLE public.searches (x int)")
+        try:
+            log = PostgresQueryLog(store.placements, ONE)
+            assert log.read(0) is None
+            log.write([entry("ours")], BOUNDS)
+            assert queries(log) == ["ours"]
+            assert owner.execute("SELECT count(*) FROM public.searches").fetchone() == (0,)
+        finally:
+            owner.execute("DROP TABLE public.searches")
+    store.drop(ONE)
+
+
 def test_what_is_written_is_read_by_every_node_and_forgotten_in_time(
     store: PostgresStore, another: PostgresStore
 ) -> None:

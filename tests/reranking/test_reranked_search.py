@@ -1,7 +1,7 @@
 """Searches whose best pages are read again: their order, their scores, and what happens when the reader fails."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -127,6 +127,24 @@ def test_a_reader_that_is_missing_is_noted_by_code_and_logged_in_full(
     assert any("model-missing" in note for note in answer.notes)
     assert "secret" not in str(answer.notes)
     assert "not installed at /somewhere/secret" in caplog.text
+    handle.close()
+
+
+class Failing(FakeReranker):
+    def scores(self, query: str, texts: Sequence[str], seconds: float) -> Sequence[float] | None:
+        raise RuntimeError("a path of this machine")
+
+
+def test_a_reader_that_fails_in_any_way_costs_the_reading_alone(
+    house: House, plain: WikiHandle, caplog: pytest.LogCaptureFixture
+) -> None:
+    handle = house.handle(Failing)
+    answer = handle.search(Request(QUERY, 5))
+    assert answer.hits == plain.search(Request(QUERY, 5)).hits
+    assert (answer.reranked, answer.degraded) == (False, True)
+    assert any("failed" in note for note in answer.notes)
+    assert "machine" not in str(answer.notes)
+    assert "a path of this machine" in caplog.text
     handle.close()
 
 

@@ -7,7 +7,9 @@ import pytest
 from spelling_ground import House, Known
 
 from wikiholt.model import Filter, Mode
-from wikiholt.search import Request, spelling
+from wikiholt.pages import Pipeline
+from wikiholt.ports import WikiIndex
+from wikiholt.search import Request, slips, spelling, wording
 from wikiholt.words.cache import PostingsCache
 
 
@@ -142,6 +144,41 @@ def test_what_goes_wrong_while_correcting_fails_no_search(house: House, monkeypa
 
     monkeypatch.setattr(spelling, "near", broken)
     assert meant(house, "kuberntes cluster") == ""
+
+
+def test_while_the_word_cache_is_not_ready_an_answer_says_that_slips_were_not_looked_for(
+    house: House, tmp_path: Path
+) -> None:
+    def closed(index: WikiIndex, _: str) -> PostingsCache:
+        cache = PostingsCache(index, tmp_path, background=False)
+        cache.close()
+        return cache
+
+    handle = house.handle(closed)
+    answer = handle.search(Request("kuberntes cluster"))
+    assert (answer.did_you_mean, answer.hits[0].path, answer.degraded) == ("", "Cluster", True)
+    assert any("slips" in note for note in answer.notes)
+    handle.close()
+
+
+def test_compounds_that_cannot_be_looked_for_fail_no_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> tuple[str, ...]:
+        raise IndexError("damaged")
+
+    german = House(
+        tmp_path, {"Kueche.md": "# Küche\n\nDie Kaffeemaschine wird montags entkalkt.\n"}, Pipeline(language="german")
+    )
+    handle = german.handle()
+    assert handle.search(Request("Maschine ", mode=Mode.KEYWORD)).hits[0].path == "Kueche"
+    monkeypatch.setattr(wording, "kindred", broken)
+    answer = handle.search(Request("Kaffeemaschine ", mode=Mode.KEYWORD))
+    assert (answer.hits[0].path, answer.degraded) == ("Kueche", True)
+    handle.close()
+
+
+def test_what_was_typed_is_never_too_long_to_be_asked_for() -> None:
+    typed = ("kuberntes cluster " * 200)[:2000].strip().ljust(2000, "x")
+    assert len(slips.as_typed(typed, typed.replace("kuberntes", "kubernetes"))) == 2000
 
 
 def test_a_deleted_page_takes_its_words_with_it_and_a_new_one_brings_its_own(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from wikiholt.cachefile.faults import CacheNotReady
 from wikiholt.model import Change, Metadata, Page, PageEntry, Recipe, Words
 from wikiholt.ports import Lexicon
 from wikiholt.stores.sqlite.index import SqliteIndex
@@ -77,12 +78,27 @@ def test_no_more_terms_are_given_than_asked_for(tmp_path: Path) -> None:
     index.close()
 
 
-def test_a_lexicon_that_cannot_be_had_is_none_and_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_many_terms_with_an_ending_those_on_most_pages_are_given_however_they_are_kept(tmp_path: Path) -> None:
+    index = new_index(tmp_path)
+    many = [f"{a}{b}boot" for a in "abcdefghij" for b in "klmnopqrst"]
+    cache = PostingsCache(index, tmp_path / "wikiwiki", background=False)
+    index.apply(Change((page("a", " ".join(many)), page("b", "zzboot yyboot"), page("c", "zzboot"))))
+    cache.refresh()
+    index.apply(Change((page("d", "zzboot xxboot"), page("e", "xxboot yyboot xxboot"), page("f", "xxboot"))))
+    for lexicon in (Lexicons(index, cache)(), Lexicons(index, None)()):
+        assert lexicon is not None
+        assert list(lexicon.ending_with("boot", 4)) == ["xxboot", "zzboot", "yyboot", "akboot"]
+    cache.close()
+    index.close()
+
+
+def test_a_lexicon_that_cannot_be_had_says_so_and_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     index = new_index(tmp_path)
     index.apply(Change((page("a", "boot"),)))
     closed = PostingsCache(index, tmp_path / "wikiwiki", background=False)
     closed.close()
-    assert Lexicons(index, closed)() is None
+    with pytest.raises(CacheNotReady):
+        Lexicons(index, closed)()
 
     def away(_: SqliteIndex) -> None:
         raise OSError("the disk is away")

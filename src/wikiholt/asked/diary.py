@@ -11,7 +11,6 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from threading import Condition, Thread
 
@@ -57,16 +56,16 @@ class Diary:
 
     def discard(self) -> None:
         """Forget what is not written yet: its wiki is being removed, or its log was cleared."""
-        self._waiting.clear()
+        self._waiting = deque()
 
     def due(self, now: float) -> bool:
         return now >= self._not_before
 
     def write(self) -> bool:
         """Write what waits; whether all of it is written. For the scribe alone; never raises."""
-        lost = self._lost
+        lost, waiting = self._lost, self._waiting
         try:
-            batch = list(self._waiting.copy())
+            batch = list(waiting.copy())
             if not batch:
                 return True
             self._log.write([replace(batch[0], lost=lost), *batch[1:]], self._scribe.bounds)
@@ -77,8 +76,7 @@ class Diary:
         self._lost -= lost
         self._scribe.written += len(batch)
         for _ in batch:
-            with suppress(IndexError):  # it was discarded meanwhile
-                self._waiting.popleft()
+            waiting.popleft()
         return not self._waiting
 
     def _failed(self, error: Exception) -> None:
@@ -114,17 +112,23 @@ class Scribe:
         with self._changed:
             if self._closing or diary in self._due:
                 return
-            self._due[diary] = None
             if self._thread is None:
-                self._thread = Thread(target=self._run, name="wikiholt-queries", daemon=True)
-                self._thread.start()
+                thread = Thread(target=self._run, name="wikiholt-queries", daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError:  # no more threads may be started; the next search tries again
+                    return
+                self._thread = thread
+            self._due[diary] = None
             self._changed.notify()
 
     def close(self) -> None:
         """Write what there is, as far as that can be done in a few seconds, and take nothing more."""
+        if self._pid != os.getpid():
+            self._begin()  # the lock may be held by a thread of the parent
         with self._changed:
             self._closing = True
-            thread = self._thread if self._pid == os.getpid() else None
+            thread = self._thread
             self._changed.notify()
         if thread is not None:
             thread.join(_PATIENCE)

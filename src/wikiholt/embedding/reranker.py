@@ -91,21 +91,21 @@ class OnnxReranker:
             return self._crew
 
     def _score(self, query: str, text: str) -> float:
-        ids, types = self._model.tokens.pair(query, text, READ)
-        feed = {"input_ids": ids[None, :]}
-        if "attention_mask" in self._model.inputs:
-            feed["attention_mask"] = np.ones((1, len(ids)), np.int64)
-        if "token_type_ids" in self._model.inputs:
-            feed["token_type_ids"] = types[None, :]
         hint = "run `wikiholt doctor`; install the model again, or choose another as rerank.model"
         try:
+            ids, types = self._model.tokens.pair(query, text, READ)
+            feed = {"input_ids": ids[None, :]}
+            if "attention_mask" in self._model.inputs:
+                feed["attention_mask"] = np.ones((1, len(ids)), np.int64)
+            if "token_type_ids" in self._model.inputs:
+                feed["token_type_ids"] = types[None, :]
             output = self._model.session.run(None, feed)[0]
             if output.size != 1:
                 raise ModelMismatch(f"{self.name} gave {output.size} numbers for a pair instead of one", hint=hint)
             score = float(output.reshape(-1)[0])
         except ModelError:
             raise
-        except Exception as error:  # onnxruntime raises its own kinds, without a common parent
+        except Exception as error:  # onnxruntime and tokenizers raise their own kinds, without a common parent
             raise ModelUnproven(f"{self.name} cannot read a pair: {error}", hint=hint) from error
         if not np.isfinite(score):
             raise ModelUnproven(f"{self.name} gave a score that is not finite", hint=hint)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from wikiholt.errors import ModelError
+from wikiholt.errors import ModelError, WikiholtError
 from wikiholt.model import Mode, StoredChunk, StoredPage
 from wikiholt.ports import Reranker, WikiIndex
 from wikiholt.ranking import Candidate, Rivals, evidence, grounds, likelihood
@@ -91,6 +91,11 @@ class Rereader:
         except ModelError as error:
             _LOG.warning("not reranked: %s", error.message)
             return Reread(best, f"not reranked, for the reranker cannot be used ({error.code()})")
+        except WikiholtError:
+            raise  # the index's
+        except Exception:  # noqa: BLE001 - whatever a reader may do, the search is done
+            _LOG.exception("not reranked")
+            return Reread(best, "not reranked, for the reranker failed")
         if logits is None:
             _LOG.info("not reranked, for %.0f ms did not suffice", self._reranking.seconds * 1000)
             return Reread(best, "not reranked, for there was no time for it (rerank.budget)")

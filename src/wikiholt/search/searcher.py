@@ -107,6 +107,8 @@ class Searcher:
                 "no reranker is set", hint="set rerank.model (docs/models.md names one), or leave rerank out"
             )
         run = _Run(worded, request, self._allowed(request, worded), standing.version)
+        if worded.unaided:
+            run.degrade("the wiki's words are not all at hand; slips and compounds were not looked for")
         if request.rerank and request.mode is Mode.KEYWORD:
             run.notes.append("what is found by words alone is not reranked")
         best = self._best(run, standing.recipe.fingerprint)

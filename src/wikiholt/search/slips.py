@@ -5,6 +5,7 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from wikiholt.search.request import MAX_QUERY
 from wikiholt.text.analysis import dense_runs, fold
 from wikiholt.text.queries import loose_words
 
@@ -37,7 +38,7 @@ def words_of(text: str) -> list[Word]:
     found = []
     for at, (start, end) in enumerate(spans):
         token = text[start:end]
-        if len(token) >= SHORTEST and _is_plain(token) and _stands_free(text, start, end):
+        if len(fold(token)) >= SHORTEST and _is_plain(token) and _stands_free(text, start, end):
             around = _with_neighbours(text, spans, at)
             found.append(Word(start, end, token, fold(token), end == len(text), token[0].isupper(), around))
     return found[:_MOST_WORDS]
@@ -50,10 +51,10 @@ def unheld(query: str, meant: str) -> list[tuple[int, int]]:
 
 
 def as_typed(query: str, meant: str) -> str:
-    """The query that searches for those words as they were typed."""
+    """The query that searches for those words as they were typed, its end cut off where it would be too long."""
     for start, _ in reversed(unheld(query, meant)):
         query = f"{query[:start]}+{query[start:]}"
-    return query
+    return query[:MAX_QUERY]
 
 
 def is_lettered(word: str) -> bool:

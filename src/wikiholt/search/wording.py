@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from wikiholt.errors import DatabaseAway
 from wikiholt.model import Filter, WordHit, WordQuery
@@ -14,6 +15,8 @@ from wikiholt.text.queries import plain_query, telling_tokens
 from wikiholt.text.readings import Reading, nouns, readings, wholes
 
 _LOG = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,8 @@ class Worded:
     """Terms for identifiers of which the query has the parts."""
     kin: tuple[str, ...] = ()
     """Terms for words that are related to one of the query's."""
+    unaided: bool = False
+    """Whether the wiki's terms were needed for it and could not be had."""
 
     def demands(self, *, phrases: bool) -> list[WordQuery]:
         """What pages must hold and lack, however the query is read; a page need only satisfy one of these."""
@@ -72,26 +77,20 @@ class Wording:
     def __init__(self, index: WikiIndex, language: str, lexicon: Callable[[], Lexicon | None]) -> None:
         self._language = language
         self._lexicon = lexicon
-        self._spelling = Spelling(index, language, lexicon, lambda word: self._understood(f"{word} ").asked.terms)
+        self._spelling = Spelling(index, language, lexicon, lambda word: self._understood(f"{word} ", []).asked.terms)
 
     def read(self, typed: str, where: Filter, known: Callable[[str], bool]) -> Worded:
         """The query as it is meant: words that no page holds, and that are not `known`, are taken for slips."""
-        corrected = self._corrected(typed, where, known)
-        return replace(self._understood(corrected or typed), did_you_mean=corrected)
+        faults: list[Exception] = []
+        corrected = _aided(lambda: self._spelling.corrected(typed, where, known), "", faults)
+        worded = self._understood(corrected or typed, faults)
+        return replace(worded, did_you_mean=corrected, unaided=bool(faults))
 
-    def _corrected(self, typed: str, where: Filter, known: Callable[[str], bool]) -> str:
-        try:
-            return self._spelling.corrected(typed, where, known)
-        except DatabaseAway:
-            raise
-        except Exception as error:  # noqa: BLE001 - what was typed can be searched for whatever went wrong here
-            _LOG.warning("the query was not looked through for slips: %s", type(error).__name__)
-            return ""
-
-    def _understood(self, text: str) -> Worded:
+    def _understood(self, text: str, faults: list[Exception]) -> Worded:
         own, *others = readings(text, self._language)
         query, named = own.query, wholes(text)
-        kin = self._kin(text, query)
+        nothing: tuple[str, ...] = ()
+        kin = _aided(lambda: self._kin(text, query), nothing, faults)
         terms = (*kin, *named, *(term for other in others for term in other.query.terms), *query.terms)
         phrases = (*query.phrases, *(phrase for other in others for phrase in other.query.phrases))
         asked = replace(query, terms=tuple(dict.fromkeys(terms)), phrases=tuple(dict.fromkeys(phrases)))
@@ -106,3 +105,15 @@ class Wording:
         if lexicon is not None:
             found += kindred(telling_tokens(text, query, self._language), self._language, lexicon)
         return tuple(term for term in dict.fromkeys(found) if term not in query.terms)
+
+
+def _aided(work: Callable[[], _T], otherwise: _T, faults: list[Exception]) -> _T:
+    """What the wiki's terms help to find; what was typed can be searched for whatever goes wrong there."""
+    try:
+        return work()
+    except DatabaseAway:
+        raise
+    except Exception as error:  # noqa: BLE001 - a cache may fail in any way
+        _LOG.info("the wiki's terms are not at hand: %s", error)
+        faults.append(error)
+        return otherwise

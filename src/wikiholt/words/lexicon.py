@@ -48,7 +48,10 @@ class ViewLexicon:
         for back, byte in enumerate(reversed(wanted), 1):
             numbers = numbers[text[ends[numbers] - back] == byte]
         added = [term for term in self._view.added_terms if term.endswith(ending)]
-        return self._some(numbers, added, most, lengths)
+        held = np.diff(self._view.postings.offsets)[numbers]
+        built = self._some(numbers[np.argsort(-held, kind="stable")], (), most + len(added), lengths)
+        likely = {*built, *self._some(numbers[:0], added, len(added), lengths)}
+        return sorted(likely, key=lambda term: (-self.pages(term), term))[:most]
 
     def _fitting(self, numbers: Ints, lengths: range | None) -> Ints:
         """Those of the terms that can have so many letters, by their bytes."""
@@ -88,16 +91,19 @@ class _Unread:
     def __init__(self, index: WikiIndex, read: Callable[[], Lexicon | None]) -> None:
         self._index = index
         self._read = read
+        self._terms: Lexicon | None = None
 
     def pages(self, term: str) -> int:
+        if self._terms is not None:
+            return self._terms.pages(term)
         return len(self._index.words(WordQuery((term,)), _MANY, Filter())) if term else 0
 
     def beginning_with(self, beginning: str, most: int, lengths: range | None = None) -> Sequence[str]:
-        lexicon = self._read()
+        lexicon = self._terms = self._terms or self._read()
         return lexicon.beginning_with(beginning, most, lengths) if lexicon is not None else ()
 
     def ending_with(self, ending: str, most: int, lengths: range | None = None) -> Sequence[str]:
-        lexicon = self._read()
+        lexicon = self._terms = self._terms or self._read()
         return lexicon.ending_with(ending, most, lengths) if lexicon is not None else ()
 
 
@@ -115,14 +121,10 @@ class Lexicons:
         self._process, self._lock = os.getpid(), Lock()
 
     def __call__(self) -> Lexicon | None:
-        """None where it cannot be had; never raises."""
-        try:
-            if self._words is not None:
-                self._words.refresh()
-                return self._words.lexicon()
-        except Exception as error:  # noqa: BLE001 - whatever is wrong, a search goes on without
-            _LOG.info("there is no lexicon now: %s", error)
-            return None
+        """Raises what its word cache raises while that is not ready, or broken; a search goes on without."""
+        if self._words is not None:
+            self._words.refresh()
+            return self._words.lexicon()
         return _Unread(self._index, self._built_one) if self._view is None else self._built_one()
 
     def _built_one(self) -> Lexicon | None:

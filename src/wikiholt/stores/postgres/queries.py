@@ -29,7 +29,11 @@ _RIGHTS = "GRANT SELECT, INSERT, DELETE ON {schema}.searches TO {role}"
 _COLUMNS = "at, surface, query, mode, filtered, hits, nothing_relevant, degraded, score, ms, did_you_mean, pages, lost"
 _ADD = f"INSERT INTO searches ({_COLUMNS}) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
 _OF_PERIOD = f"SELECT {_COLUMNS} FROM searches WHERE at >= %s ORDER BY at, id"
-_STANDING = "SELECT text, to_regclass('searches') IS NOT NULL FROM notes WHERE name = 'layout'"
+_STANDING = (
+    "SELECT text, to_regclass(quote_ident(current_schema()) || '.searches') IS NOT NULL FROM notes"
+    " WHERE name = 'layout'"
+)
+"""Of this schema: a table of that name elsewhere on the search path is somebody else's."""
 
 
 class PostgresQueryLog:
