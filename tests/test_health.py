@@ -79,6 +79,8 @@ def test_an_index_harmed_while_it_serves_is_mended_once_a_search_or_a_check_meet
 ) -> None:
     ward.handle.backups.take(Occasion.ASKED)
     ward.keeper(checks=0.2)
+    store, wiki_id = ward.service.workshop.store, ward.handle.wiki.id
+    harmed = store.published(wiki_id)
     HARM[harm](ward.index_file)
 
     statuses = set()
@@ -90,10 +92,9 @@ def test_an_index_harmed_while_it_serves_is_mended_once_a_search_or_a_check_meet
             statuses.add(error.status)
             return False
         assert answer.hits, "never an empty list"
-        if not ward.handle.status().aside or not ward.handle.health.well:
-            return False
         # What had been open may still have answered while another index was being put in its place.
-        return ward.handle.settled_at() is not None
+        another = store.published(wiki_id) not in (None, harmed)
+        return another and bool(ward.handle.status().aside) and ward.handle.health.well
 
     until(mended)
     assert statuses <= {503}
