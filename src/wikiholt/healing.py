@@ -64,6 +64,7 @@ class Healing:
 
         Raises StorageRefused when there is a backup that cannot be restored now: the next sync tries again.
         """
+        self.suspect(reason)  # before it is gone, so that whoever asks meanwhile is told that it is being mended
         aside = self._store.set_aside(self._wiki_id, reason)
         known = self.health
         since = known.since if not known.well and known.since else datetime.now(UTC)
