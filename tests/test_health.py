@@ -78,10 +78,13 @@ def test_an_index_harmed_while_it_serves_is_mended_once_a_search_or_a_check_meet
     ward: Ward, harm: str
 ) -> None:
     ward.handle.backups.take(Occasion.ASKED)
-    ward.keeper(checks=0.2)
     store, wiki_id = ward.service.workshop.store, ward.handle.wiki.id
     harmed = store.published(wiki_id)
+    assert ward.handle.search(Request("unique7")).hits
+    with closing(sqlite3.connect(ward.index_file)) as index:  # what is in the log would be written over the damage
+        index.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     HARM[harm](ward.index_file)
+    ward.keeper(checks=0.2)
 
     statuses = set()
 
