@@ -8,14 +8,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from threading import Lock
 from typing import cast
 
 from wikiholt import embedding
 from wikiholt.access import Access
 from wikiholt.asked import Scribe
 from wikiholt.backups import BackupPlan
-from wikiholt.embedding.former import FormerModels
+from wikiholt.embedding.former import FormerModels, model_of
 from wikiholt.embedding.once import Once
 from wikiholt.errors import MissingExtra, ModelError
 from wikiholt.evaluating import Question
@@ -164,18 +163,7 @@ def _found_below(roots: Sequence[Path]) -> Iterator[Finding]:
 
 def embedder_of(settings: Settings) -> Callable[[], Embedder]:
     """A function that loads the model the first time it is asked for, and gives the same one ever after."""
-
-    lock = Lock()
-
-    @cache
-    def load_once() -> Embedder:
-        return embedding.load(settings.model, precision=settings.precision, threads=settings.threads or None)
-
-    def loaded() -> Embedder:
-        with lock:  # threads that ask at the same time would each load one
-            return load_once()
-
-    return loaded
+    return Once(lambda: embedding.load(settings.model, precision=settings.precision, threads=settings.threads or None))
 
 
 def reranking_of(settings: Settings) -> Reranking | None:
@@ -187,15 +175,15 @@ def reranking_of(settings: Settings) -> Reranking | None:
         identity = embedding.identify(model, None, embedding.RERANKER).fingerprint
     except ModelError:
         identity = model  # whoever asks for it hears what is wrong with it
-    reader = Once(lambda: embedding.load_reranker(model, threads=threads))
+    # Searches do without it: none is to wait for what is broken.
+    reader = Once(lambda: embedding.load_reranker(model, threads=threads), again=60.0)
     return Reranking(reader, settings.rerank_budget / 1000, identity)
 
 
 def scale_of(recipe: Recipe) -> Scale:
     """What the cosines of this recipe's model mean, by its card; those of a model that is gone mean themselves."""
     with suppress(ModelError, OSError):
-        name, _, rest = recipe.fingerprint.partition("/")
-        found = embedding.identify(recipe.model or name, recipe.precision or rest.partition("/")[0])
+        found = embedding.identify(*model_of(recipe))
         if found.fingerprint == recipe.fingerprint:
             return found.scale
     return Scale()

@@ -260,15 +260,16 @@ def test_what_is_loaded_once_is_loaded_once_by_many_threads() -> None:
     assert len(loaded) == 1
 
 
-def test_what_cannot_be_loaded_is_not_tried_again_at_once() -> None:
+@pytest.mark.parametrize(("again", "count"), [(0.0, 3), (3600.0, 1)])
+def test_what_cannot_be_loaded_is_tried_again_at_once_or_later_as_is_wanted(again: float, count: int) -> None:
     tries = []
 
     def fail() -> object:
         tries.append(1)
         raise ModelMissing("not there", hint="install it")
 
-    once = Once(fail)
+    once = Once(fail, again)
     for _ in range(3):
         with pytest.raises(ModelMissing):
             once()
-    assert len(tries) == 1
+    assert len(tries) == count

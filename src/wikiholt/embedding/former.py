@@ -42,15 +42,20 @@ class FormerModels:
 
     def _loaded(self, recipe: Recipe) -> Embedder:
         hint = "a sync builds the index with the model that is set now"
-        # An index from before the model's name was kept tells it by its fingerprint, as far as it is a built-in one.
-        name, _, rest = recipe.fingerprint.partition("/")
-        model, precision = recipe.model or name, recipe.precision or rest.partition("/")[0]
+        model, precision = model_of(recipe)
         if not model:
             raise ModelMissing("the index does not say which model it was built with", hint=hint)
-        loaded = embedding.load(model, precision=precision or None, threads=self._threads)
+        loaded = embedding.load(model, precision=precision, threads=self._threads)
         if loaded.fingerprint != recipe.fingerprint:
             raise ModelMismatch(
                 f"the index was built with {recipe.fingerprint}; what lies in its place is {loaded.fingerprint}",
                 hint=hint,
             )
         return loaded
+
+
+def model_of(recipe: Recipe) -> tuple[str, str | None]:
+    """Name and precision of the model that an index was built with; no name where it says none."""
+    # An index from before the model's name was kept tells it by its fingerprint, as far as it is a built-in one.
+    name, _, rest = recipe.fingerprint.partition("/")
+    return recipe.model or name, recipe.precision or rest.partition("/")[0] or None

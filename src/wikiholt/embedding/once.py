@@ -9,21 +9,20 @@ from wikiholt.errors import ModelError
 
 T = TypeVar("T")
 
-_AGAIN = 60.0
-"""Seconds until a model is tried again that could not be loaded."""
-
 
 class Once(Generic[T]):
-    """Loads at the first call and gives the same ever after. Safe to use from many threads."""
+    """Loads at the first call and gives the same ever after. Safe to use from many threads: they wait for one."""
 
-    def __init__(self, load: Callable[[], T]) -> None:
+    def __init__(self, load: Callable[[], T], again: float = 0.0) -> None:
+        """What could not be loaded is tried again after so many seconds; until then the same error is raised."""
         self._load = load
+        self._again = again
         self._loaded: T | None = None
         self._failed: tuple[float, ModelError] | None = None
         self._lock = Lock()
 
     def __call__(self) -> T:
-        """What was loaded; raises ModelError, for a minute the same one, so that no search waits for what is broken."""
+        """What was loaded; raises ModelError."""
         with self._lock:
             if self._loaded is not None:
                 return self._loaded
@@ -32,6 +31,6 @@ class Once(Generic[T]):
             try:
                 self._loaded = self._load()
             except ModelError as error:
-                self._failed = (time.monotonic() + _AGAIN, error)
+                self._failed = (time.monotonic() + self._again, error)
                 raise
             return self._loaded
