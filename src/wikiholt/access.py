@@ -4,7 +4,7 @@ The wiki is named by the path (/w/SLUG), by the host, by the key, or, where ther
 is the same whether the wiki exists or not: nobody learns of a wiki that is not theirs.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from ipaddress import ip_address
 
@@ -43,8 +43,18 @@ class _Named:
 class Access:
     """The rules. Every question is answered from the registry as it is now; safe to use from many threads."""
 
-    def __init__(self, registry: Registry, *, domain: str, public: bool, own_hosts: Iterable[str]) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        *,
+        domain: str,
+        public: bool,
+        own_hosts: Iterable[str],
+        is_replaced: Callable[[Wiki], bool] = lambda _: False,
+    ) -> None:
+        """`is_replaced` says whether another repository lies where a wiki's was: its keys open nothing then."""
         self._registry = registry
+        self._is_replaced = is_replaced
         self._suffix = f".{domain}" if domain else ""
         self._public = public
         self._own = LOOPBACK | {host.lower().removesuffix(".") for host in own_hosts}
@@ -124,9 +134,7 @@ class Access:
             return None
         key = self._registry.keys.check(visit.token)
         if key is None:
-            raise Unauthorized(
-                "This key is not known here; it may have expired or been revoked.", hint="Ask for another key."
-            )
+            raise _unknown_key()
         return key
 
     def _hosted(self, visit: Visit) -> _Named | None:
@@ -166,6 +174,8 @@ class Access:
             raise _unauthorized() from None
         if slug not in (None, wiki.slug):
             raise _forbidden()
+        if self._is_replaced(wiki):
+            raise _unknown_key()
         if not key.scope.allows(needed):
             raise Forbidden(
                 f"This takes a key of scope {needed}; this one has {key.scope}.", hint="Use a key that may."
@@ -206,6 +216,12 @@ class Access:
 def _unauthorized() -> Unauthorized:
     return Unauthorized(
         "This takes a key.", hint="Send it as `Authorization: Bearer KEY`; `wikiholt key create` makes one."
+    )
+
+
+def _unknown_key() -> Unauthorized:
+    return Unauthorized(
+        "This key is not known here; it may have expired or been revoked.", hint="Ask for another key."
     )
 
 

@@ -35,11 +35,13 @@ WikiholtError
 ├── SourceError          the git repository cannot be read            (exit 6, HTTP 503)
 │   ├── SourceMissing
 │   ├── SourceBroken
+│   ├── RepositoryReplaced another repository lies where the wiki's was
 │   └── NoCommits
 ├── IndexFault          the index cannot serve                       (exit 7, HTTP 503)
 │   ├── IndexMissing
 │   │   └── IndexHealing it was broken and is being mended
 │   ├── IndexCorrupt
+│   │   └── IndexForeign it is another wiki's, or does not say whose it is
 │   ├── IndexTooNew
 │   ├── NothingIndexed
 │   ├── NotHere          a cache cannot answer this; the store can
@@ -221,6 +223,10 @@ class SourceBroken(SourceError):
     pass
 
 
+class RepositoryReplaced(SourceError):
+    pass
+
+
 class NoCommits(SourceError):
     pass
 
@@ -239,6 +245,10 @@ class IndexHealing(IndexMissing):
 
 
 class IndexCorrupt(IndexFault):
+    pass
+
+
+class IndexForeign(IndexCorrupt):
     pass
 
 

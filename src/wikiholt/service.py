@@ -1,18 +1,22 @@
 """What surfaces call. Owns the open wikis; gives out handles, each bound to one wiki."""
 
+import logging
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from threading import Lock
 
 from wikiholt.backups import Backups
-from wikiholt.errors import IndexCorrupt, InvalidSource, WikiNotFound
+from wikiholt.errors import IndexCorrupt, InvalidSource, NoCommits, RepositoryReplaced, WikiholtError, WikiNotFound
 from wikiholt.handle import Parts, WikiHandle, Workshop
 from wikiholt.leaving import Leaving
 from wikiholt.model import Key, Wiki
-from wikiholt.ports import Embedder, Source, WikiIndex, WordCache
+from wikiholt.ports import Embedder, Repositories, Source, WikiIndex, WordCache
 from wikiholt.registry import RESTORE, Registry, validate_slug
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +33,18 @@ class Service:
     """The wikis of one data directory."""
 
     def __init__(
-        self, registry: Registry, workshop: Workshop, parts_of: Callable[[Wiki], Parts], *, open_wikis: int = 64
+        self,
+        registry: Registry,
+        workshop: Workshop,
+        parts_of: Callable[[Wiki], Parts],
+        *,
+        open_wikis: int = 64,
+        repositories: Repositories | None = None,
     ) -> None:
-        """`open_wikis` handles are kept open; the one unused for longest is closed first."""
+        """`open_wikis` handles are kept open; the one unused for longest is closed first.
+
+        Without `repositories` one repository is not told from another at the same path.
+        """
         self.registry = registry
         self.workshop = workshop
         self._parts_of = parts_of
@@ -41,7 +54,10 @@ class Service:
         self.on_broken: Callable[[str], None] = lambda _: None
         """Told the id of a wiki whose index proved broken, by whoever searches or checks it."""
         self._lock = Lock()
+        self._repositories = repositories
         registry.backups.drop_rest = self._drop_rest
+        if repositories is not None:
+            registry.bind = repositories.bind
 
     def add(self, slug: str, source: str, settings: Mapping[str, str]) -> Wiki:
         """Register a wiki, once its repository and settings have proved usable."""
@@ -55,15 +71,22 @@ class Service:
         self._try(replace(wiki, settings=settings))
         return self.registry.change(slug, changes)
 
-    def remove(self, slug: str) -> Removed:
-        """Remove a wiki's index and then its registration, keys and hosts; the git repository is never touched."""
+    def remove(self, slug: str, wiki_id: str | None = None) -> Removed:
+        """Remove a wiki's index and then its registration, keys and hosts; its pages and commits are never touched.
+
+        With `wiki_id`, only if the slug is still that wiki's; raises WikiNotFound.
+        """
         wiki = self.registry.get(slug)
-        handle = self.wiki(slug)
+        if wiki_id not in (None, wiki.id):
+            raise WikiNotFound("The wiki is not there any more.", hint="`wikiholt list` shows the wikis there are.")
+        handle = self._handle(wiki, asked=True)
         with self._leaving.begun(wiki.id):  # a sync at work stops at its next batch
             removed = handle.remove()
             with self._lock:
                 self._open.pop(wiki.id, None)
-            struck = self.registry.remove(slug)
+            struck = self.registry.remove(slug, wiki.id)
+            if self._repositories is not None:
+                self._repositories.release(wiki)
             if self.workshop.engine is not None:
                 self.workshop.engine.forget(wiki.id, wiki.slug)
             # A sync that came between the two has made the index once more; from now on none can.
@@ -97,20 +120,91 @@ class Service:
         return found
 
     def wiki(self, slug: str) -> WikiHandle:
-        """The handle of the wiki with this slug; raises WikiNotFound."""
-        return self._handle(self.registry.get(slug), asked=True)
+        """The handle of the wiki with this slug; raises WikiNotFound and RepositoryReplaced."""
+        return self._handle(self._checked(slug), asked=True)
 
     def background(self, slug: str) -> WikiHandle:
         """The same for work that nobody waits for: it keeps no wiki open in the place of one that people search."""
-        return self._handle(self.registry.get(slug), asked=False)
+        return self._handle(self._checked(slug), asked=False)
+
+    def is_replaced(self, wiki: Wiki) -> bool:
+        """Whether another repository lies where this wiki's was: what is known of the wiki is none of its business."""
+        return self._repositories is not None and not self._repositories.matches(wiki)
+
+    def identify_repository(self, source: str) -> str:
+        """When the repository at this path was created, in a form to compare; empty where that cannot be told."""
+        return self._repositories.identify(source) if self._repositories is not None else ""
+
+    def check_repository(self, wiki: Wiki) -> None:
+        """Raise RepositoryReplaced where another repository lies at the wiki's path than the one it was made from."""
+        if self.is_replaced(wiki):
+            with suppress(NoCommits):
+                self.source(wiki).head()  # one that leads elsewhere, or is damaged, is refused for that reason
+            raise RepositoryReplaced(
+                "Another repository lies where this wiki's was, so nothing of the wiki is shown.",
+                hint=f"If it is a new wiki: `wikiholt remove {wiki.slug}`, then add it again. If it is the same one,"
+                f" restored from a copy: `wikiholt rebind {wiki.slug}`",
+            )
+
+    def discard_replaced(self, wiki: Wiki) -> bool:
+        """Remove the wiki if another repository lies at its path that is surely no copy of its own; whether it was.
+
+        For those who register what they find at a path. Raises what `remove` raises.
+        """
+        if not self.is_replaced(wiki):
+            return False
+        if not wiki.repository.startswith("marked") and self._shares_history(wiki):
+            return False  # without a marker a copy that was restored looks like this too: the operator decides
+        removed = self.remove(wiki.slug, wiki.id)
+        _LOG.warning(
+            "%s: another repository lies at its path, which makes it a new wiki: index, backups and %d keys of the"
+            " one before were removed",
+            wiki.slug,
+            len(removed.keys),
+        )
+        return True
+
+    def _shares_history(self, wiki: Wiki) -> bool:
+        """Whether the repository at the wiki's path has the commit that the wiki's index stands for."""
+        try:
+            index = self.workshop.store.open(wiki.id)
+            try:
+                revision = index.state().revision
+            finally:
+                index.close()
+            return revision is not None and bool(self.source(wiki).resolve(revision))
+        except WikiholtError:
+            return False
+
+    def rebind(self, slug: str) -> Wiki:
+        """Take the repository at the wiki's path for the wiki's own: index, keys and backups stay."""
+        wiki = self.registry.get(slug)
+        self._try(wiki)
+        return self.registry.rebind(wiki)
+
+    def forget(self, path_or_slug: str) -> Sequence[Removed]:
+        """Remove the wiki of this slug, or every wiki whose repository lies at or below this path.
+
+        For farms that delete wikis: the repository may be gone already. A wiki that is not registered is no error.
+        """
+        place = path_or_slug.rstrip("/") if path_or_slug.startswith("/") else None
+        if path_or_slug.strip("/ ") == "":
+            raise InvalidSource("Which wiki is gone is not said.", hint="Give its slug, or the path of its directory.")
+        gone = []
+        for wiki in self.registry.list():
+            below = place is not None and (wiki.source == place or wiki.source.startswith(f"{place}/"))
+            if below or (place is None and wiki.slug == path_or_slug):
+                with suppress(WikiNotFound):  # somebody else has removed it meanwhile
+                    gone.append(self.remove(wiki.slug, wiki.id))
+        return gone
 
     def lent(self, slug: str, embedder: Embedder) -> WikiHandle:
         """A handle of the caller's own that embeds with this; whoever asked for it closes it."""
-        return self._made(self.registry.get(slug), replace(self.workshop, embedder=lambda: embedder))
+        return self._made(self._checked(slug), replace(self.workshop, embedder=lambda: embedder))
 
     def reworded(self, slug: str, cache: Callable[[WikiIndex], WordCache]) -> WikiHandle:
         """A handle of the caller's own that finds words by this cache; whoever asked for it closes it."""
-        return self._made(self.registry.get(slug), replace(self.workshop, word_cache=lambda index, _: cache(index)))
+        return self._made(self._checked(slug), replace(self.workshop, word_cache=lambda index, _: cache(index)))
 
     def source(self, wiki: Wiki) -> Source:
         """Where a wiki's pages come from, without opening anything."""
@@ -119,6 +213,23 @@ class Service:
     def parts(self, wiki: Wiki) -> Parts:
         """What the general settings and a wiki's own make of it, without opening anything."""
         return self._parts_of(wiki)
+
+    def _checked(self, slug: str) -> Wiki:
+        """The wiki of this slug, whose repository is the one it was made from; raises RepositoryReplaced."""
+        wiki = self.registry.get(slug)
+        self.check_repository(wiki)
+        if self._repositories is not None and wiki.id not in self._open:
+            wiki = self._recorded(wiki, self._repositories.bind(wiki))
+        return wiki
+
+    def _recorded(self, wiki: Wiki, repository: str) -> Wiki:
+        """The wiki, with its repository recorded as it is now: a copy with its marker was created at another time."""
+        if not repository or repository == wiki.repository:
+            return wiki
+        try:
+            return self.registry.rebind(wiki)
+        except WikiholtError:  # whoever can only read the registry goes on with what it says
+            return wiki
 
     def _handle(self, wiki: Wiki, *, asked: bool) -> WikiHandle:
         with self._lock:

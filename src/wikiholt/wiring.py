@@ -33,6 +33,7 @@ from wikiholt.sources.address import is_remote
 from wikiholt.sources.bringing import Word
 from wikiholt.sources.discovery import repositories
 from wikiholt.sources.git import GitSource
+from wikiholt.sources.identity import GitRepositories
 from wikiholt.sources.remote import RemoteSource
 from wikiholt.sources.transfer import Costs
 from wikiholt.text.analysis import joined_languages
@@ -84,7 +85,13 @@ def build(settings: Settings, roots: Sequence[Path] = (), ground: Ground | None 
         identity=cache(lambda: embedding.identify(settings.model, settings.precision)),
     )
     open_wikis = _open_wikis()
-    return Service(registry, workshop, lambda wiki: parts_of(wiki, settings, ground, roots), open_wikis=open_wikis)
+    return Service(
+        registry,
+        workshop,
+        lambda wiki: parts_of(wiki, settings, ground, roots),
+        open_wikis=open_wikis,
+        repositories=GitRepositories(),
+    )
 
 
 def without_answers(service: Service, slug: str, questions: Sequence[Question]) -> WikiHandle:
@@ -146,6 +153,7 @@ def open_farm(
             domain=settings.serve_domain,
             public=settings.serve_public,
             own_hosts=settings.serve_hosts,
+            is_replaced=service.is_replaced,
         ),
         limits=Limits(
             settings.limit_key_per_minute,

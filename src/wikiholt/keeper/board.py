@@ -18,8 +18,8 @@ class Board:
     def __init__(self) -> None:
         self.changed = Condition()
         self.stopping = False
-        self.declined: set[str] = set()
-        """Sources of wikis that were removed while this process ran: not to be found again by itself."""
+        self.declined: set[tuple[str, str]] = set()
+        """Places of wikis that were removed while this process ran: not to be found again by itself."""
         self.count: Counter[str] = Counter()
         self._entries: dict[str, Entry] = {}
         self._due: list[tuple[float, str]] = []
@@ -36,7 +36,7 @@ class Board:
     def adopt(self, wiki: Wiki, interval: float, rank: Rank | None = None) -> Entry:
         """Begin to look after a wiki, or take up its new settings; with a rank it is put in line at once."""
         with self.changed:
-            self.declined.discard(wiki.source)
+            self.declined.discard(wiki.place)
             entry = self._entries.get(wiki.id)
             if entry is None:
                 entry = self._entries[wiki.id] = Entry(wiki, interval, 0.0)
@@ -57,7 +57,7 @@ class Board:
         with self.changed:
             entry = self._entries.get(wiki_id)
             if entry is not None:
-                self.declined.add(entry.wiki.source)
+                self.declined.add(entry.wiki.place)
                 self.release(wiki_id)
 
     def release(self, wiki_id: str) -> None:

@@ -54,7 +54,7 @@ class Roots:
             return
         wikis = [wiki for wiki in self._service.wikis() if self._only in (None, wiki.id)]
         there = {wiki.source for wiki in wikis}
-        self._board.declined |= {wiki.source for wiki in self._wikis if wiki.source not in there}
+        self._board.declined |= {wiki.place for wiki in self._wikis if wiki.source not in there}
         self._wikis, self._mark = wikis, mark
         databases = self._service.workshop.databases
         if databases is not None and self._only is None:
@@ -84,15 +84,16 @@ class Roots:
 
     def _register(self, wikis: Sequence[Wiki]) -> Sequence[Wiki]:
         """Register what was found under no slug yet; what cannot be is kept in `skipped`, with the reason."""
-        slugs = {wiki.slug: wiki.source for wiki in wikis}
+        every = list(self._find())
+        slugs = {wiki.slug: wiki.source for wiki in self._without_replaced(wikis, every)}
         sources = set(slugs.values())
         fresh: dict[str, tuple[str, dict[str, str]]] = {}
         skipped = []
-        for found in self._find():
+        for found in every:
             source = str(found.path)
             if found.reason:
                 skipped.append(found)
-            elif source in sources or source in self._board.declined:
+            elif source in sources or self._is_declined(source):
                 continue
             elif found.slug in slugs or found.slug in fresh:
                 taken = f"another repository is the wiki {found.slug} already"
@@ -101,6 +102,36 @@ class Roots:
                 fresh[found.slug] = (source, {"confined": str(found.within)} if found.within else {})
         self._tell(skipped)
         return self._service.registry.add_many([(slug, *made) for slug, made in fresh.items()]) if fresh else []
+
+    def _without_replaced(self, wikis: Sequence[Wiki], every: Sequence[Finding]) -> Sequence[Wiki]:
+        """The wikis, less those that were found here once and whose path has another repository now: a new wiki.
+
+        One that was added by hand stays: its operator decides.
+        """
+        places = {(str(found.path), str(found.within or "")) for found in every if not found.reason}
+        stay = []
+        for wiki in wikis:
+            here = (wiki.source, wiki.settings.get("confined", "")) in places
+            if not here or not self._discarded(wiki):
+                stay.append(wiki)
+        return stay
+
+    def _discarded(self, wiki: Wiki) -> bool:
+        try:
+            if not self._service.discard_replaced(wiki):
+                return False
+        except WikiholtError as error:  # another node may have done it, or somebody is writing: the next look sees
+            _LOG.warning("%s: its repository was replaced, and it could not be removed: %s", wiki.slug, error.message)
+            return False
+        self._board.release(wiki.id)
+        return True
+
+    def _is_declined(self, source: str) -> bool:
+        """Whether the wiki of the very repository that lies there was removed while this process ran."""
+        if not any(source == declined for declined, _ in self._board.declined):
+            return False
+        identities = ("", self._service.identify_repository(source))
+        return any((source, identity) in self._board.declined for identity in identities)
 
     def _tell(self, skipped: Sequence[Finding]) -> None:
         known = set(self.skipped)

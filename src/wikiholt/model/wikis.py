@@ -15,6 +15,13 @@ class Wiki:
     source: str
     created_at: datetime
     settings: Mapping[str, str] = field(default_factory=dict)
+    repository: str = ""
+    """What tells its repository from another at the same path (`sources/identity.py`); empty where nothing does."""
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """Where its repository lies, and when that was created, as far as it is known."""
+        return self.source, self.repository.removeprefix("marked").strip()
 
 
 class Scope(StrEnum):

@@ -5,7 +5,7 @@ from wikiholt.ports.embedding import Embedder, Identity, Reranker, WordSense
 from wikiholt.ports.indexes import Snapshot, Store, WikiIndex
 from wikiholt.ports.nodes import Call, Databases, Shifts
 from wikiholt.ports.queries import QueryLog
-from wikiholt.ports.sources import Source
+from wikiholt.ports.sources import Repositories, Source
 
 __all__ = [
     "Call",
@@ -14,6 +14,7 @@ __all__ = [
     "Identity",
     "Lexicon",
     "QueryLog",
+    "Repositories",
     "Reranker",
     "Shifts",
     "Snapshot",

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
-from wikiholt.model import AttachedFile, Author, Blob, Commit, FileEdit, LogEntry, TreeChange, TreeEntry, Version
+from wikiholt.model import AttachedFile, Author, Blob, Commit, FileEdit, LogEntry, TreeChange, TreeEntry, Version, Wiki
 
 
 class Source(Protocol):
@@ -64,3 +64,19 @@ class Source(Protocol):
 
     def prove(self) -> None:
         """Raise what would keep the pages from being read; a source without commits yet is welcome."""
+
+
+class Repositories(Protocol):
+    """Tells the repository of a wiki from another one that takes its place at the same path."""
+
+    def identify(self, source: str) -> str:
+        """When the repository at this path was created, in a form to compare; empty where that cannot be told."""
+
+    def bind(self, wiki: Wiki) -> str:
+        """Mark the wiki's repository as its own, if possible; returns what to record of it."""
+
+    def release(self, wiki: Wiki) -> None:
+        """Take the mark away, where it can be; never raises."""
+
+    def matches(self, wiki: Wiki) -> bool:
+        """Whether the repository at the wiki's path is the one that was recorded; cheap enough for every request."""

@@ -36,6 +36,7 @@ def strike(file: Path, wiki_ids: Collection[str]) -> bool:
         for wiki_id in wiki_ids:
             for table, column in (("wikis", "id"), ("hosts", "wiki_id"), ("keys", "wiki_id")):
                 ledger.delete(table, column, wiki_id)
+            ledger.delete("marks", "name", schema.REPOSITORY + wiki_id)
         ledger.seal()
         connection.execute("COMMIT")
         if ledger.deleted:

@@ -25,6 +25,8 @@ COLUMNS = {
     "keys": ("id", "wiki_id", "scope", "label", "created_at", "expires_at", "digest"),
     "marks": ("name", "value"),
 }
+REPOSITORY = "repository-"
+"""A mark of this name and a wiki's id: what tells the wiki's repository from another at the same path."""
 _WIKIS = """
 CREATE TABLE wikis (
     id TEXT PRIMARY KEY NOT NULL,

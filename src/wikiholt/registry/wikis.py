@@ -16,12 +16,15 @@ from wikiholt.registry.backups import STRUCK, RegistryBackups
 from wikiholt.registry.database import RegistryFile
 from wikiholt.registry.hosts import host_named, hosts_of
 from wikiholt.registry.keys import Keys, key_of
-from wikiholt.registry.schema import COLUMNS, RESTORE, Ledger, Rows, read, seal
+from wikiholt.registry.schema import COLUMNS, REPOSITORY, RESTORE, Ledger, Rows, read, seal
 from wikiholt.registry.sessions import RegistryDatabase, Session
 from wikiholt.registry.slugs import validate_slug
 from wikiholt.registry.taking import lacking
 
-_COLUMNS = ", ".join(COLUMNS["wikis"])
+_COLUMNS = (
+    ", ".join(COLUMNS["wikis"])
+    + f", coalesce((SELECT value FROM marks WHERE name = '{REPOSITORY}' || wikis.id), '')"
+)
 _SHOWN = 80
 
 
@@ -50,6 +53,8 @@ class Registry:
         self._database = database or RegistryFile(path, timeout)
         self.keys = Keys(self._database)
         self.backups = RegistryBackups(self._database, (plan.place or path.parent / "backups") / "registry", plan.keep)
+        self.bind: Callable[[Wiki], str] = lambda _: ""
+        """Marks the repository of a wiki that is being registered, and says what to record of it; never raises."""
 
     def add(self, slug: str, source: str, settings: Mapping[str, str] | None = None) -> Wiki:
         """Register a wiki under a new, random id; raises InvalidSlug, WikiExists or, for its hosts, InvalidSetting."""
@@ -57,6 +62,7 @@ class Registry:
         with self._database.writing() as ledger:
             if _find(ledger.connection, "slug", slug) is not None:
                 raise WikiExists(f"There is already a wiki {slug!r}.", hint="Choose another slug, or remove it first.")
+            wiki = self._bound(ledger, wiki)
             _insert(ledger, wiki)
         return wiki
 
@@ -70,6 +76,7 @@ class Registry:
             for slug, source, settings in wikis:
                 wiki = _new(slug, source, settings)
                 if _find(ledger.connection, "slug", slug) is None:
+                    wiki = self._bound(ledger, wiki)
                     _insert(ledger, wiki)
                     added.append(wiki)
         return added
@@ -135,18 +142,27 @@ class Registry:
                     ledger.insert(table, row)
         return sum(map(len, missing.values()))
 
-    def remove(self, slug: str) -> Struck:
+    def rebind(self, wiki: Wiki) -> Wiki:
+        """Record the repository that lies at the wiki's path now as the wiki's own; raises WikiNotFound."""
+        with self._database.writing() as ledger:
+            known = _find(ledger.connection, "id", wiki.id)
+            if known is None:
+                raise _not_found(wiki.slug)
+            return self._bound(ledger, known)
+
+    def remove(self, slug: str, wiki_id: str | None = None) -> Struck:
         """Strike a wiki with its keys and hosts from the registry, all at once; its index is not touched.
 
-        It is taken out of the registry's backups too.
+        It is taken out of the registry's backups too. With `wiki_id`, only if the slug is still that wiki's.
         """
         with self._database.writing() as ledger:
             wiki = _find(ledger.connection, "slug", slug)
-            if wiki is None:
+            if wiki is None or wiki_id not in (None, wiki.id):
                 raise _not_found(slug)
             ledger.delete("wikis", "id", wiki.id)
             keys = ledger.delete("keys", "wiki_id", wiki.id)
             hosts = ledger.delete("hosts", "wiki_id", wiki.id)
+            ledger.delete("marks", "name", REPOSITORY + wiki.id)
             ledger.delete("marks", "name", STRUCK + wiki.id)
             ledger.insert("marks", (STRUCK + wiki.id, datetime.now(UTC).isoformat()))
         self.backups.finish_striking()
@@ -175,6 +191,14 @@ class Registry:
     def _one(self, column: str, value: str) -> Wiki | None:
         with self._database.reading() as connection:
             return _find(connection, column, value) if connection else None
+
+    def _bound(self, ledger: Ledger, wiki: Wiki) -> Wiki:
+        """The wiki with what is recorded of its repository, which is written too."""
+        repository = self.bind(wiki)
+        ledger.delete("marks", "name", REPOSITORY + wiki.id)
+        if repository:
+            ledger.insert("marks", (REPOSITORY + wiki.id, repository))
+        return replace(wiki, repository=repository)
 
     def _rewrite(self, slug: str, settings_from: Callable[[Mapping[str, str]], Mapping[str, str]]) -> Wiki:
         with self._database.writing() as ledger:
@@ -212,13 +236,13 @@ def _find(connection: Session, column: str, name: str) -> Wiki | None:
     return _wiki(row) if row else None
 
 
-def _wiki(row: tuple[str, str, str, str, str]) -> Wiki:
-    wiki_id, slug, source, settings, created_at = row
+def _wiki(row: tuple[str, str, str, str, str, str]) -> Wiki:
+    wiki_id, slug, source, settings, created_at, repository = row
     try:
         parsed = json.loads(settings)
         if not all(isinstance(text, str) for pair in parsed.items() for text in pair):
             raise ValueError(settings)
-        return Wiki(wiki_id, slug, source, datetime.fromisoformat(created_at), parsed)
+        return Wiki(wiki_id, slug, source, datetime.fromisoformat(created_at), parsed, repository)
     except (ValueError, TypeError, AttributeError) as error:
         raise IndexCorrupt("A row of the registry cannot be understood.", hint=RESTORE) from error
 

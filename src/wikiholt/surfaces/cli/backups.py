@@ -101,7 +101,13 @@ def _list(service: Service, arguments: Namespace) -> int:
     if not arguments.registry:
         document["wikis"] = []
         for slug in _chosen(service, arguments):
-            backups = service.wiki(slug).backups
+            try:
+                backups = service.wiki(slug).backups
+            except RepositoryReplaced as error:
+                if arguments.slug:
+                    raise
+                complain(error, slug)
+                continue
             # Every byte is read where somebody asks for one wiki; for all of them that could take hours.
             found = backups.verified() if arguments.slug else backups.list()
             document["wikis"].append({"wiki": slug, "backups": [backup_document(each) for each in found]})

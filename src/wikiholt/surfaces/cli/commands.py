@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from wikiholt import doctor as checks
-from wikiholt.errors import DatabaseAway, ModelError, WikiholtError, WikiNotFound
+from wikiholt.errors import DatabaseAway, ModelError, RepositoryReplaced, WikiholtError, WikiNotFound
 from wikiholt.model import Filter, Mode, Surface
 from wikiholt.search import Request
 from wikiholt.service import Service
@@ -109,7 +109,15 @@ def search(service: Service, arguments: Namespace) -> int:
 
 
 def status(service: Service, arguments: Namespace) -> int:
-    found = [service.wiki(slug).status() for slug in _slugs(service, arguments)]
+    found, code = [], 0
+    for slug in _slugs(service, arguments):
+        try:
+            found.append(service.wiki(slug).status())
+        except RepositoryReplaced as error:
+            if arguments.slug:
+                raise
+            complain(error, slug)
+            code = error.exit_code
     style = output.Style.of(sys.stdout)
     works = [working.work_at(service.workshop.store, each.wiki.id) for each in found]
     lines = []
@@ -118,7 +126,8 @@ def status(service: Service, arguments: Namespace) -> int:
     shown = [
         {**documents.status_document(each), **working.document(work)} for each, work in zip(found, works, strict=True)
     ]
-    return show(arguments, shown[0] if arguments.slug else {"wikis": shown}, lines)
+    show(arguments, shown[0] if arguments.slug else {"wikis": shown}, lines)
+    return code
 
 
 def list_wikis(service: Service, arguments: Namespace) -> int:
@@ -128,6 +137,15 @@ def list_wikis(service: Service, arguments: Namespace) -> int:
     if not wikis:
         lines = ["No wikis yet. Next: wikiholt add SLUG PATH"]
     return show(arguments, {"wikis": [documents.wiki_document(wiki) for wiki in wikis]}, lines)
+
+
+def rebind(service: Service, arguments: Namespace) -> int:
+    wiki = service.rebind(arguments.slug)
+    lines = [
+        f"The repository at {output.line(shown(wiki.source))} is {wiki.slug}'s own: its index, keys and backups stay.",
+        f"Next: wikiholt sync {wiki.slug}",
+    ]
+    return show(arguments, documents.wiki_document(wiki), lines)
 
 
 def remove(service: Service, arguments: Namespace) -> int:

@@ -43,6 +43,8 @@ def _create(service: Service, arguments: Namespace) -> int:
             "A key is of one wiki or of the operator.", hint="Write key create SLUG, or key create --operator."
         )
     wiki = service.registry.get(arguments.slug) if arguments.slug else None
+    if wiki is not None:
+        service.check_repository(wiki)
     scope = Scope(arguments.scope or ("read" if wiki else "admin"))
     made, token = service.registry.keys.create(
         wiki.id if wiki else None, scope, arguments.label, _expiry(arguments.expires)

@@ -26,6 +26,7 @@ _ON_SERVICE = {
     "search": commands.search,
     "status": commands.status,
     "list": commands.list_wikis,
+    "rebind": commands.rebind,
     "remove": commands.remove,
     "backup": backups.backup,
     "restore": backups.restore,
@@ -33,7 +34,7 @@ _ON_SERVICE = {
     "upgrade": databases.upgrade,
 }
 _ON_SETTINGS = {"doctor": commands.doctor, "move": moves.move}
-_CHANGING_THE_REGISTRY = ("add", "set", "key", "remove", "restore")
+_CHANGING_THE_REGISTRY = ("add", "set", "key", "rebind", "remove", "restore")
 _OFTEN = 300.0
 
 

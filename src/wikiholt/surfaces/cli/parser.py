@@ -56,6 +56,7 @@ def build() -> argparse.ArgumentParser:
     _mcp(commands)
     _slug(_command(commands, "status", "say how wikis stand: pages, problems, freshness"), optional=True)
     _command(commands, "list", "list the wikis")
+    _slug(_command(commands, "rebind", "take the repository at a wiki's path for its own: a copy that was restored"))
     _slug(_command(commands, "remove", "remove a wiki's index, every byte of it; the repository is left alone"))
     _command(commands, "doctor", "check model, disk, git and every index, and say what to do")
     _command(commands, "settings", "show every setting and the value it has here")

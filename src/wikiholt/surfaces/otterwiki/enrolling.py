@@ -35,7 +35,9 @@ class Enrolment:
         known = self._ids.get(place.path)
         if known is not None:
             with suppress(WikiNotFound):  # it was removed: who uses it has it registered again
-                return self._service.registry.by_id(known)
+                wiki = self._service.registry.by_id(known)
+                if not self._service.discard_replaced(wiki):
+                    return wiki
         wiki = self._hiding(self._found(place))
         self._ids[place.path] = wiki.id
         return wiki
@@ -43,6 +45,8 @@ class Enrolment:
     def _found(self, place: Place) -> Wiki:
         for slug in _slugs(place):
             wiki = self._named(slug, place)
+            if wiki.source == place.path and self._service.discard_replaced(wiki):
+                wiki = self._named(slug, place)  # the same path and slug, but a new wiki
             if wiki.source == place.path:
                 return wiki
         raise WikiExists(

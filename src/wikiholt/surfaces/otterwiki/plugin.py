@@ -62,6 +62,11 @@ class Plugin:
         self._host: Any = None
         self._injects: Any = None
 
+    @property
+    def host(self) -> Any:
+        """What this process has open; None before Otterwiki has set its plugins up."""
+        return self._host
+
     @_hook
     def setup(self, app: Any, db: Any, storage: Any) -> None:  # noqa: ARG002 - the names are Otterwiki's
         _be_heard(app)

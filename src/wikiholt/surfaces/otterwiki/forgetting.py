@@ -1,0 +1,41 @@
+"""What a farm calls when it has deleted a wiki: what Wikiholt has of it is removed too."""
+
+import importlib
+import os
+import sys
+from contextlib import closing
+from typing import Any
+
+from wikiholt.errors import InvalidSetting
+from wikiholt.service import Service
+from wikiholt.surfaces.otterwiki.config import Config
+from wikiholt.wiring import build
+
+_PLUGIN = "wikiholt.surfaces.otterwiki.plugin"
+
+
+def forget_wiki(path_or_slug: str | os.PathLike[str]) -> tuple[str, ...]:
+    """Remove the wiki of this slug, or those at or below this path; returns the slugs that were removed."""
+    given = os.fspath(path_or_slug)
+    named = given if isinstance(path_or_slug, str) and not given.startswith("/") else os.path.realpath(given)
+    host = _host()
+    if host is not None:
+        return _forgotten(host.farm.service, named)
+    if not os.environ.get("WIKIHOLT_DATA"):
+        raise InvalidSetting(
+            "Where Wikiholt keeps its data is not said.",
+            hint="Set WIKIHOLT_DATA as for Otterwiki, or call this in a process of Otterwiki.",
+        )
+    with closing(build(Config.of({}, os.environ).settings())) as service:
+        return _forgotten(service, named)
+
+
+def _forgotten(service: Service, named: str) -> tuple[str, ...]:
+    return tuple(removed.wiki.slug for removed in service.forget(named))
+
+
+def _host() -> Any:
+    """The plugin's host, where Otterwiki runs in this process."""
+    if _PLUGIN not in sys.modules:
+        return None
+    return importlib.import_module(_PLUGIN).plugin.host
