@@ -110,4 +110,4 @@ def test_what_links_mean_is_sealed(tmp_path: Path) -> None:
         index = notes.store.open(ID)
     index.close()
     notes.close()
-    assert SCHEMA == 2
+    assert SCHEMA == 3

@@ -220,9 +220,7 @@ def _unauthorized() -> Unauthorized:
 
 
 def _unknown_key() -> Unauthorized:
-    return Unauthorized(
-        "This key is not known here; it may have expired or been revoked.", hint="Ask for another key."
-    )
+    return Unauthorized("This key is not known here; it may have expired or been revoked.", hint="Ask for another key.")
 
 
 def _forbidden() -> Forbidden:

@@ -12,11 +12,21 @@ from datetime import datetime
 from pathlib import Path
 
 from wikiholt.backups.shelf import Kept, Shelf
-from wikiholt.errors import BackupNotFound, IndexCorrupt, IndexFault, IndexMissing, IndexTooNew, WikiNotFound
+from wikiholt.errors import (
+    BackupNotFound,
+    IndexCorrupt,
+    IndexFault,
+    IndexForeign,
+    IndexMissing,
+    IndexTooNew,
+    WikiNotFound,
+)
 from wikiholt.model import Backup, Occasion, State
 from wikiholt.ports import Store, WikiIndex
 
 _LOG = logging.getLogger(__name__)
+
+_FOREIGN = "it belongs to another wiki"
 
 
 def _never() -> bool:
@@ -138,6 +148,11 @@ class Backups:
         """The same, for who holds the wiki's writer lock already."""
         self._require_wanted()
         chosen = self.newest_good(at)
+        if chosen is None and any(backup.fault == _FOREIGN for backup in self.list()):
+            raise IndexForeign(
+                "the backups here belong to another wiki, and none of them is restored",
+                hint="take them out of this wiki's directory of backups; `wikiholt sync` builds the index from git",
+            )
         if chosen is None:
             raise BackupNotFound(
                 "there is no good backup of this wiki"
@@ -172,7 +187,7 @@ class Backups:
             faults = copy.check(lambda: stop() or self._leaving())
             if faults:
                 raise IndexCorrupt(f"the index is damaged: {faults[0]}", hint="run `wikiholt sync` to build it again")
-            if copy.state() != copied:
+            if copy.state() != copied or copy.wiki_id != self._wiki_id:
                 raise IndexCorrupt("the copy is not what was copied", hint="check the disk, then try again")
         finally:
             copy.close()
@@ -188,6 +203,8 @@ class Backups:
         copy: WikiIndex | None = None
         try:
             copy = self._store.copy_at(kept.file)
+            if copy.wiki_id != self._wiki_id:
+                return _backup(kept, None, _FOREIGN)
             return _backup(kept, copy.state())
         except IndexFault as error:
             return _backup(kept, None, error.message)

@@ -22,7 +22,8 @@ from wikiholt.cachefile.faults import CacheBroken
 from wikiholt.model import Floats
 
 MAGIC = b"WHDERIVE"
-FORMAT = 1
+FORMAT = 2
+"""2 says whose cache it is."""
 ALIGNMENT = 4096
 _HINT = "nothing to do: the cache is rebuilt from the index"
 _STEP = 16 << 20
@@ -43,6 +44,7 @@ class Header:
     """What a cache file says about itself."""
 
     kind: str
+    wiki_id: str
     generation: int
     version: int
     about: Mapping[str, Any]
@@ -105,11 +107,11 @@ class SectionWriter:
         view = mmap.mmap(self._file.fileno(), section.offset + section.length, access=mmap.ACCESS_READ)
         return np.frombuffer(view, np.float32, section.length // 4, section.offset).reshape(-1, width)
 
-    def finish(self, kind: str, generation: int, version: int, about: Mapping[str, Any]) -> Header:
+    def finish(self, kind: str, wiki_id: str, generation: int, version: int, about: Mapping[str, Any]) -> Header:
         """Write the header and bring every byte to the disk."""
         end = max((section.offset + section.length for section in self._sections), default=0)
         size = max(end, ALIGNMENT)
-        header = Header(kind, generation, version, about, size, tuple(self._sections))
+        header = Header(kind, wiki_id, generation, version, about, size, tuple(self._sections))
         self._file.seek(0)
         self._file.write(header.pack())
         self._file.truncate(size)

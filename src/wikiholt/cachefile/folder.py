@@ -38,6 +38,11 @@ class Folder:
         self.path = path
         self.family = family
 
+    @property
+    def wiki_id(self) -> str:
+        """Whose caches these are: the folder bears the id of its wiki."""
+        return self.path.name
+
     def names(self, generation: int, kind: str) -> list[CacheName]:
         """The files of that generation and kind, newest first; none when the folder cannot be read."""
         found = [name for name in self._all() if (name.generation, name.kind) == (generation, kind)]

@@ -45,6 +45,10 @@ class WikiIndex(Protocol):
     @property
     def generation(self) -> int: ...
 
+    @property
+    def wiki_id(self) -> str:
+        """The wiki that the index says it belongs to."""
+
     def state(self) -> State: ...
 
     def version(self) -> int:
@@ -137,7 +141,10 @@ class Store(Protocol):
         """A new, empty, published index; the one that is there already if there is one."""
 
     def open(self, wiki_id: str) -> WikiIndex:
-        """The published generation; raises IndexMissing, IndexCorrupt or IndexTooNew."""
+        """The published generation; raises IndexMissing, IndexCorrupt or IndexTooNew.
+
+        One that belongs to another wiki, or does not say whose it is, is refused: IndexForeign.
+        """
 
     def new_generation(self, wiki_id: str, recipe: Recipe, *, afresh: bool = False) -> WikiIndex:
         """An empty index beside the published one, resumed if one was begun with the same recipe.
@@ -209,10 +216,16 @@ class Store(Protocol):
         """
 
     def copy_at(self, file: Path) -> WikiIndex:
-        """A copy that `WikiIndex.backup` wrote, for reading only; raises IndexMissing, IndexCorrupt or IndexTooNew."""
+        """A copy that `WikiIndex.backup` wrote, for reading only; raises IndexMissing, IndexCorrupt or IndexTooNew.
+
+        It may be any wiki's: its `wiki_id` says whose.
+        """
 
     def adopt(self, wiki_id: str, file: Path) -> int:
-        """Take a copy in as a generation beside the published one, checked, and return its number; for the writer."""
+        """Take a copy in as a generation beside the published one, checked, and return its number; for the writer.
+
+        Raises IndexForeign for a copy of another wiki.
+        """
 
     def sweep(self, wiki_id: str) -> None:
         """Remove generations that were published before the one that is now."""

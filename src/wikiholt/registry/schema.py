@@ -27,6 +27,7 @@ COLUMNS = {
 }
 REPOSITORY = "repository-"
 """A mark of this name and a wiki's id: what tells the wiki's repository from another at the same path."""
+REPOSITORY_OF_A_WIKI = "coalesce((SELECT value FROM marks WHERE name = 'repository-' || wikis.id), '')"
 _WIKIS = """
 CREATE TABLE wikis (
     id TEXT PRIMARY KEY NOT NULL,

@@ -16,15 +16,12 @@ from wikiholt.registry.backups import STRUCK, RegistryBackups
 from wikiholt.registry.database import RegistryFile
 from wikiholt.registry.hosts import host_named, hosts_of
 from wikiholt.registry.keys import Keys, key_of
-from wikiholt.registry.schema import COLUMNS, REPOSITORY, RESTORE, Ledger, Rows, read, seal
+from wikiholt.registry.schema import COLUMNS, REPOSITORY, REPOSITORY_OF_A_WIKI, RESTORE, Ledger, Rows, read, seal
 from wikiholt.registry.sessions import RegistryDatabase, Session
 from wikiholt.registry.slugs import validate_slug
 from wikiholt.registry.taking import lacking
 
-_COLUMNS = (
-    ", ".join(COLUMNS["wikis"])
-    + f", coalesce((SELECT value FROM marks WHERE name = '{REPOSITORY}' || wikis.id), '')"
-)
+_COLUMNS = ", ".join((*COLUMNS["wikis"], REPOSITORY_OF_A_WIKI))
 _SHOWN = 80
 
 

@@ -38,9 +38,9 @@ def build_file(
         if count > engine.scan_below:
             for section, part in engine.derive(writer.written("vectors", dimensions)):
                 writer.write(section, part)
-        writer.finish(engine.kind, generation, version, {"dimensions": dimensions, "count": count})
+        writer.finish(engine.kind, folder.wiki_id, generation, version, {"dimensions": dimensions, "count": count})
         # Opened before it has its name: from then on another process may replace or remove it.
-        built = open_file(Path(file.name), name, engine, dimensions, trusted=True)
+        built = open_file(Path(file.name), folder.wiki_id, name, engine, dimensions, trusted=True)
     folder.remove_before(name)
     return built
 
@@ -60,10 +60,14 @@ def build_in_memory(engine: Engine, version: int, dimensions: int, blocks: Itera
     return Built(version, Rows(chunk_ids, page_ids, vectors), finder, None)
 
 
-def open_file(path: Path, name: CacheName, engine: Engine, dimensions: int, *, trusted: bool = False) -> Built:
-    """Map a file and check what is cheap to check; raises CacheBroken or OSError."""
+def open_file(
+    path: Path, wiki_id: str, name: CacheName, engine: Engine, dimensions: int, *, trusted: bool = False
+) -> Built:
+    """Map a file of this wiki and check what is cheap to check; raises CacheBroken or OSError."""
     file = MappedFile(path)
     header = file.header
+    if header.wiki_id != wiki_id:
+        raise CacheBroken(f"The vector cache {name} belongs to another wiki.")
     count = header.about.get("count")
     expected = (name.kind, name.generation, name.version, {"dimensions": dimensions, "count": count})
     if (header.kind, header.generation, header.version, header.about) != expected or not isinstance(count, int):

@@ -39,7 +39,9 @@ class CacheFiles:
             if name.version <= after:
                 return None
             try:
-                return open_file(self._folder.locate(name), name, self._engine, state.recipe.dimensions)
+                return open_file(
+                    self._folder.locate(name), self._folder.wiki_id, name, self._engine, state.recipe.dimensions
+                )
             except FileNotFoundError:
                 continue
             except (CacheBroken, OSError) as error:

@@ -177,8 +177,7 @@ class PostingsCache:
         return None
 
     def _opened(self, name: CacheName) -> _Standing:
-        path = self._folder.locate(name)
-        postings, file, checked = filing.open_mapped(path, name.generation, name.version)
+        postings, file, checked = filing.open_mapped(self._folder, name)
         if not checked and not self._background:
             file.check()
         elif not checked:
@@ -223,7 +222,7 @@ class PostingsCache:
         try:
             filing.write(self._folder, self._index.generation, postings)
             name = filing.name_of(self._index.generation, postings.version)
-            postings, file, _ = filing.open_mapped(self._folder.locate(name), name.generation, name.version)
+            postings, file, _ = filing.open_mapped(self._folder, name)
         except (OSError, CacheBroken) as error:
             _log.warning("the word cache stays in memory: %s", error)
             return _Standing(view_of(postings), None, proven=True)

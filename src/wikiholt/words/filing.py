@@ -1,6 +1,5 @@
 """Postings as a file: written whole, mapped for reading."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -39,15 +38,17 @@ def write(folder: Folder, generation: int, postings: Postings) -> None:
         writer.write("lengths", postings.lengths.astype("<i8", copy=False))
         writer.write("rows", postings.rows.astype("<i4", copy=False))
         writer.write("counts", postings.counts.astype("<f4", copy=False))
-        writer.finish(KIND, generation, postings.version, _about(postings))
+        writer.finish(KIND, folder.wiki_id, generation, postings.version, _about(postings))
     folder.remove_before(name)
 
 
-def open_mapped(path: Path, generation: int, version: int) -> tuple[Postings, MappedFile, bool]:
+def open_mapped(folder: Folder, name: CacheName) -> tuple[Postings, MappedFile, bool]:
     """The postings in this file and whether every byte was checked; raises CacheBroken unless it can be used."""
-    file = MappedFile(path)
+    file = MappedFile(folder.locate(name))
     header = file.header
-    if (header.kind, header.generation, header.version) != (KIND, generation, version):
+    if header.wiki_id != folder.wiki_id:
+        raise CacheBroken("The cache's file belongs to another wiki.")
+    if (header.kind, header.generation, header.version) != (KIND, name.generation, name.version):
         raise CacheBroken("The cache's file is not what its name says.")
     small = sum(len(file.section(name)) for name in _LISTS) <= _AT_ONCE
     file.check(None if small else _LOOKUP)
@@ -55,7 +56,7 @@ def open_mapped(path: Path, generation: int, version: int) -> tuple[Postings, Ma
     numbers = [_array(file, name, "<i8") for name in ("offsets", "page_ids", "lengths")]
     offsets, page_ids, lengths = numbers
     rows, counts = _array(file, "rows", "<i4"), _array(file, "counts", "<f4")
-    postings = Postings(version, terms, offsets, rows, counts, page_ids, lengths)
+    postings = Postings(name.version, terms, offsets, rows, counts, page_ids, lengths)
     if header.about != _about(postings) or len(offsets) != len(terms) + 1:
         raise CacheBroken("The cache's file was made in another way.")
     return postings, file, small

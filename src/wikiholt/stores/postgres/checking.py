@@ -25,8 +25,8 @@ def faults(db: Connection, tables: Tables, stop: Callable[[], bool]) -> list[str
     found: list[str] = []
     try:
         standing, seal = writing.standing_of(db, tables.number)
-        if standing.seal != seal:
-            found.append("its version or revision is not as it was written")
+        if standing.seal_for(tables.wiki_id) != seal:
+            found.append("its version or revision is not as it was written, or is another wiki's")
         for fault in _Check(db, tables, standing, stop).run():
             found.append(fault)
             if len(found) >= _ENOUGH:

@@ -32,11 +32,13 @@ _LAYOUT = 2
 def write(db: Connection, tables: Tables, to: Path, stop: Callable[[], bool]) -> Standing:
     """Copy what the open snapshot sees to a new file, which appears when it is whole; raises Busy if stopped."""
     standing, seal = writing.standing_of(db, tables.number)
-    if standing.seal != seal:
-        raise IndexCorrupt("the index has lost its state", hint="run `wikiholt sync` to build it again")
+    if standing.seal_for(tables.wiki_id) != seal:
+        raise IndexCorrupt(
+            "the index has lost its state, or belongs to another wiki", hint="run `wikiholt sync` to build it again"
+        )
     making = to.with_name(to.name + ".copying")
     try:
-        schema.create(making, standing.number, standing.recipe)
+        schema.create(making, tables.wiki_id, standing.number, standing.recipe)
         with closing(schema.connect(making)) as copy, translated():
             copy.execute("PRAGMA synchronous = OFF")  # it counts only once it has been read back
             copy.execute("BEGIN")
@@ -85,8 +87,8 @@ def _put_rest(db: Connection, tables: Tables, copy: sqlite3.Connection, standing
     seal_state(copy)
 
 
-def proven(file: Path) -> Recipe:
-    """The recipe of a file that can be taken in, every byte of which was read; raises IndexFault for any other."""
+def proven(file: Path, wiki_id: str) -> Recipe:
+    """The recipe of a file of this wiki that can be taken in, every byte of which was read; else raises IndexFault."""
     with closing(schema.connect_unchanging(file)) as copy, translated():
         layout, _, recipe = schema.examine(copy)
         if layout < _LAYOUT:
@@ -94,17 +96,18 @@ def proven(file: Path) -> Recipe:
                 "the copy is an older Wikiholt's and knows no links",
                 hint="sync it in an embedded store first (`wikiholt sync`), then move that wiki",
             )
+        schema.require_owner(copy, wiki_id)
         faults = checking.faults(copy, recipe.dimensions)
     if faults:
         raise _damaged(faults[0])
     return recipe
 
 
-def take_in(db: Connection, file: Path, generation: int) -> None:
+def take_in(db: Connection, file: Path, tables: Tables) -> None:
     """Fill an empty generation from a file that was proven, in the open transaction."""
     with closing(schema.connect_unchanging(file)) as copy, translated():
         _, _, recipe = schema.examine(copy)
-        _Intake(db, Tables(generation), copy, recipe.dimensions).run()
+        _Intake(db, tables, copy, recipe.dimensions).run()
 
 
 def _damaged(fault: str) -> IndexCorrupt:
@@ -142,7 +145,7 @@ class _Intake:
             next_chunk=self._next("chunks"),
             terms=self._terms,
         )
-        writing.write_standing(self._db, standing)
+        writing.write_standing(self._db, self._tables, standing)
 
     def _pages(self) -> Iterator[Row]:
         for page in self._copy.execute(f"SELECT {', '.join(filing.PAGE)} FROM pages ORDER BY id"):

@@ -102,7 +102,13 @@ def make(
     statements = tables.creating(placement.schema, number, recipe.dimensions, placement.role)
     connection.execute(sql.SQL("; ").join(statements))
     standing = rows.beginning(number, recipe)
-    values = (*standing.row, standing.seal, published, origin, "good" if published else "building")
+    values = (
+        *standing.row,
+        standing.seal_for(placement.wiki_id),
+        published,
+        origin,
+        "good" if published else "building",
+    )
     order = (
         f"INSERT INTO state ({rows.STANDING_COLUMNS}, seal, published, origin, condition)"
         f" VALUES ({', '.join(['%s'] * len(values))})"

@@ -57,13 +57,17 @@ class PostgresIndex:
         self._door = door
         self._fence = fence
         self._hnsw_from = hnsw_from
-        self._tables = Tables(generation)
+        self.wiki_id = door.wiki_id
+        self._tables = Tables(generation, door.wiki_id)
         self._words = WordSearch(door, self._tables)
         self.generation = generation
         with door.reading() as db:
             standing, seal = writing.standing_of(db, generation)
-        if standing.seal != seal:
-            raise IndexCorrupt("the index has lost its state", hint="run `wikiholt sync` to build it again")
+        if standing.seal_for(door.wiki_id) != seal:
+            raise IndexCorrupt(
+                "the index has lost its state, or belongs to another wiki",
+                hint="run `wikiholt sync` to build it again",
+            )
         self.recipe = standing.recipe
         self._chunks = standing.chunks
 

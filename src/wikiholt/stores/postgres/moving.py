@@ -130,7 +130,7 @@ def _doorway(placements: Placements, new: Placement) -> Iterator[Door]:
     """The way to the new place, as the role that is made for it."""
     doors = Doors(2, patience=0)
     try:
-        yield Door(doors, lambda _: placements.login(new))
+        yield Door(doors, lambda _: placements.login(new), new.wiki_id)
     finally:
         doors.close()
 

@@ -169,7 +169,7 @@ class Placements:
     def door(self, wiki_id: str) -> Door:
         """The way into the wiki's schema as its role, wherever it is by then."""
         require_id(wiki_id)
-        return Door(self._doors, lambda again: self.login(self.get(wiki_id, again=again)))
+        return Door(self._doors, lambda again: self.login(self.get(wiki_id, again=again)), wiki_id)
 
     def operator(self, placement: Placement) -> Door:
         return self.database(placement).door

@@ -233,9 +233,11 @@ class Doors:
 class Door:
     """The way into one schema, under one role."""
 
-    def __init__(self, doors: Doors, login: Callable[[bool], Login]) -> None:
+    def __init__(self, doors: Doors, login: Callable[[bool], Login], wiki_id: str = "") -> None:
+        """`wiki_id` is the wiki whose schema it is, if it is a wiki's."""
         self._doors = doors
         self._login = login
+        self.wiki_id = wiki_id
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:

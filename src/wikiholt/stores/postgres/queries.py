@@ -29,11 +29,14 @@ _RIGHTS = "GRANT SELECT, INSERT, DELETE ON {schema}.searches TO {role}"
 _COLUMNS = "at, surface, query, mode, filtered, hits, nothing_relevant, degraded, score, ms, did_you_mean, pages, lost"
 _ADD = f"INSERT INTO searches ({_COLUMNS}) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
 _OF_PERIOD = f"SELECT {_COLUMNS} FROM searches WHERE at >= %s ORDER BY at, id"
+_OWNER = "COMMENT ON TABLE {schema}.searches IS {wiki}"
+"""Whose log it is: said by the table itself, which may be copied to another schema."""
 _STANDING = (
-    "SELECT text, to_regclass(quote_ident(current_schema()) || '.searches') IS NOT NULL FROM notes"
-    " WHERE name = 'layout'"
+    "SELECT text, coalesce(obj_description(to_regclass(quote_ident(current_schema()) || '.searches'), 'pg_class'), '')"
+    " FROM notes WHERE name = 'layout'"
 )
 """Of this schema: a table of that name elsewhere on the search path is somebody else's."""
+_COMMENT = "SELECT obj_description(to_regclass(%s), 'pg_class')"
 
 
 class PostgresQueryLog:
@@ -73,16 +76,16 @@ class PostgresQueryLog:
         try:
             for _ in range(2):
                 with self._door.writing() as connection:
-                    place, there = connection.execute(_STANDING).fetchone() or (MOVED, False)
+                    place, owner = connection.execute(_STANDING).fetchone() or (MOVED, "")
                     if place != MOVED:
-                        return use(connection) if there else None
+                        return use(connection) if owner == self._wiki_id else None
                 self._placements.forget(self._wiki_id)
         except IndexMissing:  # it has been removed
             pass
         return None
 
     def _made(self) -> bool:
-        """Have the table made; whether there is a schema to make it in."""
+        """Have the table made, in the place of one that is another wiki's; whether there is a schema to make it in."""
         try:
             placement = self._placements.get(self._wiki_id, again=True)
         except IndexMissing:
@@ -92,7 +95,11 @@ class PostgresQueryLog:
             if connection.execute("SELECT to_regnamespace(%s)", (placement.schema,)).fetchone() == (None,):
                 return False
             names = {"schema": sql.Identifier(placement.schema)}
+            comment = connection.execute(_COMMENT, (f"{placement.schema}.searches",)).fetchone()
+            if comment != (self._wiki_id,):
+                connection.execute(sql.SQL("DROP TABLE IF EXISTS {schema}.searches").format(**names))
             connection.execute(sql.SQL(_TABLE).format(**names))
+            connection.execute(sql.SQL(_OWNER).format(wiki=sql.Literal(self._wiki_id), **names))
             connection.execute(sql.SQL(_RIGHTS).format(role=sql.Identifier(placement.role), **names))
         return True
 

@@ -226,9 +226,9 @@ class Standing:
     def row(self) -> tuple[Any, ...]:
         return tuple(getattr(self, name) for name in STANDING)
 
-    @property
-    def seal(self) -> int:
-        return row_seal(self.row)
+    def seal_for(self, wiki_id: str) -> int:
+        """The checksum of the row as this wiki's: a row of another wiki's schema does not have it."""
+        return row_seal((*self.row, wiki_id))
 
 
 STANDING = Standing.__slots__

@@ -23,7 +23,7 @@ from wikiholt.stores.postgres.index import PostgresIndex
 from wikiholt.stores.postgres.leases import DESK, WRITER, Leases, hold
 from wikiholt.stores.postgres.placing import Placement, Placements, require_id
 from wikiholt.stores.postgres.pool import Connection, Door, Doors
-from wikiholt.stores.postgres.tables import HNSW_FROM
+from wikiholt.stores.postgres.tables import HNSW_FROM, Tables
 from wikiholt.stores.sqlite import schema as files
 from wikiholt.stores.sqlite.index import SqliteIndex
 
@@ -245,16 +245,16 @@ class PostgresStore:
     # ── copies ───────────────────────────────────────────────────────────────────────────────────
 
     def copy_at(self, file: Path) -> SqliteIndex:
-        return SqliteIndex(file, files.connect_unchanging)
+        return SqliteIndex(file, connect=files.connect_unchanging)
 
     def adopt(self, wiki_id: str, file: Path) -> int:
-        recipe = copies.proven(file)
+        recipe = copies.proven(file, wiki_id)
         self.placements.make(wiki_id)
         with self._building(wiki_id) as (connection, placement):
             generation = generations.make(connection, placement, recipe, Origin.BACKUP)
         try:
             with self._changing(wiki_id) as connection:
-                copies.take_in(connection, file, generation)
+                copies.take_in(connection, file, Tables(generation, wiki_id))
             faults = self._faults(wiki_id, generation)
             if faults:
                 raise IndexCorrupt(f"the backup is damaged: {faults[0]}", hint="choose an earlier one")

@@ -49,9 +49,10 @@ _OTHERS = (
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """The names of a generation's tables, as statements use them in the schema they belong to."""
+    """The names of a generation's tables, as statements use them in the schema they belong to; whose they are."""
 
     number: int
+    wiki_id: str = ""
 
     @property
     def pages(self) -> str:

@@ -36,10 +36,10 @@ def standing_of(db: Connection, number: int, *, locked: bool = False) -> tuple[S
     return Standing(*row[:-1]), row[-1]
 
 
-def write_standing(db: Connection, standing: Standing) -> None:
+def write_standing(db: Connection, tables: Tables, standing: Standing) -> None:
     names = ", ".join(f"{name} = %s" for name in rows.STANDING)
     sql = f"UPDATE state SET {names}, seal = %s WHERE number = %s"
-    db.execute(sql, (*standing.row, standing.seal, standing.number))
+    db.execute(sql, (*standing.row, standing.seal_for(tables.wiki_id), standing.number))
 
 
 def apply(db: Connection, tables: Tables, change: Change, fence: int | None) -> int:
@@ -54,7 +54,7 @@ def apply(db: Connection, tables: Tables, change: Change, fence: int | None) -> 
     if writer.touched:
         standing = _forgetting(db, tables, replace(standing, version=standing.version + 1))
     if writer.touched or change.revision is not None:
-        write_standing(db, standing)
+        write_standing(db, tables, standing)
     hold(db, fence)
     return standing.version
 

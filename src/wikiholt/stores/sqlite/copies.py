@@ -31,8 +31,8 @@ def write(db: sqlite3.Connection, to: Path, stop: Callable[[], bool]) -> None:
     _sync(to)
 
 
-def take_in(copy: Path, file: Path, generation: int) -> None:
-    """Make a generation of that number from a copy; it appears under its name only when it is whole."""
+def take_in(copy: Path, file: Path, generation: int, wiki_id: str) -> None:
+    """Make a generation of that number from a copy of this wiki; it appears under its name only when it is whole."""
     making = file.with_name(file.name + ".making")
     for leftover in making.parent.glob(making.name + "*"):
         leftover.unlink()
@@ -40,6 +40,7 @@ def take_in(copy: Path, file: Path, generation: int) -> None:
         shutil.copyfile(copy, making)
         with closing(schema.connect(making)) as db, translated():
             _, _, recipe = schema.examine(db)
+            schema.require_owner(db, wiki_id)
             (layout,) = db.execute("SELECT schema FROM state").fetchone()
             seal = row_seal((layout, generation, recipe.fingerprint, recipe.dimensions, recipe.pipeline))
             db.execute("UPDATE state SET generation = ?, seal = ?", (generation, seal))

@@ -63,7 +63,7 @@ class Generations:
     def standing(self, number: int, *, checked: bool = False) -> bool:
         """Whether that one can be opened and stands for a revision; `checked` reads every byte of it."""
         try:
-            index = SqliteIndex(self.file(number))
+            index = SqliteIndex(self.file(number), self._directory.name)
         except WikiholtError:
             return False
         try:

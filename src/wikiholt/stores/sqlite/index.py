@@ -35,7 +35,7 @@ from wikiholt.ports import Snapshot
 from wikiholt.stores.sqlite import checking, copies, links, rows, words, writing
 from wikiholt.stores.sqlite.filters import where_clause
 from wikiholt.stores.sqlite.pool import Pool
-from wikiholt.stores.sqlite.schema import connect, examine
+from wikiholt.stores.sqlite.schema import connect, examine, owner_of
 
 _AT_ONCE = 500
 _BLOCK = 4096
@@ -46,12 +46,16 @@ _BETWEEN_LOOKS = 50_000
 class SqliteIndex:
     """A `WikiIndex` over one file; it can reach no other file."""
 
-    def __init__(self, file: Path, connect: Callable[[Path], sqlite3.Connection] = connect) -> None:
-        self._pool = Pool(file, connect)
+    def __init__(
+        self, file: Path, wiki_id: str | None = None, connect: Callable[[Path], sqlite3.Connection] = connect
+    ) -> None:
+        """With `wiki_id` a file of another wiki is refused (IndexForeign), by every connection that is opened to it."""
+        self._pool = Pool(file, connect, wiki_id)
         self._counted: tuple[int, tuple[int, ...]] = (-1, ())
         try:
             with self._pool.snapshot() as db:
                 self._schema, self.generation, self.recipe = examine(db)
+                self.wiki_id = owner_of(db)
                 fault = checking.glance(db)
             if fault:
                 raise IndexCorrupt(f"the index is damaged: {fault}", hint="run `wikiholt sync` to build it again")

@@ -11,14 +11,18 @@ from pathlib import Path
 from threading import Lock
 
 from wikiholt.stores.sqlite.faults import translated
-from wikiholt.stores.sqlite.schema import Frozen, connect
+from wikiholt.stores.sqlite.schema import Frozen, connect, require_owner
 
 _KEEP = 3
 
 
 class Pool:
-    def __init__(self, file: Path, connect: Callable[[Path], sqlite3.Connection] = connect) -> None:
+    def __init__(
+        self, file: Path, connect: Callable[[Path], sqlite3.Connection] = connect, wiki_id: str | None = None
+    ) -> None:
+        """With `wiki_id` each new connection makes sure that the file is that wiki's: it may have been replaced."""
         self._file = file
+        self._wiki_id = wiki_id
         self._connect = connect
         self._idle: list[sqlite3.Connection] = []
         self._lock = Lock()
@@ -34,7 +38,14 @@ class Pool:
                 raise sqlite3.ProgrammingError("the index was closed")
             if self._idle:
                 return self._idle.pop()
-        return self._connect(self._file)
+        db = self._connect(self._file)
+        try:
+            if self._wiki_id is not None:
+                require_owner(db, self._wiki_id)
+        except BaseException:
+            db.close()
+            raise
+        return db
 
     def _give_back(self, db: sqlite3.Connection) -> None:
         if db.in_transaction:

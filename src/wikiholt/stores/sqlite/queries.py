@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from wikiholt.errors import IndexCorrupt, IndexTooNew
+from wikiholt.errors import IndexCorrupt, IndexForeign, IndexTooNew
 from wikiholt.model import QueryBounds, QueryEntries, Searched
 from wikiholt.stores.sqlite.faults import stored, translated
 
@@ -23,9 +23,9 @@ _T = TypeVar("_T")
 _LOG = logging.getLogger(__name__)
 
 FILE = "queries.sqlite"
-_VERSION = 1
+_VERSION = 2
+"""2 says whose log it is; one that does not is begun anew."""
 _TABLES = """
-BEGIN IMMEDIATE;
 CREATE TABLE IF NOT EXISTS searches (
     id INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL, surface TEXT NOT NULL, query TEXT NOT NULL,
     mode TEXT NOT NULL, filtered INTEGER NOT NULL, hits INTEGER NOT NULL, nothing_relevant INTEGER NOT NULL,
@@ -33,8 +33,7 @@ CREATE TABLE IF NOT EXISTS searches (
     pages TEXT NOT NULL, lost INTEGER NOT NULL) STRICT;
 CREATE INDEX IF NOT EXISTS searches_at ON searches (at);
 CREATE TABLE IF NOT EXISTS damage (at REAL NOT NULL) STRICT;
-PRAGMA user_version = 1;
-COMMIT;
+CREATE TABLE IF NOT EXISTS owner (wiki_id TEXT NOT NULL) STRICT;
 """
 _SETTINGS = (
     "PRAGMA auto_vacuum = FULL",
@@ -125,7 +124,7 @@ class SqliteQueryLog:
                 db.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
                 for setting in _SETTINGS:
                     db.execute(setting)
-                _prepare(db)
+                _prepare(db, self._directory.name)
                 yield db
             finally:
                 db.close()
@@ -145,7 +144,7 @@ class SqliteQueryLog:
         """Throw a damaged file away, unless another process has, and note in a new one that this was done."""
         if self._inode() != damaged:
             return
-        _LOG.warning("a wiki's query log was damaged and is begun anew")
+        _LOG.warning("a wiki's query log was damaged, or another wiki's, and is begun anew")
         with stored():
             for name in (FILE, f"{FILE}-journal"):
                 (self._directory / name).unlink(missing_ok=True)
@@ -174,12 +173,20 @@ def searched_of(columns: tuple[Any, ...]) -> Searched:
     return Searched(at, surface, query, mode, flags[0], hits, *flags[1:], score, ms, meant, paths, lost)
 
 
-def _prepare(db: sqlite3.Connection) -> None:
+def _prepare(db: sqlite3.Connection, wiki_id: str) -> None:
+    """Make the tables of a new log; raises IndexForeign for that of another wiki, or of nobody."""
     (version,) = db.execute("PRAGMA user_version").fetchone()
     if version > _VERSION:
         raise IndexTooNew("the query log was written by a newer Wikiholt", hint="upgrade Wikiholt")
-    if version < _VERSION:
-        db.executescript(_TABLES)
+    if version == 0:
+        db.execute("BEGIN IMMEDIATE")
+        for statement in filter(str.strip, _TABLES.split(";")):
+            db.execute(statement)
+        db.execute("INSERT INTO owner SELECT ? WHERE NOT EXISTS (SELECT * FROM owner)", (wiki_id,))
+        db.execute(f"PRAGMA user_version = {_VERSION}")
+        db.execute("COMMIT")
+    if 0 < version < _VERSION or db.execute("SELECT wiki_id FROM owner").fetchone() != (wiki_id,):
+        raise IndexForeign("the query log belongs to another wiki", hint="nothing to do: it is begun anew")
 
 
 def _trim(db: sqlite3.Connection, bounds: QueryBounds) -> None:

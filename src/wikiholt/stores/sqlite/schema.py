@@ -5,13 +5,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote
 
-from wikiholt.errors import IndexCorrupt, IndexMissing, IndexTooNew, StorageRefused
+from wikiholt.errors import IndexCorrupt, IndexForeign, IndexMissing, IndexTooNew, StorageRefused
 from wikiholt.model import Recipe
 from wikiholt.stores.sqlite.faults import translated
 from wikiholt.stores.sqlite.seals import row_seal, seal_state
 
-SCHEMA = 2
-"""2 has what links mean, and how long pages are. An index of schema 1 is searched until a sync has built another."""
+SCHEMA = 3
+"""2 has what links mean, and how long pages are; 3 says whose index it is. One of schema 1 or 2 that says so is searched
+until a sync has built another; one that does not is not."""
 
 # Terms arrive analysed and separated by spaces, so FTS5 splits at white space and changes nothing.
 _TOKENIZE = "unicode61 remove_diacritics 0 categories ''L* M* N* P* S* Co''"
@@ -59,6 +60,7 @@ CREATE VIRTUAL TABLE words USING {WORDS};
 CREATE TABLE seals (page_id INTEGER PRIMARY KEY, crc INTEGER NOT NULL) STRICT;
 CREATE TABLE model (
     one INTEGER PRIMARY KEY CHECK (one = 1), name TEXT NOT NULL, precision TEXT NOT NULL, seal INTEGER NOT NULL) STRICT;
+CREATE TABLE owner (one INTEGER PRIMARY KEY CHECK (one = 1), wiki_id TEXT NOT NULL, seal INTEGER NOT NULL) STRICT;
 """
 
 _SETTINGS = ("journal_mode = WAL", "synchronous = FULL", "cache_size = -16000", "mmap_size = 268435456")
@@ -143,8 +145,8 @@ def _opened(
     return db
 
 
-def create(file: Path, generation: int, recipe: Recipe) -> None:
-    """Write an empty index; the file appears under its name only when it is whole."""
+def create(file: Path, wiki_id: str, generation: int, recipe: Recipe) -> None:
+    """Write an empty index of a wiki; the file appears under its name only when it is whole."""
     making = file.with_name(file.name + ".making")
     for leftover in making.parent.glob(making.name + "*"):
         leftover.unlink()
@@ -156,6 +158,7 @@ def create(file: Path, generation: int, recipe: Recipe) -> None:
             db.execute("INSERT INTO state VALUES (1, ?, ?, ?, ?, ?, 0, 0, NULL, NULL, ?)", (*row, row_seal(row)))
             model = (recipe.model, recipe.precision)
             db.execute("INSERT INTO model VALUES (1, ?, ?, ?)", (*model, row_seal(model)))
+            db.execute("INSERT INTO owner VALUES (1, ?, ?)", (wiki_id, row_seal((wiki_id,))))
             seal_state(db)
             db.execute("COMMIT")
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -181,6 +184,29 @@ def examine(db: sqlite3.Connection) -> tuple[int, int, Recipe]:
             hint="upgrade Wikiholt, or remove the wiki and add it again",
         )
     return schema, generation, Recipe(*recipe, *(_model(db) if "model" in tables else ()))
+
+
+def owner_of(db: sqlite3.Connection) -> str:
+    """The id of the wiki that the file says it belongs to; raises IndexCorrupt, and IndexForeign if it says none."""
+    with translated():
+        if not db.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'owner'").fetchone():
+            raise IndexForeign(
+                "the index does not say which wiki it belongs to; an older Wikiholt wrote it",
+                hint="run `wikiholt sync` to build it again",
+            )
+        row = db.execute("SELECT wiki_id, seal FROM owner").fetchone()
+    if row is None or row_seal(row[:1]) != row[1]:
+        raise IndexCorrupt("the index file has lost whose it is", hint="run `wikiholt sync` to build it again")
+    return str(row[0])
+
+
+def require_owner(db: sqlite3.Connection, wiki_id: str) -> None:
+    """Raise IndexForeign unless the file belongs to this wiki: nothing is ever answered from another's."""
+    if owner_of(db) != wiki_id:
+        raise IndexForeign(
+            "the index belongs to another wiki",
+            hint="its file was put here by mistake; `wikiholt sync` sets it aside and builds this wiki's own",
+        )
 
 
 def _model(db: sqlite3.Connection) -> tuple[str, str]:

@@ -70,14 +70,14 @@ class SqliteStore:
             self.directory(wiki_id).mkdir(mode=0o700, parents=True, exist_ok=True)
             known = self._generations(wiki_id)
             generation = known.unused()
-            schema.create(known.file(generation), generation, recipe)
+            schema.create(known.file(generation), wiki_id, generation, recipe)
             known.point_at(generation)
         return self.open(wiki_id)
 
     def open(self, wiki_id: str) -> SqliteIndex:
         while (generation := self.published(wiki_id)) is not None:
             try:
-                return SqliteIndex(self._file(wiki_id, generation))
+                return SqliteIndex(self._file(wiki_id, generation), wiki_id)
             except IndexMissing:
                 if self.published(wiki_id) == generation:
                     raise
@@ -90,15 +90,15 @@ class SqliteStore:
         with stored():
             for generation in reversed(known.all()):
                 if generation > published:
-                    begun = _resumed(known, generation, recipe, afresh=afresh)
+                    begun = _resumed(known, wiki_id, generation, recipe, afresh=afresh)
                     if begun is not None:
                         known.begin(generation, origin)
                         return begun
                     known.remove(generation)
             generation = known.unused()
             known.begin(generation, origin)
-            schema.create(known.file(generation), generation, recipe)
-        return SqliteIndex(known.file(generation))
+            schema.create(known.file(generation), wiki_id, generation, recipe)
+        return SqliteIndex(known.file(generation), wiki_id)
 
     def publish(self, wiki_id: str, generation: int) -> None:
         with stored():
@@ -153,7 +153,7 @@ class SqliteStore:
         # Caches may stand for versions that a lost log took back, and that will be given out once more.
         for file in self.directory(wiki_id).glob(f"*-g{generation:06d}-*"):
             file.unlink(missing_ok=True)
-        index = SqliteIndex(self._file(wiki_id, generation))
+        index = SqliteIndex(self._file(wiki_id, generation), wiki_id)
         try:
             faults = index.check()
         finally:
@@ -172,7 +172,7 @@ class SqliteStore:
         return name
 
     def copy_at(self, file: Path) -> SqliteIndex:
-        return SqliteIndex(file, schema.connect_unchanging)
+        return SqliteIndex(file, connect=schema.connect_unchanging)
 
     def adopt(self, wiki_id: str, file: Path) -> int:
         with stored():
@@ -180,7 +180,7 @@ class SqliteStore:
             known = self._generations(wiki_id)
             generation = known.unused()
             known.begin(generation, Origin.BACKUP)
-            copies.take_in(file, known.file(generation), generation)
+            copies.take_in(file, known.file(generation), generation, wiki_id)
         return generation
 
     def drop(self, wiki_id: str) -> Sequence[str]:
@@ -240,13 +240,13 @@ class SqliteStore:
         return Generations(self.directory(wiki_id))
 
 
-def _resumed(known: Generations, generation: int, recipe: Recipe, *, afresh: bool) -> SqliteIndex | None:
+def _resumed(known: Generations, wiki_id: str, generation: int, recipe: Recipe, *, afresh: bool) -> SqliteIndex | None:
     """A generation that was begun, if it may be gone on with: one that is to take over nothing must have so far."""
     origin = known.origin(generation)
     if origin is Origin.BACKUP or (afresh and origin is not Origin.NOTHING):
         return None
     try:
-        begun = SqliteIndex(known.file(generation))
+        begun = SqliteIndex(known.file(generation), wiki_id)
     except IndexFault:
         return None
     if begun.recipe == recipe and not begun.check():

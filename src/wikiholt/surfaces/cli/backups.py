@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from wikiholt.errors import InvalidSetting, WikiholtError
+from wikiholt.errors import InvalidSetting, RepositoryReplaced, WikiholtError
 from wikiholt.model import Backup, RegistryBackup
 from wikiholt.service import Service
 from wikiholt.surfaces.cli import output
