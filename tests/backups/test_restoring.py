@@ -291,15 +291,17 @@ def test_a_backup_put_back_by_hand_from_elsewhere_can_be_restored(ground: Ground
     assert ground.wiki().restore() == taken
 
 
-def test_a_backup_of_another_wiki_by_mistake_is_corrected_by_the_next_sync(ground: Ground) -> None:
-    """Whoever copies files by hand may mix them up: what git says is what is found after the sync."""
+def test_a_backup_of_another_wiki_by_mistake_is_refused(ground: Ground) -> None:
+    """Whoever copies files by hand may mix them up: what another wiki's pages say is never answered."""
     ground.add("one")
     ground.add("two", {"Other.md": "# Other\n\ntwocanary"})
     ground.wiki("two").backups.take()
     (kept,) = ground.shelf("two").all()
     ground.shelf().directory.mkdir(parents=True)
     (ground.shelf().directory / kept.file.name).write_bytes(kept.file.read_bytes())
-    ground.wiki().restore()
+    with pytest.raises(IndexForeign, match="another wiki"):
+        ground.wiki().restore()
+    assert ground.found("twocanary") == []
     ground.wiki().sync()
     assert ground.found("twocanary") == []
     assert ground.found("heron") == ["Home"]

@@ -20,6 +20,7 @@ from wikiholt.search import Reranking
 from wikiholt.service import Service
 from wikiholt.settings import Settings, load
 from wikiholt.sources.git import GitSource
+from wikiholt.sources.identity import GitRepositories
 from wikiholt.stores.sqlite.store import SqliteStore
 from wikiholt.testing import FakeEmbedder, FakeReranker
 from wikiholt.vectors.exact import ExactCache
@@ -108,7 +109,7 @@ def open_farm(
 
     reranking = Reranking(FakeReranker, 60.0)
     shop = Workshop(store, lambda: embedder, vectors, words, lock_timeout, reranking=reranking)
-    return Service(Registry(data / "registry.sqlite"), shop, parts)
+    return Service(Registry(data / "registry.sqlite"), shop, parts, repositories=GitRepositories())
 
 
 def contents(directory: Path) -> dict[str, bytes]:

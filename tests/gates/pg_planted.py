@@ -6,6 +6,7 @@ from psycopg import sql
 from wikiholt.stores.postgres import moving, placing, store, writing
 from wikiholt.stores.postgres.pool import Connection
 from wikiholt.stores.postgres.rows import Standing
+from wikiholt.stores.postgres.tables import Tables
 
 
 def _no_fence() -> None:
@@ -29,10 +30,10 @@ def _counts_later() -> None:
     """A writer that commits pages before it writes where the index stands."""
     original = writing.write_standing
 
-    def write_standing(db: Connection, standing: Standing) -> None:
+    def write_standing(db: Connection, tables: Tables, standing: Standing) -> None:
         db.execute("COMMIT")
         db.execute("BEGIN READ WRITE")
-        original(db, standing)
+        original(db, tables, standing)
 
     _replace(writing, "write_standing", write_standing)
 

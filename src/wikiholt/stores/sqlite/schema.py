@@ -11,8 +11,9 @@ from wikiholt.stores.sqlite.faults import translated
 from wikiholt.stores.sqlite.seals import row_seal, seal_state
 
 SCHEMA = 3
-"""2 has what links mean, and how long pages are; 3 says whose index it is. One of schema 1 or 2 that says so is searched
-until a sync has built another; one that does not is not."""
+"""2 has what links mean, and how long pages are; 3 says whose index it is.
+
+An index of an older schema is searched until a sync has built another, but only if it says whose it is."""
 
 # Terms arrive analysed and separated by spaces, so FTS5 splits at white space and changes nothing.
 _TOKENIZE = "unicode61 remove_diacritics 0 categories ''L* M* N* P* S* Co''"

@@ -1,0 +1,530 @@
+"""The isolation gate for identity: a wiki that was deleted and created again at the same path is a new wiki, and what
+belongs to one wiki answers for no other, wherever its files or rows are copied to."""
+
+import shutil
+import sqlite3
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import psycopg
+import pytest
+from canaries import CanaryWiki, codes
+from gate_grounds import traces_on_disk
+from git_repository import Repository
+from starlette.testclient import TestClient
+
+from wikiholt.access import Visit
+from wikiholt.errors import InvalidSource, RepositoryReplaced, Unauthorized, WikiholtError, WikiNotFound
+from wikiholt.keeper.board import Board
+from wikiholt.keeper.entries import Pace
+from wikiholt.keeper.roots import Roots
+from wikiholt.model import Scope, Surface
+from wikiholt.search import Request
+from wikiholt.service import Service
+from wikiholt.settings import load
+from wikiholt.sources import identity
+from wikiholt.sources.discovery import repositories
+from wikiholt.stores.postgres.store import PostgresStore
+from wikiholt.surfaces.http.app import create_app
+from wikiholt.testing import FakeEmbedder
+from wikiholt.wiring import Farm, build, open_farm
+
+OLD = "The combination of the old owner's safe is oldsecret."
+NEW = "The new owner grows newflower in pots."
+
+
+class Ground:
+    """A farm of one directory of wikis, `wikis`, with keys, backups and query logs."""
+
+    def __init__(self, place: Path, store: dict[str, object]) -> None:
+        self.place = place
+        self.root = place / "wikis"
+        self.root.mkdir()
+        self.settings = load(place / "data", overrides={"queries.log": True, "sync.interval": 3600, **store})
+        self.farm = self.open()
+        self.path = self.root / "garden"
+
+    @property
+    def service(self) -> Service:
+        return self.farm.service
+
+    def open(self) -> Farm:
+        service = build(self.settings, [self.root])
+        embedder = FakeEmbedder()
+        service.workshop = replace(service.workshop, embedder=lambda: embedder, identity=None)
+        return open_farm(self.settings, [self.root], service=service)
+
+    def reopen(self) -> None:
+        self.service.close()
+        self.farm = self.open()
+
+    def roots(self) -> Roots:
+        return Roots(self.service, Board(), Pace(), lambda: repositories(self.root))
+
+    def old_owner(self, *options: str, add: bool = True) -> str:
+        """A wiki with an index, a backup, a query log and a key, which is returned."""
+        Repository(self.path, *options).commit({"Safe.md": f"# Safe\n\n{OLD}\n"})
+        if add:
+            self.service.add("garden", str(self.path), {})
+        else:
+            self.roots().look()
+        handle = self.service.wiki("garden")
+        handle.sync()
+        handle.search(Request("oldsecret"), surface=Surface.HTTP)
+        handle.queries.report()
+        handle.backups.take()
+        return self.service.registry.keys.create(handle.wiki.id, Scope.ADMIN, "old owner's")[1]
+
+    def new_owner(self) -> None:
+        """The wiki's directory is removed and another owner's repository made in its place."""
+        shutil.rmtree(self.path)
+        Repository(self.path).commit({"Flowers.md": f"# Flowers\n\n{NEW}\n"})
+
+
+@pytest.fixture(params=["files", "postgres"])
+def ground(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Ground]:
+    store = {"store": request.getfixturevalue("database")} if request.param == "postgres" else {}
+    made = Ground(tmp_path, store)
+    yield made
+    made.service.close()
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Iterator[Ground]:
+    made = Ground(tmp_path, {})
+    yield made
+    made.service.close()
+
+
+USES: dict[str, Callable[[Service], object]] = {
+    "search": lambda service: service.wiki("garden").search(Request("oldsecret")),
+    "similar": lambda service: service.wiki("garden").similar("Safe"),
+    "list": lambda service: service.wiki("garden").contents.list(),
+    "read": lambda service: service.wiki("garden").contents.read("Safe"),
+    "backups": lambda service: service.wiki("garden").backups.list(),
+    "restore": lambda service: service.wiki("garden").restore(),
+    "queries": lambda service: service.wiki("garden").queries.report(),
+    "status": lambda service: service.wiki("garden").status(),
+    "sync": lambda service: service.background("garden").sync(),
+    "lent": lambda service: service.lent("garden", FakeEmbedder()),
+}
+
+
+@pytest.mark.parametrize("fresh", [True, False], ids=["in a new process", "in the process that has it open"])
+def test_nothing_of_a_deleted_wiki_is_there_for_who_has_its_path_now(ground: Ground, fresh: bool) -> None:
+    token = ground.old_owner()
+    ground.new_owner()
+    if fresh:
+        ground.reopen()
+    for name, use in USES.items():
+        with pytest.raises(RepositoryReplaced) as caught:
+            use(ground.service)
+        assert "wikiholt remove garden" in caught.value.hint, name
+    for named in ("garden", None):
+        with pytest.raises(Unauthorized):
+            ground.farm.access.wiki(Visit(token, named), Scope.READ)
+
+
+def test_once_the_old_wiki_is_removed_the_new_one_has_nothing_of_it(ground: Ground) -> None:
+    token = ground.old_owner()
+    old = ground.service.registry.get("garden").id
+    ground.new_owner()
+    assert [key.label for key in ground.service.remove("garden").keys] == ["old owner's"]
+    new = ground.service.add("garden", str(ground.path), {})
+    assert new.id != old
+    handle = ground.service.wiki("garden")
+    assert handle.backups.list() == []
+    handle.sync()
+    assert [hit.path for hit in handle.search(Request("oldsecret newflower")).hits] == ["Flowers"]
+    assert handle.queries.report().queries == 0
+    assert ground.service.registry.keys.list(new.id) == []
+    with pytest.raises(Unauthorized):
+        ground.farm.access.wiki(Visit(token, "garden"), Scope.READ)
+    assert traces_on_disk(ground.place / "data", old) == []
+
+
+def test_serve_takes_the_new_repository_for_a_new_wiki_by_itself(
+    ground: Ground, caplog: pytest.LogCaptureFixture
+) -> None:
+    token = ground.old_owner(add=False)
+    old = ground.service.registry.get("garden")
+    roots = ground.roots()
+    roots.look()
+    assert ground.service.registry.get("garden").id == old.id
+    ground.new_owner()
+    with pytest.raises(RepositoryReplaced):
+        ground.service.wiki("garden")
+    roots.look()
+    new = ground.service.registry.get("garden")
+    assert (new.id != old.id, new.settings) == (True, old.settings)
+    assert "1 keys of the one before were removed" in caplog.text
+    assert ground.service.registry.keys.check(token) is None
+    handle = ground.service.wiki("garden")
+    handle.sync()
+    assert [page.path for page in handle.contents.list().pages] == ["Flowers"]
+    assert handle.backups.list() == []
+    roots.look()
+    assert ground.service.registry.get("garden").id == new.id
+
+
+def test_over_http_the_old_key_opens_nothing_and_the_first_answer_has_no_old_page(ground: Ground) -> None:
+    token = ground.old_owner(add=False)
+    operator = ground.service.registry.keys.create(None, Scope.ADMIN)[1]
+    routes = ("search?q=oldsecret", "pages", "pages/Safe", "backups", "keys", "status", "changelog", "report")
+    with TestClient(create_app(ground.farm)) as client:
+
+        def ask(path: str, key: str, method: str = "GET", **more: object) -> tuple[int, str]:
+            headers = {"Authorization": f"Bearer {key}"}
+            answer = client.request(method, f"/w/garden/api/v1/{path}", headers=headers, **more)
+            return answer.status_code, answer.text
+
+        assert ask("search?q=oldsecret", token)[0] == 200
+        ground.new_owner()
+        for path in routes:
+            status, text = ask(path, token)
+            assert (status, "old owner" in text or "oldsecret" in text.replace("q=oldsecret", "")) == (401, False), path
+        assert ask("pages/Mine", token, "PUT", json={"content": "defaced"})[0] == 401
+        assert ask("search?q=oldsecret", operator)[0] in (404, 503)
+        ground.roots().look()
+        assert ask("search?q=oldsecret", token)[0] == 401
+        assert "oldsecret" not in ask("pages", operator)[1]
+
+
+def test_a_farm_says_that_a_wiki_is_gone(ground: Ground) -> None:
+    token = ground.old_owner()
+    old = ground.service.registry.get("garden").id
+    shutil.rmtree(ground.path)
+    assert [gone.wiki.slug for gone in ground.service.forget(str(ground.root / "gard"))] == []
+    assert [gone.wiki.slug for gone in ground.service.forget(f"{ground.path}/")] == ["garden"]
+    assert ground.service.forget("garden") == []
+    for odd in ("/", "//", ""):
+        with pytest.raises(InvalidSource):
+            ground.service.forget(odd)
+    with pytest.raises(WikiNotFound):
+        ground.service.wiki("garden")
+    assert ground.service.registry.keys.check(token) is None
+    assert traces_on_disk(ground.place / "data", old) == []
+
+
+def test_a_repository_made_again_after_its_wiki_was_forgotten_is_found(ground: Ground) -> None:
+    ground.old_owner(add=False)
+    roots = ground.roots()
+    roots.look()
+    ground.service.remove("garden")
+    roots.look()
+    with pytest.raises(WikiNotFound):
+        ground.service.wiki("garden")  # the repository that is still there is not taken up again
+    ground.new_owner()
+    roots.look()
+    assert ground.service.wiki("garden").wiki.slug == "garden"
+
+
+def _copied(ground: Ground, *command: str) -> None:
+    aside = ground.place / "aside"
+    subprocess.run([*command, str(ground.path), str(aside)], check=True, capture_output=True)
+    shutil.rmtree(ground.path)
+    subprocess.run(["cp", "-a", str(aside), str(ground.path)], check=True)
+
+
+@pytest.mark.parametrize("options", [(), ("--bare",)], ids=["work tree", "bare"])
+def test_a_full_copy_that_its_owner_restores_is_the_same_wiki(files: Ground, options: tuple[str, ...]) -> None:
+    source = Repository(files.place / "origin")
+    source.commit({"Safe.md": f"# Safe\n\n{OLD}\n"})
+    subprocess.run(["git", "clone", "-q", *options, str(source.path), str(files.path)], check=True)
+    wiki = files.service.add("garden", str(files.path), {})
+    files.service.wiki("garden").sync()
+    _copied(files, "cp", "-a")
+    files.reopen()
+    assert files.service.wiki("garden").search(Request("oldsecret")).hits
+    # What is recorded follows, so that the marker may be lost from now on.
+    assert files.service.registry.get("garden").repository != wiki.repository
+    next(files.path.rglob(f"wikiholt-{wiki.id}")).unlink()
+    assert files.service.wiki("garden").wiki.id == wiki.id
+
+
+def test_a_clone_in_its_place_is_another_wiki_unless_the_operator_says_so(files: Ground) -> None:
+    token = files.old_owner()
+    _copied(files, "git", "clone", "-q")
+    with pytest.raises(RepositoryReplaced):
+        files.service.wiki("garden")
+    files.roots().look()  # it was added by hand: nothing is removed
+    with pytest.raises(Unauthorized):
+        files.farm.access.wiki(Visit(token, "garden"), Scope.READ)
+    files.service.rebind("garden")
+    assert files.farm.access.wiki(Visit(token, "garden"), Scope.READ).scope is Scope.ADMIN
+    assert files.service.wiki("garden").search(Request("oldsecret")).hits
+    assert len(files.service.wiki("garden").backups.list()) == 1
+
+
+def test_a_repository_that_only_changes_stays_the_same_wiki(files: Ground) -> None:
+    files.old_owner()
+    repository = Repository(files.path)
+    wiki = files.service.registry.get("garden")
+    repository.git("checkout", "--quiet", "--orphan", "other")
+    repository.commit({"Other.md": "# Other\n"}, "Pushed with force")
+    repository.git("branch", "--force", "main", "other")
+    repository.git("gc", "--quiet", "--prune=now")
+    assert files.service.wiki("garden").wiki == wiki
+    # rsync --delete from where there is no marker; it is written again by whoever opens the wiki first.
+    marker = files.path / ".git" / f"wikiholt-{wiki.id}"
+    marker.unlink()
+    assert files.service.wiki("garden").wiki == wiki
+    files.reopen()
+    assert files.service.wiki("garden").wiki == wiki
+    assert marker.is_file()
+    files.service.remove("garden")
+    assert not marker.exists()
+
+
+def test_a_repository_that_cannot_be_marked_is_known_by_its_creation(
+    files: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(identity, "_mark", lambda *_: False)
+    files.old_owner(add=False)
+    wiki = files.service.registry.get("garden")
+    assert not list(files.path.rglob("wikiholt-*"))
+    assert files.service.wiki("garden").wiki == wiki
+    _copied(files, "cp", "-a")  # may be a stranger's copy as well: the operator is asked
+    files.roots().look()
+    with pytest.raises(RepositoryReplaced):
+        files.service.wiki("garden")
+    assert files.service.registry.get("garden").id == wiki.id
+    files.new_owner()  # no history of its own: surely another
+    files.roots().look()
+    assert files.service.wiki("garden").wiki.id != wiki.id
+
+
+def test_a_file_system_that_knows_no_creation_is_served_by_the_marker(
+    files: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(identity, "_creation", lambda _: "")
+    files.old_owner()
+    assert files.service.wiki("garden").wiki.repository == identity.MARKED
+    files.new_owner()
+    with pytest.raises(RepositoryReplaced):
+        files.service.wiki("garden")
+
+
+def test_two_wikis_of_one_repository_and_its_work_trees_are_told_apart(files: Ground) -> None:
+    files.old_owner()
+    files.service.add("again", str(files.path), {})
+    tree = files.place / "tree"
+    Repository(files.path).git("worktree", "add", "--quiet", str(tree), "-b", "side")
+    files.service.add("tree", str(tree), {})
+    for slug in ("garden", "again", "tree"):
+        assert files.service.wiki(slug).wiki.slug == slug
+    files.service.remove("again")
+    assert files.service.wiki("garden").search(Request("oldsecret")).hits
+    files.new_owner()
+    for slug in ("garden", "tree"):
+        with pytest.raises(WikiholtError):
+            files.service.wiki(slug).contents.read("Safe")
+
+
+def test_a_marker_is_written_nowhere_else(files: Ground) -> None:
+    """Whoever owns a repository may make links of its parts."""
+    outside = files.place / "outside"
+    Repository(outside)
+    files.path.mkdir()
+    (files.path / ".git").symlink_to(outside / ".git")
+    before = sorted((outside / ".git").iterdir())
+    wiki = files.service.registry.add("garden", str(files.path), {})
+    assert sorted((outside / ".git").iterdir()) == before
+    (files.path / ".git").unlink()
+    Repository(files.path)
+    (files.path / ".git" / f"wikiholt-{wiki.id}").symlink_to(files.place / "victim")
+    assert not identity._mark(str(files.path), f"{files.path}/.git", wiki.id)
+    assert not (files.place / "victim").exists()
+
+
+def test_a_wiki_whose_repository_is_away_goes_on_answering(files: Ground) -> None:
+    files.old_owner()
+    files.path.rename(files.place / "unmounted")
+    assert files.service.wiki("garden").search(Request("oldsecret")).hits
+    (files.place / "unmounted").rename(files.path)
+    assert files.service.wiki("garden").search(Request("oldsecret")).hits
+
+
+# ── what belongs to one wiki, put where another's should be ────────────────────────────────────────
+
+
+class Two:
+    """Two wikis in one place, each with its index, caches, query log and backup."""
+
+    def __init__(self, place: Path, store: dict[str, object]) -> None:
+        self.data = place / "data"
+        self._settings = load(self.data, overrides={"queries.log": True, **store})
+        self.wikis = [CanaryWiki(place / "r", number, 320) for number in range(2)]
+        self.service = self.open()
+        for wiki in self.wikis:
+            self.service.add(wiki.slug, str(wiki.repository.path), {})
+            handle = self.service.wiki(wiki.slug)
+            handle.sync()
+            handle.settle(60)
+            handle.search(Request(f"pump {wiki.word('asked')}"), surface=Surface.CLI)
+            handle.queries.report()
+            handle.backups.take()
+        self.ids = [self.service.registry.get(wiki.slug).id for wiki in self.wikis]
+        self.service.close()
+
+    def open(self) -> Service:
+        service = build(self._settings)
+        embedder = FakeEmbedder()
+        service.workshop = replace(service.workshop, embedder=lambda: embedder, identity=None)
+        return service
+
+    def place(self, number: int) -> Path:
+        return self.data / "wikis" / self.ids[number]
+
+    def told(self) -> set[str]:
+        """Whose words the first wiki tells, to whoever asks for those of both."""
+        handle, text = self.service.wiki(self.wikis[0].slug), ""
+        for word in ("pump", *(wiki.word("body") for wiki in self.wikis)):
+            for mode in ("keyword", "semantic", "hybrid"):
+                with suppress(WikiholtError):
+                    text += repr(handle.search(Request(word, 50, mode)).hits)  # type: ignore[arg-type]
+        with suppress(WikiholtError):
+            text += repr(handle.contents.list().pages)
+        with suppress(WikiholtError):
+            text += repr(handle.queries.report())
+        return codes(text)
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Iterator[Two]:
+    made = Two(tmp_path, {})
+    made.service = made.open()
+    yield made
+    made.service.close()
+
+
+@pytest.mark.parametrize("running", [True, False], ids=["while it serves", "before it starts"])
+def test_the_index_of_another_wiki_answers_nothing_and_is_set_aside(two: Two, running: bool) -> None:
+    if running:
+        assert two.told() == {two.wikis[0].code}
+    else:
+        two.service.close()
+    mine, theirs = (two.place(number) / "g000001.sqlite" for number in range(2))
+    other = mine.with_name("other")
+    shutil.copy(theirs, other)
+    other.replace(mine)
+    for cache in two.place(0).glob("vectors*"):
+        cache.unlink()
+    if not running:
+        two.service = two.open()
+    assert two.told() <= {two.wikis[0].code}
+    two.service.close()
+    two.service = two.open()
+    assert two.told() <= {two.wikis[0].code}, "its query log may answer, its index not"
+    two.service.wiki(two.wikis[0].slug).sync()
+    assert two.told() == {two.wikis[0].code}
+    assert next(path.name for path in two.place(0).glob("broken-*")).endswith("the-index-belongs-to-another-wiki")
+
+
+def test_a_generation_of_another_wiki_is_never_published_in_the_place_of_a_lost_one(two: Two) -> None:
+    two.service.close()
+    shutil.copy(two.place(1) / "g000001.sqlite", two.place(0) / "g000007.sqlite")
+    (two.place(0) / "CURRENT").unlink()
+    two.service = two.open()
+    assert two.told() == {two.wikis[0].code}
+
+
+def test_caches_of_another_wiki_are_made_again(two: Two, caplog: pytest.LogCaptureFixture) -> None:
+    two.service.close()
+    taken = [file for file in two.place(1).glob("*-g000001-*") if file.name.startswith(("vectors", "words"))]
+    assert len(taken) == 2
+    for file in taken:
+        assert (two.place(0) / file.name).exists(), "both have the same generation and version"
+        shutil.copy(file, two.place(0) / file.name)
+    two.service = two.open()
+    assert two.told() == {two.wikis[0].code}
+    assert caplog.text.count("belongs to another wiki") == 2
+
+
+def test_the_query_log_of_another_wiki_is_begun_anew(two: Two) -> None:
+    two.service.close()
+    shutil.copy(two.place(1) / "queries.sqlite", two.place(0) / "queries.sqlite")
+    two.service = two.open()
+    found = two.service.wiki(two.wikis[0].slug).queries.report()
+    assert found.queries == 0
+    assert two.told() == {two.wikis[0].code}
+
+
+def test_the_backup_of_another_wiki_is_not_restored(two: Two) -> None:
+    mine, theirs = (two.data / "backups" / wiki_id for wiki_id in two.ids)
+    for file in mine.iterdir():
+        file.unlink()
+    for file in theirs.iterdir():
+        shutil.copy(file, mine)
+    handle = two.service.wiki(two.wikis[0].slug)
+    assert [backup.fault for backup in handle.backups.list()] == ["it belongs to another wiki"]
+    with pytest.raises(WikiholtError) as caught:
+        handle.restore()
+    assert (caught.value.code(), "another wiki" in caught.value.message) == ("index-foreign", True)
+    assert caught.value.hint
+    assert two.told() == {two.wikis[0].code}
+    # Nor when the index is lost and whatever backup there is would take its place.
+    two.service.close()
+    (two.place(0) / "g000001.sqlite").unlink()
+    two.service = two.open()
+    two.service.wiki(two.wikis[0].slug).sync()
+    assert two.told() == {two.wikis[0].code}
+
+
+def test_an_index_that_does_not_say_whose_it_is_is_built_again(two: Two) -> None:
+    two.service.close()
+    with sqlite3.connect(two.place(0) / "g000001.sqlite") as db:
+        db.execute("DROP TABLE owner")
+    two.service = two.open()
+    with pytest.raises(WikiholtError, match="does not say which wiki"):
+        two.service.wiki(two.wikis[0].slug).search(Request("pump"))
+    assert two.service.wiki(two.wikis[0].slug).sync().chunks_embedded == 0, "by its own backup"
+    assert two.told() == {two.wikis[0].code}
+
+
+def test_rows_of_another_wikis_schema_answer_nothing(tmp_path: Path, database: str) -> None:
+    two = Two(tmp_path, {"store": database})
+    two.service = two.open()
+    store = two.service.workshop.store
+    assert isinstance(store, PostgresStore)
+    role, (mine, theirs) = store.placements.get(two.ids[0]).role, (f"w_{wiki_id}" for wiki_id in two.ids)
+    with psycopg.connect(database, autocommit=True) as db:
+        tables = [
+            name
+            for (name,) in db.execute(
+                "SELECT relname FROM pg_class WHERE relnamespace = to_regnamespace(%s) AND relkind = 'r'", (theirs,)
+            )
+        ]
+        for table in tables:
+            if table.startswith("g1_") or table == "state":
+                db.execute(f"TRUNCATE {mine}.{table}")
+                db.execute(f"INSERT INTO {mine}.{table} SELECT * FROM {theirs}.{table}")
+        assert "searches" in tables
+        db.execute(f"DROP TABLE {mine}.searches")
+        db.execute(f"CREATE TABLE {mine}.searches (LIKE {theirs}.searches INCLUDING ALL)")
+        db.execute(f"INSERT INTO {mine}.searches OVERRIDING SYSTEM VALUE SELECT * FROM {theirs}.searches")
+        db.execute(f"GRANT SELECT, INSERT, DELETE ON {mine}.searches TO {role}")
+    try:
+        assert two.told() == set()
+        two.service.wiki(two.wikis[0].slug).sync()
+        assert two.told() == {two.wikis[0].code}
+        assert two.service.wiki(two.wikis[0].slug).status().aside
+    finally:
+        two.service.close()
+
+
+def test_the_backup_of_another_wiki_is_not_restored_into_postgresql(tmp_path: Path, database: str) -> None:
+    two = Two(tmp_path, {"store": database})
+    two.service = two.open()
+    try:
+        (file,) = (two.data / "backups" / two.ids[1]).glob("*.sqlite")
+        store = two.service.workshop.store
+        with store.writing(two.ids[0], 5), pytest.raises(WikiholtError) as caught:
+            store.adopt(two.ids[0], file)
+        assert caught.value.code() == "index-foreign"
+        assert two.told() == {two.wikis[0].code}
+    finally:
+        two.service.close()
