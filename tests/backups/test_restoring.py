@@ -11,7 +11,7 @@ import pytest
 from backup_ground import Ground, age, bytes_below, flip
 from git_repository import Repository
 
-from wikiholt.errors import BackupNotFound, Busy, IndexMissing, StorageRefused, WikiNotFound
+from wikiholt.errors import BackupNotFound, Busy, IndexForeign, IndexMissing, StorageRefused, WikiNotFound
 from wikiholt.model import Occasion
 from wikiholt.search import Request
 from wikiholt.stores.sqlite.seals import row_seal

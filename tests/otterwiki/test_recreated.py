@@ -1,0 +1,125 @@
+"""A farm deletes a wiki and gives its name to the next owner: the same path and slug, and nothing of the one before."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import httpx
+import pytest
+from git_repository import Repository
+from otter_api import HERE, NOT_KEPT, SHARED, Asker, registry_key
+from otter_ground import BOUND, Otter, wait_until
+
+from wikiholt.errors import WikiholtError
+from wikiholt.model import Scope
+from wikiholt.surfaces.otterwiki import forget
+from wikiholt.wiring import open_service
+
+pytestmark = pytest.mark.real_model
+
+OLD = {"safe.md": "# Safe\n\nThe old owner's combination is oldsecret.\n", "plan.md": "# Plan\n\noldsecret again.\n"}
+NEW = {"flowers.md": "# Flowers\n\nThe new owner grows newflower.\n"}
+READS = (
+    "pages",
+    "pages/Safe",
+    "search?q=oldsecret",
+    "search?q=oldsecret&mode=keyword",
+    "semantic-search?q=combination+of+the+safe",
+    "similar?path=Safe",
+    "links",
+    "changelog",
+    "status",
+    "backups",
+    "keys",
+    "report",
+)
+
+
+class Farm:
+    """As robot.wtf lays wikis out: WIKIS/SLUG/repo, deleted by removing WIKIS/SLUG."""
+
+    def __init__(self, place: Path, kind: str) -> None:
+        self.wikis = place / "wikis"
+        Repository(self.wikis / "garden" / "repo").commit(dict(OLD))
+        environ = {"FARM_WIKIS": str(self.wikis), "FARM_KIND": kind, "OTTERWIKI_API_KEY": SHARED, **HERE}
+        environ |= {"WIKIHOLT_QUERIES_LOG": "true", "WIKIHOLT_SYNC_INTERVAL": "3600"}
+        threads = ("--threads", "1") if kind == "swap" else ()
+        self.otter = Otter.start(
+            place,
+            "gunicorn",
+            environ=environ,
+            workers=2,
+            options=threads,
+            app="otter_farm",
+            pages={"lobby.md": "# Lobby\n"},
+        )
+
+    def ask(self, key: str | None = SHARED) -> Asker:
+        host = {"Host": "garden.example.org"}
+        client = httpx.Client(base_url=self.otter.url, timeout=BOUND, limits=NOT_KEPT, headers=host)
+        return Asker(self.otter, key, client)
+
+    def old_owner(self) -> str:
+        self.ask()("GET", "pages")
+        self.otter.until_found("oldsecret", "safe", slug="garden")
+        with closing(open_service(self.otter.data)) as service:
+            service.wiki("garden").backups.take()
+        assert len(self.ask().get("backups")["backups"]) == 1
+        return registry_key(self.otter, Scope.ADMIN, "garden")
+
+    def new_owner(self) -> None:
+        shutil.rmtree(self.wikis / "garden")
+        Repository(self.wikis / "garden" / "repo").commit(dict(NEW))
+
+
+@pytest.fixture(params=["swap", "proxy"])
+def farm(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Farm]:
+    made = Farm(tmp_path, request.param)
+    with made.otter:
+        yield made
+
+
+def test_the_next_owner_of_a_name_inherits_nothing(farm: Farm) -> None:
+    token = farm.old_owner()
+    assert farm.ask(token)("GET", "search?q=oldsecret").status_code == 200
+    farm.new_owner()
+    for _ in range(2):  # each worker has the old wiki open
+        for path in READS:
+            for key in (token, SHARED):
+                answer = farm.ask(key)("GET", path)
+                said = answer.text.replace("q=oldsecret", "").replace('"query":"oldsecret"', "")
+                assert "oldsecret" not in said, (path, said)
+                assert "admin of garden" not in said, (path, said)
+                if key == token:
+                    assert answer.status_code == 401, (path, answer.text)
+    assert farm.ask(token)("PUT", "pages/Defaced", {"content": "defaced"}).status_code == 401
+    assert farm.ask()("POST", "restore").status_code == 404
+    assert not (farm.wikis / "garden" / "repo" / "defaced.md").exists()
+    farm.otter.until_found("newflower", "flowers", slug="garden")
+    assert farm.ask().get("backups")["backups"] == []
+    assert [page["path"] for page in farm.ask().get("pages")["pages"]] == ["Flowers"]
+    assert "another repository lies at its path" in farm.otter.log()
+
+
+def test_a_farm_says_that_a_wiki_is_gone(farm: Farm, monkeypatch: pytest.MonkeyPatch) -> None:
+    token = farm.old_owner()
+    monkeypatch.delenv("WIKIHOLT_DATA", raising=False)
+    with pytest.raises(WikiholtError, match="not said"):
+        forget("garden")
+    monkeypatch.setenv("WIKIHOLT_DATA", str(farm.otter.data))
+    shutil.rmtree(farm.wikis / "garden")
+    code = f"from wikiholt.surfaces.otterwiki import forget; print(forget({str(farm.wikis / 'garden')!r}))"
+    said = subprocess.run([sys.executable, "-c", code], env=dict(os.environ), capture_output=True, check=False)
+    assert said.stdout.decode().strip() == "('garden',)", said.stderr.decode()
+    assert forget(farm.wikis / "garden") == ()
+    service = open_service(farm.otter.data)
+    assert "garden" not in [wiki.slug for wiki in service.wikis()]
+    assert service.registry.keys.check(token) is None
+    service.close()
+    Repository(farm.wikis / "garden" / "repo").commit(dict(NEW))
+    assert "oldsecret" not in farm.ask()("GET", "pages").text
+    wait_until(lambda: farm.otter.found("newflower", slug="garden") == ["flowers"], farm.otter.log)
