@@ -2,10 +2,13 @@
 
 import shutil
 import subprocess
+from contextlib import closing
 from pathlib import Path
 
 from bench.corpus import DATA, cloned
 from wikiholt.service import Service
+from wikiholt.stores.sqlite.schema import connect
+from wikiholt.stores.sqlite.seals import row_seal
 from wikiholt.surfaces.otterwiki.enrolling import Enrolment
 from wikiholt.surfaces.otterwiki.resolving import Place
 from wikiholt.wiring import open_service
@@ -64,6 +67,9 @@ def _take_over(data: Path, place: Path) -> None:
         own = service.workshop.store.directory(service.registry.get(slug).id)
         service.close()
         shutil.copytree(max(sizes, key=lambda each: sizes[each]), own, dirs_exist_ok=True)
+        for file in own.glob("g??????.sqlite"):
+            with closing(connect(file)) as db:
+                db.execute("UPDATE owner SET wiki_id = ?, seal = ?", (own.name, row_seal((own.name,))))
 
     service = open_service(place / "wikiholt")
     copied(service, Enrolment(service, None).wiki(Place(str(place / "repository"))).slug)

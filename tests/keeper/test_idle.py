@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ from git_repository import Repository
 from keeper_ground import Ground, until
 
 from wikiholt.keeper import Keeper
+from wikiholt.stores.sqlite.schema import connect
+from wikiholt.stores.sqlite.seals import row_seal
 from wikiholt.stores.sqlite.store import SqliteStore
 
 IDLE = 2000
@@ -34,11 +37,19 @@ class Farm:
         for wiki in ground.service.registry.list():
             if wiki.slug != "first":
                 shutil.copytree(index, ground.store.directory(wiki.id))
+                _give(ground.store.directory(wiki.id) / "g000001.sqlite", wiki.id)
 
     def _copy(self, bare: Path, slug: str) -> Path:
         copy = self.ground.wikis / f"{slug}.git"
         shutil.copytree(bare, copy)
         return copy
+
+
+def _give(file: Path, wiki_id: str) -> None:
+    """Have the copy of an index say that it is this wiki's."""
+    with closing(connect(file)) as db:
+        db.execute("UPDATE owner SET wiki_id = ?, seal = ?", (wiki_id, row_seal((wiki_id,))))
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def test_thousands_of_idle_wikis_start_no_process_and_open_no_index(

@@ -118,8 +118,11 @@ _BY_MODULE = {
     "queries.py": (
         "_COLUMNS",
         "execute(_ADD)",
+        "execute(_COMMENT)",
         "execute(_OF_PERIOD)",
         "execute(_STANDING)",
+        "execute(sql.SQL('DROP TABLE IF EXISTS {schema}.searches').format(**names))",
+        "execute(sql.SQL(_OWNER).format(wiki=sql.Literal(self._wiki_id), **names))",
         "execute(sql.SQL(_RIGHTS).format(role=sql.Identifier(placement.role), **names))",
         "execute(sql.SQL(_TABLE).format(**names))",
     ),
