@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from wikiholt.errors import IndexCorrupt, InvalidSetting, KeyNotFound, WikiNotFound
 from wikiholt.model import Key, Scope
-from wikiholt.registry.schema import COLUMNS, RESTORE
+from wikiholt.registry.schema import COLUMNS, KEYED, RESTORE
 from wikiholt.registry.sessions import RegistryDatabase, Session
 
 MAX_LABEL = 200
@@ -19,7 +19,6 @@ _ID_LENGTH, _SECRET_LENGTH = 12, 40
 _TOKEN = re.compile(rf"wh_([a-z2-7]{{{_ID_LENGTH}}})_[a-z2-7]{{{_SECRET_LENGTH}}}")
 _COLUMNS = ", ".join(COLUMNS["keys"])
 _NO_DIGEST = hashlib.sha256(b"").hexdigest()
-_KEYED = "keyed"
 
 
 class Keys:
@@ -41,7 +40,7 @@ class Keys:
                 raise WikiNotFound("The wiki is not there any more.", hint="`wikiholt list` shows the wikis there are.")
             ledger.insert("keys", (*_texts(key), _digest(token)))
             if not _marked(ledger.connection):
-                ledger.insert("marks", (_KEYED, now.isoformat()))
+                ledger.insert("marks", (KEYED, now.isoformat()))
         return key, token
 
     def list(self, wiki_id: str | None = None) -> list[Key]:
@@ -121,7 +120,7 @@ def _exists(connection: Session, table: str, row_id: str) -> bool:
 
 
 def _marked(connection: Session) -> bool:
-    return connection.execute("SELECT 1 FROM marks WHERE name = ?", (_KEYED,)).fetchone() is not None
+    return connection.execute("SELECT 1 FROM marks WHERE name = ?", (KEYED,)).fetchone() is not None
 
 
 def _find(connection: Session, key_id: str) -> tuple[Key, str] | None:

@@ -7,7 +7,7 @@ opens nothing: a registry without its log might be an older one, in which a revo
 import os
 import secrets
 import sqlite3
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import closing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -44,14 +44,18 @@ def strike(file: Path, wiki_ids: Collection[str]) -> bool:
     return ledger.deleted
 
 
-def install(path: Path, rows: schema.Rows) -> str | None:
-    """Write these rows as the registry; returns the name under which the one that was there lies now."""
+def install(path: Path, rows: schema.Rows, before: Callable[[], None] = lambda: None) -> str | None:
+    """Write these rows as the registry; returns the name under which the one that was there lies now.
+
+    `before` is called right before they take their place.
+    """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
         draft.touch(0o600, exist_ok=False)
         write(draft, rows)
         aside = _set_aside(path)
+        before()
         draft.replace(path)
         _sync(path.parent)
     finally:
@@ -78,7 +82,10 @@ def _set_aside(path: Path) -> str | None:
     name = f"broken-{datetime.now(UTC):%Y%m%dT%H%M%S%fZ}-{path.name}"
     if not path.exists():
         return None
-    os.link(path, path.with_name(name))
+    if path.is_dir():
+        path.rename(path.with_name(name))
+    else:
+        os.link(path, path.with_name(name))
     empty = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     empty.touch(0o600)
     empty.replace(path)

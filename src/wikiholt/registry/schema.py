@@ -15,6 +15,9 @@ VERSION = 2
 
 RESTORE = "`wikiholt restore --registry` puts the newest good backup in its place."
 
+KEYED = "keyed"
+"""The mark of a registry in which a key was made once."""
+
 Row = Sequence[str | None]
 Rows = dict[str, list[Row]]
 """Table → its rows."""

@@ -16,6 +16,7 @@ from wikiholt.registry.backups import STRUCK, RegistryBackups
 from wikiholt.registry.database import RegistryFile
 from wikiholt.registry.hosts import host_named, hosts_of
 from wikiholt.registry.keys import Keys, key_of
+from wikiholt.registry.loss import Remains
 from wikiholt.registry.schema import COLUMNS, RESTORE, Ledger, Rows, read, seal
 from wikiholt.registry.sessions import RegistryDatabase, Session
 from wikiholt.registry.slugs import validate_slug
@@ -47,9 +48,10 @@ class Registry:
     ) -> None:
         """Kept in the file `path`, or in `database`; backups lie beside that path where the plan has no place."""
         plan = backups or BackupPlan()
-        self._database = database or RegistryFile(path, timeout)
+        place = plan.place or path.parent / "backups"
+        self._database = database or RegistryFile(path, timeout, Remains(path.parent / "wikis", place))
         self.keys = Keys(self._database)
-        self.backups = RegistryBackups(self._database, (plan.place or path.parent / "backups") / "registry", plan.keep)
+        self.backups = RegistryBackups(self._database, place / "registry", plan.keep)
 
     def add(self, slug: str, source: str, settings: Mapping[str, str] | None = None) -> Wiki:
         """Register a wiki under a new, random id; raises InvalidSlug, WikiExists or, for its hosts, InvalidSetting."""
