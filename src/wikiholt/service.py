@@ -12,7 +12,7 @@ from wikiholt.handle import Parts, WikiHandle, Workshop
 from wikiholt.leaving import Leaving
 from wikiholt.model import Key, Wiki
 from wikiholt.ports import Embedder, Source, WikiIndex, WordCache
-from wikiholt.registry import RESTORE, Registry, validate_slug
+from wikiholt.registry import RECOVER, Registry, validate_slug
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class Service:
         if not found and any(store.published(wiki_id) is not None for wiki_id in store.ids()):
             raise IndexCorrupt(
                 "The registry lists no wiki, but there are indexes.",
-                hint=f"{RESTORE} Without a backup, add each wiki again.",
+                hint=RECOVER,
             )
         return found
 

@@ -36,7 +36,7 @@ class RegistryFile:
         """`remains` says what an earlier registry has left here, should this file be missing."""
         self.path = path
         self._timeout = timeout
-        self._remains = remains
+        self.remains = remains
         self._seals = SealFile(path)
         self._lock = threading.RLock()
         self._users = 0
@@ -104,7 +104,7 @@ class RegistryFile:
         """Put a file with these rows in the place of the one there is."""
         with self._lock, self._faults():
             self.close()
-            return install(self.path, rows, lambda: self._seals.write(schema.seal_of(rows)))
+            return install(self.path, rows)
 
     def close(self) -> None:
         """Let go of the file; the next use opens it again."""
@@ -150,7 +150,7 @@ class RegistryFile:
 
     def _require_none_lost(self) -> None:
         """Raise IndexCorrupt if there was a registry here; there is no file now."""
-        remains = self._remains.find() if self._remains else ""
+        remains = self.remains.find() if self.remains else ""
         if not remains and self._seals.read() - {BLANK}:
             remains = "traces of one that had wikis"
         if remains:
@@ -189,20 +189,20 @@ class RegistryFile:
         seal, known = schema.seal(connection), self._seals.read()
         if known:
             return seal in known
-        if self._remains is None:
+        if self.remains is None:
             return True
-        if seal == BLANK and (remains := self._remains.find()):
+        if seal == BLANK and (remains := self.remains.find()):
             raise lost(f"The registry {self.path}", remains)
-        keyed = connection.execute("SELECT 1 FROM marks WHERE name = ?", (schema.KEYED,)).fetchone()
-        return keyed is not None or not self._remains.had_keys()
+        return schema.marked(connection, schema.KEYED) or not self.remains.had_keys()
 
     def _settle(self, connection: sqlite3.Connection) -> None:
         """Leave only the seal that was committed in the file of seals; where that cannot be, the next use does it."""
         with suppress(sqlite3.OperationalError, OSError):
+            if self._seals.read() == {schema.seal(connection)}:
+                return
             connection.execute("BEGIN IMMEDIATE")
             try:
-                if self._seals.read() != {(seal := schema.seal(connection))}:
-                    self._seals.write(seal)
+                self._seals.write(schema.seal(connection))
             finally:
                 connection.execute("ROLLBACK")
 

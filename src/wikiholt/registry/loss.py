@@ -61,9 +61,13 @@ class Remains:
     """The directory of all backups; those of the registry are in the directory `registry` below it."""
     others: Callable[[], str] = str
     """Names what remains in other places; empty if nothing does."""
+    owner: Path | None = None
+    """Another registry here: while it is there, all of this is its own."""
 
     def find(self) -> str:
         """Name what there is, in a few words; empty if nothing is."""
+        if self.owner and self.owner.exists():
+            return ""
         if self._backups_labelled(_WIKIS, _KEYS):
             return "backups of the registry"
         if _has_wikis(self.indexes):
@@ -72,7 +76,7 @@ class Remains:
 
     def had_keys(self) -> bool:
         """Whether a backup of the registry holds keys, by its name: damaged ones count too."""
-        return self._backups_labelled(_KEYS)
+        return not (self.owner and self.owner.exists()) and self._backups_labelled(_KEYS)
 
     def _backups_labelled(self, *patterns: re.Pattern[str]) -> bool:
         kept = Shelf(self.backups / "registry").all()

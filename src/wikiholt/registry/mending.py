@@ -7,13 +7,14 @@ opens nothing: a registry without its log might be an older one, in which a revo
 import os
 import secrets
 import sqlite3
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from contextlib import closing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import quote
 
 from wikiholt.registry import schema
+from wikiholt.registry.loss import SealFile
 
 
 def seal_at(file: Path) -> str | None:
@@ -44,18 +45,15 @@ def strike(file: Path, wiki_ids: Collection[str]) -> bool:
     return ledger.deleted
 
 
-def install(path: Path, rows: schema.Rows, before: Callable[[], None] = lambda: None) -> str | None:
-    """Write these rows as the registry; returns the name under which the one that was there lies now.
-
-    `before` is called right before they take their place.
-    """
+def install(path: Path, rows: schema.Rows) -> str | None:
+    """Write these rows as the registry; returns the name under which the one that was there lies now."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
         draft.touch(0o600, exist_ok=False)
         write(draft, rows)
         aside = _set_aside(path)
-        before()
+        SealFile(path).write(schema.seal_of(rows))
         draft.replace(path)
         _sync(path.parent)
     finally:

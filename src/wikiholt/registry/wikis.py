@@ -17,7 +17,7 @@ from wikiholt.registry.database import RegistryFile
 from wikiholt.registry.hosts import host_named, hosts_of
 from wikiholt.registry.keys import Keys, key_of
 from wikiholt.registry.loss import Remains
-from wikiholt.registry.schema import COLUMNS, RESTORE, Ledger, Rows, read, seal
+from wikiholt.registry.schema import COLUMNS, REBUILT, RESTORE, Ledger, Rows, marked, read, seal
 from wikiholt.registry.sessions import RegistryDatabase, Session
 from wikiholt.registry.slugs import validate_slug
 from wikiholt.registry.taking import lacking
@@ -59,8 +59,7 @@ class Registry:
         with self._database.writing() as ledger:
             if _find(ledger.connection, "slug", slug) is not None:
                 raise WikiExists(f"There is already a wiki {slug!r}.", hint="Choose another slug, or remove it first.")
-            _insert(ledger, wiki)
-        return wiki
+            return _register(ledger, wiki)
 
     def add_many(self, wikis: Iterable[tuple[str, str, Mapping[str, str]]]) -> list[Wiki]:
         """Register (slug, source, settings) in one transaction; slugs that are taken are left as they are.
@@ -72,8 +71,7 @@ class Registry:
             for slug, source, settings in wikis:
                 wiki = _new(slug, source, settings)
                 if _find(ledger.connection, "slug", slug) is None:
-                    _insert(ledger, wiki)
-                    added.append(wiki)
+                    added.append(_register(ledger, wiki))
         return added
 
     def get(self, slug: str) -> Wiki:
@@ -137,6 +135,10 @@ class Registry:
                     ledger.insert(table, row)
         return sum(map(len, missing.values()))
 
+    def expect_empty(self) -> None:
+        """Take an empty registry for a new one, whatever lies beside it: it is about to take over another's rows."""
+        self._database.remains = None
+
     def remove(self, slug: str) -> Struck:
         """Strike a wiki with its keys and hosts from the registry, all at once; its index is not touched.
 
@@ -192,6 +194,14 @@ class Registry:
 
 def _new(slug: str, source: str, settings: Mapping[str, str]) -> Wiki:
     return Wiki(_new_id(), validate_slug(slug), source, datetime.now(UTC), dict(settings))
+
+
+def _register(ledger: Ledger, wiki: Wiki) -> Wiki:
+    """Insert a new wiki. One that an earlier registry may have had as private is private until it is said not to be."""
+    if "public" not in wiki.settings and marked(ledger.connection, REBUILT):
+        wiki = replace(wiki, settings={**wiki.settings, "public": "false"})
+    _insert(ledger, wiki)
+    return wiki
 
 
 def _insert(ledger: Ledger, wiki: Wiki) -> None:

@@ -61,7 +61,6 @@ def admission(here: Here, shared: SharedKey) -> Admission:
     if token is None:
         return _by_otterwiki(here)
     address = request.remote_addr or ""
-    here.farm.limits.guard(address)
     if shared.is_this(token):
         return _by_shared_key(here, shared)
     if _is_a_proxys(token):
@@ -69,7 +68,7 @@ def admission(here: Here, shared: SharedKey) -> Admission:
     try:
         grant = here.farm.access.wiki(Visit(token, here.wiki.slug), Scope.READ)
     except Unauthorized:
-        here.farm.limits.failed(address)
+        here.farm.limits.refuse_key(address, token)
         raise
     assert grant.key is not None
     here.farm.limits.check(grant.key.id, address)
