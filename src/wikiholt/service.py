@@ -89,7 +89,9 @@ class Service:
         """Every wiki, by slug; a registry that is gone while indexes are there is an error, not a short list."""
         found = self.registry.list()
         store = self.workshop.store
-        if not found and any(store.published(wiki_id) is not None for wiki_id in store.ids()):
+        if found or self.registry.is_rebuilt():
+            return found
+        if any(store.published(wiki_id) is not None for wiki_id in store.ids()):
             raise IndexCorrupt(
                 "The registry lists no wiki, but there are indexes.",
                 hint=RECOVER,

@@ -7,9 +7,10 @@ and then wikis are open on this machine.
 import os
 import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
 
 from wikiholt.backups import Shelf
@@ -29,27 +30,39 @@ class SealFile:
     """The seals that the registry may have, in a file beside it: one, or two while a write is being committed."""
 
     def __init__(self, registry: Path) -> None:
+        self._registry = registry
         self._file = registry.with_name(f"{registry.name}-seal")
 
     def read(self) -> frozenset[str]:
         """The seals; none where the file is missing or damaged."""
         try:
-            return frozenset(_SEAL.findall(self._file.read_text("ascii")))
-        except (OSError, UnicodeDecodeError):
+            *seals, checksum = self._file.read_text("ascii").split()
+        except (OSError, ValueError):
             return frozenset()
+        sound = checksum == _checksum(seals) and all(map(_SEAL.fullmatch, seals))
+        return frozenset(seals) if sound else frozenset()
 
     def write(self, *seals: str) -> None:
-        """Replace the file in one step. Raises OSError."""
-        draft = self._file.with_name(f".{self._file.name}.{secrets.token_hex(8)}")
+        """Replace the file in one step, which a power cut does not take back. Raises OSError."""
+        draft = self._registry.with_name(f".{self._registry.name}.{secrets.token_hex(8)}")
         try:
             descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(descriptor, "w", encoding="ascii") as file:
-                file.write("".join(f"{seal}\n" for seal in seals))
+                file.write("".join(f"{line}\n" for line in (*seals, _checksum(seals))))
                 file.flush()
                 os.fsync(file.fileno())
             draft.replace(self._file)
+            directory = os.open(self._file.parent, os.O_RDONLY)
+            try:
+                os.fsync(directory)
+            finally:
+                os.close(directory)
         finally:
             draft.unlink(missing_ok=True)
+
+
+def _checksum(seals: Sequence[str]) -> str:
+    return blake2b(" ".join(seals).encode(), digest_size=8).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,6 +135,11 @@ class Registry:
                     ledger.insert(table, row)
         return sum(map(len, missing.values()))
 
+    def is_rebuilt(self) -> bool:
+        """Whether this registry was started empty after an earlier one was lost, whose indexes may still be there."""
+        with self._database.reading() as connection:
+            return connection is not None and marked(connection, REBUILT)
+
     def expect_empty(self) -> None:
         """Take an empty registry for a new one, whatever lies beside it: it is about to take over another's rows."""
         self._database.remains = None

@@ -69,7 +69,6 @@ def _move_all(service: Service, arguments: Namespace, settings: Settings) -> int
     to = sys.stdin.readline().strip() if arguments.to == "-" else arguments.to
     there = _target(service, settings, to)
     with closing(build(there)) as target:
-        target.registry.expect_empty()
         mover = Mover(service, target, settings.data / "moving", lambda moved: _tell(moved, arguments))
         done = mover.foresee() if arguments.dry_run else mover.move()
         if arguments.dry_run:
