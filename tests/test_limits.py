@@ -179,6 +179,7 @@ def test_a_prefix_tells_nothing_of_a_secret() -> None:
     assert prefix_of("secret-of-otterwiki") == prefix_of("secret-of-somebody") != prefix_of("another")
     assert "secret" not in prefix_of("secret-of-otterwiki")
     assert prefix_of("\ud800") != prefix_of("")
+    assert prefix_of("eyJhbGciOi.a.b") != prefix_of("eyJhbGciOi.a.c"), "tokens of issuers begin alike"
 
 
 @pytest.mark.parametrize(
