@@ -125,8 +125,8 @@ class PostgresRegistry:
 def name_schemas(home: Home) -> str:
     """What remains of wikis in the home's database, in a few words; empty if nothing does."""
     with home.reading() as connection:
-        order = "SELECT 1 FROM pg_namespace WHERE nspname ~ '^w_[a-z0-9]{8,}$' LIMIT 1"
-        return "schemas of wikis" if connection.execute(order).fetchone() else ""
+        found = connection.execute("SELECT 1 FROM pg_namespace WHERE nspname ~ '^w_[a-z0-9]{8,}$' LIMIT 1").fetchone()
+        return "schemas of wikis" if found else ""
 
 
 class _Session:
