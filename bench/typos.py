@@ -209,7 +209,7 @@ def _time(wiki: WikiHandle, text: str) -> float:
     """Milliseconds of a processor that looking through a query takes."""
     with _searcher(wiki) as searcher:
         began = time.thread_time()
-        searcher._wording._corrected(text, _EVERY, searcher._knows)
+        searcher._wording._spelling.corrected(text, _EVERY, searcher._knows)
         return (time.thread_time() - began) * 1000
 
 

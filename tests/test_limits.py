@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from wikiholt import limits as limits_module
 from wikiholt.errors import TooManyRequests
-from wikiholt.limits import FAILURES_PER_MINUTE, Limits, network_of
+from wikiholt.limits import FAILURES_PER_MINUTE, Limits, network_of, prefix_of
 
 HOME, ELSEWHERE = "192.0.2.1", "192.0.2.2"
 
@@ -132,6 +132,54 @@ def test_failures_are_limited_even_where_requests_are_not(clock: Clock) -> None:
             limits.failed(HOME)
             failed += 1
     assert failed <= 2 * FAILURES_PER_MINUTE + 20
+
+
+def wrong_keys(limits: Limits, address: str, token: str, tries: int = 40) -> int:
+    """How many of so many tries with a wrong key are looked at rather than put off."""
+    refused: list[TooManyRequests] = []
+    for _ in range(tries):
+        try:
+            limits.refuse_key(address, token)
+        except TooManyRequests as error:
+            refused.append(error)
+    assert all(error.retry_after >= 1 and "not affected" in error.hint for error in refused)
+    return tries - len(refused)
+
+
+def test_wrong_keys_are_counted_by_address_and_by_prefix(limits: Limits, clock: Clock) -> None:
+    key = "wh_abcdefghijkl_"
+    assert wrong_keys(limits, HOME, key + "x") == 20
+    assert wrong_keys(limits, HOME, "another") == 0, "by address"
+    assert wrong_keys(limits, ELSEWHERE, key + "y") == 0, "by prefix"
+    assert wrong_keys(limits, ELSEWHERE, "wh_bbbbbbbbbbbb_y") == 20
+    clock.now += 10
+    assert wrong_keys(limits, HOME, "one more") == 5
+
+
+def test_keys_guessed_from_many_addresses_are_limited_by_their_prefix(limits: Limits) -> None:
+    passed = sum(wrong_keys(limits, f"198.51.100.{number}", f"wh_abcdefghijkl_{number}", 1) for number in range(200))
+    assert passed == 20
+
+
+def test_wrong_keys_cost_nobody_else_a_request(limits: Limits) -> None:
+    wrong_keys(limits, HOME, "wh_abcdefghijkl_x")
+    assert limits.check("abcdefghijkl", HOME).remaining == 29
+    assert limits.check(None, HOME).remaining == 19
+    limits.guard(HOME)  # webhooks are counted for themselves
+
+
+def test_a_refused_wrong_key_is_not_counted(limits: Limits, clock: Clock) -> None:
+    wrong_keys(limits, HOME, "x", 500)
+    clock.now += 2
+    assert wrong_keys(limits, HOME, "x") == 1
+
+
+def test_a_prefix_tells_nothing_of_a_secret() -> None:
+    assert prefix_of("wh_abcdefghijkl_" + "s" * 40) == "wh_abcdefghijkl"
+    assert prefix_of("secret-of-otterwiki") == prefix_of("secret-of-somebody") != prefix_of("another")
+    assert "secret" not in prefix_of("secret-of-otterwiki")
+    assert prefix_of("\ud800") != prefix_of("")
+    assert prefix_of("eyJhbGciOi.a.b") != prefix_of("eyJhbGciOi.a.c"), "tokens of issuers begin alike"
 
 
 @pytest.mark.parametrize(

@@ -323,7 +323,7 @@ def test_many_processes_make_and_fill_one_registry(path: Path) -> None:
     assert [process.exitcode for process in processes] == [0] * 4
     with closing(Registry(path)) as registry:
         assert len(registry.list()) == 41
-    assert sorted(file.name for file in path.parent.iterdir()) == ["registry.db"]
+    assert sorted(file.name for file in path.parent.iterdir()) == ["registry.db", "registry.db-seal"]
 
 
 _FORK = """

@@ -16,7 +16,7 @@ _OF_A_WIKI: Mapping[str, tuple[str, int]] = {
     r"reindex\.json|health\.json": ("job", 2),
 }
 """What a wiki's directory may hold when nobody writes, what kind of thing it is, and how many of it there may be."""
-_REGISTRY = re.compile(r"registry\.sqlite(-wal|-shm|-journal)?|wikiholt\.toml|registry\.lock")
+_REGISTRY = re.compile(r"registry\.sqlite(-wal|-shm|-journal|-seal)?|wikiholt\.toml|registry\.lock")
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ from wikiholt.backups import BackupPlan
 from wikiholt.errors import MissingExtra
 from wikiholt.limits import Buckets, Size
 from wikiholt.ports import Databases, QueryLog, Shifts, Store
-from wikiholt.registry import Registry
+from wikiholt.registry import Registry, Remains
 from wikiholt.settings import Settings
 from wikiholt.stores.sqlite.queries import SqliteQueryLog
 from wikiholt.stores.sqlite.store import SqliteStore
@@ -69,9 +69,12 @@ def _in_postgres(settings: Settings, backups: BackupPlan, file: Path) -> Ground:
     # Not where the embedded store has its indexes: what is here are caches and mirrors, and goes with the wiki.
     scratch = settings.data / "scratch"
     store = PostgresStore(home, doors, scratch, settings.postgres_lease, hnsw_from=settings.postgres_hnsw_from)
+    remains = Remains(
+        settings.data / "wikis", backups.place or settings.data / "backups", lambda: registry.name_schemas(home), file
+    )
     return Ground(
         store,
-        Registry(file, backups=backups, database=registry.PostgresRegistry(home)),
+        Registry(file, backups=backups, database=registry.PostgresRegistry(home, remains=remains)),
         lambda wiki_id: PostgresQueryLog(store.placements, wiki_id),
         FEW_PAGES_AWAY,
         PostgresDatabases(home, doors, store, scratch),

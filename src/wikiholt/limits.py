@@ -1,14 +1,18 @@
 """How often somebody may ask: a bucket of tokens for every key and every address, refilled as time goes by.
 
-Ask in this order: `guard` before a key is looked at, `failed` if it is not known, `check` before the work is done.
+Keys are looked up first: `refuse_key` counts one that is not known, `check` counts a request before the work is done.
+So wrong keys never lock out a right one, whoever sends them. Webhooks take `guard` before and `failed` after they prove
+wrong.
 Where many nodes serve the same wikis they share the buckets (`shared`), and what cannot be counted is refused.
 """
 
 import math
+import re
 import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from hashlib import blake2b
 from ipaddress import IPv6Address, ip_address
 from threading import Lock
 from typing import Protocol
@@ -17,6 +21,8 @@ from wikiholt.errors import TooManyRequests
 
 FAILURES_PER_MINUTE = 30
 _LEAST_BURST = 20
+_KEY_ID = re.compile(r"wh_[a-z2-7]{12}(?=_)")
+_PREFIX_LENGTH = 8
 _REMEMBERED = 20_000
 """Keys, and addresses, whose buckets are kept; the ones unused for longest are forgotten, and most are full by then."""
 
@@ -81,6 +87,10 @@ class Limits:
         self._failure_size = Size(FAILURES_PER_MINUTE)
         self._failures = OwnBuckets(self._failure_size, clock)
         self._all_failures = shared("failure", self._failure_size)
+        self._wrong_keys = [
+            _WrongKeys(OwnBuckets(self._failure_size, clock), shared(f"wrong-key-{by}", self._failure_size))
+            for by in ("address", "prefix")
+        ]
 
     def check(self, key_id: str | None, address: str) -> Allowance:
         """Count one request: of the key where there is one, else of the address. Raises TooManyRequests."""
@@ -88,14 +98,30 @@ class Limits:
             return _taken(self._keys, self._key_size, key_id)
         return _taken(self._addresses, self._address_size, network_of(address))
 
+    def refuse_key(self, address: str, token: str) -> None:
+        """Count a key that is not known, by its address and by its prefix. Raises TooManyRequests where either has
+        had too many; then nothing is counted, so that a flood of wrong keys costs no more than a look into memory.
+        """
+        counted = list(zip(self._wrong_keys, (network_of(address), prefix_of(token)), strict=True))
+        left = min(wrong.own.look(name) for wrong, name in counted)
+        if left < 1:
+            wait = _wait(self._failure_size, left - 1)
+            raise TooManyRequests(
+                f"This key is not known here, and too many such keys have come; try again in {wait} s.",
+                retry_after=float(wait),
+                hint="Check the key. One that is known is not affected.",
+            )
+        for wrong, name in counted:
+            wrong.count(name)
+
     def guard(self, address: str) -> None:
-        """Raises TooManyRequests while too many unknown keys have come from this address."""
+        """Raises TooManyRequests while too many webhooks with a wrong signature have come from this address."""
         left = self._failures.look(network_of(address))
         if left < 1:
             raise _refusal(self._failure_size, left - 1)
 
     def failed(self, address: str) -> None:
-        """Count a key that is not known, sent from this address."""
+        """Count a webhook with a wrong signature, sent from this address."""
         name = network_of(address)
         if self._all_failures is None:
             self._failures.spend(name)
@@ -113,8 +139,12 @@ def _taken(buckets: Buckets, size: Size, name: str) -> Allowance:
     return Allowance(size.per_minute, int(left), math.ceil((size.capacity - left) / size.per_second))
 
 
+def _wait(size: Size, left: float) -> int:
+    return max(1, math.ceil(-left / size.per_second))
+
+
 def _refusal(size: Size, left: float) -> TooManyRequests:
-    wait = max(1, math.ceil(-left / size.per_second))
+    wait = _wait(size, left)
     return TooManyRequests(
         f"Too many requests; ask again in {wait} s.", retry_after=float(wait), hint="Ask less often."
     )
@@ -129,6 +159,31 @@ def network_of(address: str) -> str:
     if not isinstance(found, IPv6Address):
         return str(found)
     return str(found.ipv4_mapped) if found.ipv4_mapped else f"{int(found) >> 64:x}"
+
+
+def prefix_of(token: str) -> str:
+    """What of a key is counted: the id of one of ours; of others a digest, for they may be secret from the start."""
+    form = _KEY_ID.match(token)
+    if form is not None:
+        return form[0]
+    # Tokens of issuers (JWT) all begin alike: each is counted by itself.
+    counted = token if token.count(".") == 2 else token[:_PREFIX_LENGTH]
+    return blake2b(counted.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class _WrongKeys:
+    """Wrong keys of one process, and, where nodes share that, of all."""
+
+    own: "OwnBuckets"
+    shared: Buckets | None
+
+    def count(self, name: str) -> None:
+        if self.shared is None:
+            self.own.spend(name)
+        else:
+            # Each node remembers what was left of all nodes' when it last counted one, so that looking costs nothing.
+            self.own.keep(name, self.shared.spend(name))
 
 
 class OwnBuckets:

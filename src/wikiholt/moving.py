@@ -62,6 +62,7 @@ class Mover:
         self._target = target
         self._scratch = scratch
         self._seen = seen
+        target.registry.expect_empty()
 
     def foresee(self) -> Move:
         """What a move would do; writes nothing. Raises WikiExists where the target has others of the same name."""

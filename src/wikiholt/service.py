@@ -14,7 +14,7 @@ from wikiholt.handle import Parts, WikiHandle, Workshop
 from wikiholt.leaving import Leaving
 from wikiholt.model import Key, Wiki
 from wikiholt.ports import Embedder, Repositories, Source, WikiIndex, WordCache
-from wikiholt.registry import RESTORE, Registry, validate_slug
+from wikiholt.registry import RECOVER, Registry, validate_slug
 
 _LOG = logging.getLogger(__name__)
 
@@ -112,10 +112,12 @@ class Service:
         """Every wiki, by slug; a registry that is gone while indexes are there is an error, not a short list."""
         found = self.registry.list()
         store = self.workshop.store
-        if not found and any(store.published(wiki_id) is not None for wiki_id in store.ids()):
+        if found or self.registry.is_rebuilt():
+            return found
+        if any(store.published(wiki_id) is not None for wiki_id in store.ids()):
             raise IndexCorrupt(
                 "The registry lists no wiki, but there are indexes.",
-                hint=f"{RESTORE} Without a backup, add each wiki again.",
+                hint=RECOVER,
             )
         return found
 

@@ -13,6 +13,7 @@ _PATTERNS = {
     "registry": r"registry\.sqlite",
     "registry-wal": r"registry\.sqlite-wal",
     "registry-shm": r"registry\.sqlite-shm",
+    "registry-seal": r"registry\.sqlite-seal",
     "registry set aside": rf"broken-[^/]+-registry\.sqlite{_SQLITE}",
     "CURRENT": rf"{_ID}/CURRENT",
     "index": rf"{_ID}/g\d{{6}}\.sqlite",

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import httpx
 import pytest
 from served_farm import Served, served
 
@@ -201,12 +202,24 @@ def test_an_operator_makes_keys_of_any_wiki_and_of_operators(own: Served) -> Non
     assert past.status_code == 422
 
 
-def test_unknown_keys_are_limited_by_address(own: Served) -> None:
-    codes = [
-        own.client().get("/api/v1/status", headers={"Authorization": "Bearer wh_wrong"}).status_code for _ in range(40)
-    ]
-    assert set(codes) == {401, 429}
-    assert own.client("read").get("/api/v1/status").status_code == 429
+@pytest.mark.parametrize("guess", ["wh_wrong", "wh_wrong{}", "{right}x", "eyJh.{}.eyJh"])
+def test_wrong_keys_are_limited_and_lock_no_right_one_out(own: Served, guess: str) -> None:
+    right = own.tokens["read"]
+
+    def guessed(number: int) -> httpx.Response:
+        token = guess.format(number, right=right)
+        return own.client().get("/api/v1/status", headers={"Authorization": f"Bearer {token}"})
+
+    answers = [guessed(number) for number in range(40)]
+    assert [answer.status_code for answer in answers][:20] == [401] * 20
+    assert {answer.status_code for answer in answers} == {401, 429}
+    last = answers[-1]
+    assert (last.status_code, int(last.headers["retry-after"]) >= 1) == (429, True)
+    assert "not known" in last.json()["detail"]
+    assert own.client("read").get("/api/v1/status").status_code == 200
+    assert own.client("operator").get("/api/v1/wikis").status_code == 200
+    assert own.client().get("/api/v1/status").status_code == 401, "who sends no key is not counted with them"
+    assert guessed(99).status_code == 429
 
 
 def test_scopes_are_those_of_the_model() -> None:

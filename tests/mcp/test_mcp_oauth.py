@@ -74,6 +74,22 @@ def status(url: str, token: str) -> int:
     return answer.status_code
 
 
+def forget_wrong_keys(served_farm: Served) -> None:
+    for wrong in served_farm.farm.limits._wrong_keys:
+        wrong.own._levels.clear()
+
+
+def test_wrong_tokens_and_keys_lock_no_right_token_and_no_right_key_out(issued: tuple[Served, str], sign: Sign) -> None:
+    served_farm, base = issued
+    forget_wrong_keys(served_farm)
+    url, good = f"{base}/w/alpha/mcp", sign()
+    guesses = [good[:-4] + "AAAA", sign(by="stranger"), sign(exp=1000), "wh_aaaaaaaaaaaa_" + "a" * 40] * 10
+    assert {status(url, guess) for guess in guesses} == {401, 429}
+    assert status(url, good) == status(url, served_farm.tokens["read"]) == 200
+    assert status(url, "a.b.c") == 429
+    forget_wrong_keys(served_farm)
+
+
 def test_a_token_opens_the_wiki_of_its_audience_for_what_its_scope_says(issued: tuple[Served, str], sign: Sign) -> None:
     served_farm, base = issued
     url = f"{base}/w/alpha/mcp"
@@ -115,7 +131,7 @@ def test_a_token_that_is_not_for_this_wiki_opens_nothing(
     issued: tuple[Served, str], sign: Sign, claims: dict[str, Any]
 ) -> None:
     served_farm, base = issued
-    served_farm.farm.limits._failures._levels.clear()
+    forget_wrong_keys(served_farm)
     assert status(f"{base}/w/alpha/mcp", sign(**claims)) in (401, 403)
 
 
@@ -127,7 +143,7 @@ def test_tokens_that_anybody_could_have_made_open_nothing(
     issued: tuple[Served, str], sign: Sign, signing: dict[str, Any]
 ) -> None:
     served_farm, base = issued
-    served_farm.farm.limits._failures._levels.clear()
+    forget_wrong_keys(served_farm)
     url = f"{base}/w/alpha/mcp"
     claims = jwt.decode(sign(), options={"verify_signature": False})
     shape = serialization.PublicFormat.SubjectPublicKeyInfo
@@ -144,7 +160,7 @@ def test_tokens_that_anybody_could_have_made_open_nothing(
 
 def test_a_token_opens_the_api_of_programs_not_at_all(issued: tuple[Served, str], sign: Sign) -> None:
     served_farm, base = issued
-    served_farm.farm.limits._failures._levels.clear()
+    forget_wrong_keys(served_farm)
     headers = {"Authorization": f"Bearer {sign()}"}
     assert HTTP.get(f"{base}/w/alpha/api/v1/search?q=coffee", headers=headers).status_code == 401
 

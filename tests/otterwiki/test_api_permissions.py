@@ -5,8 +5,10 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
-from otter_api import CLOSED, NOT_KEPT, PAGES, SHARED, Asker, git
+from otter_api import CLOSED, NOT_KEPT, PAGES, SHARED, Asker, git, registry_key
 from otter_ground import BOUND, Otter
+
+from wikiholt.model import Scope
 
 pytestmark = pytest.mark.real_model
 
@@ -196,8 +198,75 @@ def test_a_proxys_word_is_taken_permission_by_permission(behind_proxy: Otter) ->
 def test_a_token_that_is_the_proxys_own_does_no_harm(behind_proxy: Otter) -> None:
     assert proxied(behind_proxy, "READ").client.get("/api/v1/pages", headers={"Authorization": "Bearer eyJ"}).is_success
     assert Asker(behind_proxy, "eyJhbGciOi")("GET", "pages").status_code == 401
-    both = proxied(behind_proxy, "READ")
-    assert both("PUT", "pages/By Program", WRITE, Authorization=f"Bearer {SHARED}").status_code == 201, "a key is a key"
+    assert Asker(behind_proxy, SHARED)("PUT", "pages/By Program", WRITE).status_code == 201, (
+        "nobody speaks for a visitor"
+    )
+
+
+KEY = {"Authorization": f"Bearer {SHARED}"}
+MADE = {"PUT": {201}, "POST": {200, 201, 202, 409}}
+
+
+def agents_tools(asker: Asker, **headers: str) -> tuple[int, set[str]]:
+    """What an agent is offered inside the wiki."""
+    accepts = {"Accept": "application/json, text/event-stream"}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+    answer = asker("POST", "mcp", body, **accepts, **headers)
+    tools = answer.json()["result"]["tools"] if answer.status_code == 200 else []
+    return answer.status_code, {tool["name"] for tool in tools}
+
+
+@pytest.mark.parametrize("permissions", ["", "WRITE,UPLOAD,ADMIN", "NOTHING"])
+def test_the_shared_key_gives_nothing_to_a_visitor_whom_the_proxy_lets_read_nothing(
+    behind_proxy: Otter, permissions: str
+) -> None:
+    refused(proxied(behind_proxy, permissions), {403}, **KEY)
+    assert agents_tools(proxied(behind_proxy, permissions), **KEY) == (403, set())
+
+
+def test_the_shared_key_gives_nothing_where_the_proxy_names_nobody(behind_proxy: Otter) -> None:
+    for name, text in {"permissions": "READ,WRITE,ADMIN", "name": "Rikki", "email": "r@example.org"}.items():
+        refused(Asker(behind_proxy, **{f"x-otterwiki-{name}": text}), {403}, **KEY)
+
+
+def test_the_shared_key_gives_a_visitor_no_more_than_the_proxy_says(behind_proxy: Otter) -> None:
+    reader = proxied(behind_proxy, "READ")
+    assert reader("GET", "pages", **KEY).status_code == 200
+    refused(reader, {403}, reads=False, **KEY)
+    for path in ("backups", "keys"):
+        assert reader("GET", path, **KEY).status_code == 403
+    assert not {"write_page", "edit_page", "delete_page"} & agents_tools(reader, **KEY)[1]
+    writer = proxied(behind_proxy, "READ,WRITE")
+    assert writer("PUT", "pages/By Writer", WRITE, **KEY).status_code == 201
+    assert "write_page" in agents_tools(writer, **KEY)[1]
+    file = {"filename": "a.txt", "content": ""}
+    for method, path, body in (*CHANGES[6:], ("POST", "pages/By Writer/attachments", file)):
+        assert writer(method, path, body, **KEY).status_code == (202 if path == "wake" else 403), path
+    uploader = proxied(behind_proxy, "READ,UPLOAD")
+    assert uploader("POST", "pages/By Writer/attachments", file, **KEY).status_code == 201
+    assert uploader("DELETE", "pages/By Writer", **KEY).status_code == 403
+    admin = proxied(behind_proxy, "READ,ADMIN")
+    assert admin("POST", "backup", **KEY).status_code in MADE["POST"]
+    assert admin("GET", "backups", **KEY).status_code == 200
+    assert admin("PUT", "pages/By Admin", WRITE, **KEY).status_code == 403
+    assert admin("GET", "keys", **KEY).status_code == 403, "the key itself manages no keys"
+
+
+def test_a_keys_own_rights_are_not_those_of_the_proxys_header_where_no_proxy_is_trusted(private: Otter) -> None:
+    said = {"x-otterwiki-name": "Rikki", "x-otterwiki-email": "r@example.org", "x-otterwiki-permissions": "READ"}
+    assert Asker(private, SHARED, **said)("PUT", "pages/By Program", WRITE).status_code == 201
+    refused(Asker(private, **(said | {"x-otterwiki-permissions": "READ,WRITE,UPLOAD,ADMIN"})), {401})
+
+
+def test_wrong_keys_lock_neither_the_shared_key_nor_a_wikis_own_out(private: Otter) -> None:
+    own = registry_key(private, Scope.READ)
+    guesses = [f"wrong{number}" for number in range(15)] + [SHARED + "x"] * 15 + [own[:-1] + "2"] * 15
+    answers = [Asker(private, guess)("GET", "pages") for guess in guesses]
+    assert {answer.status_code for answer in answers} == {401, 429}
+    assert int(answers[-1].headers["retry-after"]) >= 1
+    assert Asker(private, SHARED)("GET", "pages").status_code == 200
+    assert Asker(private, own)("GET", "pages").status_code == 200
+    assert Asker(private, "wrong again")("GET", "pages").status_code == 429
 
 
 def test_names_keep_their_case_where_the_wiki_retains_it(behind_proxy: Otter) -> None:

@@ -74,6 +74,25 @@ def test_keys_tried_at_two_nodes_shut_their_address_out_of_both(home: Home) -> N
     other.guard("192.0.2.2")
 
 
+def test_wrong_keys_at_two_nodes_are_counted_together_by_address_and_by_prefix(home: Home) -> None:
+    one, other = node(home, 0), node(home, 0)
+
+    def looked_at(limits: Limits, address: str, token: str) -> bool:
+        try:
+            limits.refuse_key(address, token)
+        except TooManyRequests:
+            return False
+        return True
+
+    key = "wh_abcdefghijkl_x"
+    assert all(looked_at(one, ADDRESS, key) for _ in range(20))
+    # A node hears of what others counted when it counts one itself.
+    assert sum(looked_at(other, ADDRESS, "another") for _ in range(20)) <= 2
+    assert sum(looked_at(other, "192.0.2.2", key) for _ in range(20)) <= 2
+    assert looked_at(other, "192.0.2.3", "wh_bbbbbbbbbbbb_x")
+    assert other.check("abcdefghijkl", ADDRESS) == Allowance(0, 0, 0), "a right key is not asked about them"
+
+
 def test_no_limit_asks_the_database_nothing() -> None:
     nowhere = Home("postgresql://nobody@127.0.0.1:1/none", (TABLES,))
     assert node(nowhere, 0).check("key", ADDRESS) == Allowance(0, 0, 0)

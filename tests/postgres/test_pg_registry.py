@@ -3,7 +3,7 @@
 import inspect
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from datetime import timedelta
 from pathlib import Path
 
@@ -17,10 +17,10 @@ from pg_waiting import until
 from wikiholt.backups import BackupPlan
 from wikiholt.errors import Busy, DatabaseAway, IndexCorrupt, InvalidSetting, WikiExists
 from wikiholt.model import Scope, Wiki
-from wikiholt.registry import Registry, schema
+from wikiholt.registry import Registry, Remains, schema
 from wikiholt.registry import backups as backups_module
 from wikiholt.stores.postgres.home import Home
-from wikiholt.stores.postgres.registry import TABLES, PostgresRegistry
+from wikiholt.stores.postgres.registry import TABLES, PostgresRegistry, name_schemas
 
 _OF_THE_FILE = {
     "test_ten_thousand_wikis_are_registered_in_seconds_and_one_more_costs_what_one_costs",
@@ -62,6 +62,59 @@ def empty(home: Home) -> Home:
 def opened(home: Home, place: Path, timeout: float = 10.0) -> Registry:
     plan = BackupPlan(place / "backups", 5)
     return Registry(place / "none", backups=plan, database=PostgresRegistry(home, timeout))
+
+
+@pytest.mark.parametrize("left", ["backups of the registry", "schemas of wikis"])
+def test_a_home_that_was_lost_is_not_taken_for_a_new_one(pg: PgServer, tmp_path: Path, left: str) -> None:
+    address = pg.new_database()
+
+    @contextmanager
+    def node(place: Path) -> Iterator[Registry]:
+        with closing(Home(address, (TABLES,))) as home:
+            remains = Remains(place / "wikis", place / "backups", lambda: name_schemas(home), place / "registry.sqlite")
+            plan = BackupPlan(place / "backups", 5)
+            yield Registry(place / "none", backups=plan, database=PostgresRegistry(home, remains=remains))
+
+    with node(tmp_path) as first:
+        first.keys.create(first.add("garden", "/srv/garden").id, Scope.READ)
+        first.backups.take()
+    with psycopg.connect(address) as database:
+        database.execute("DROP SCHEMA wikiholt CASCADE")
+        if left == "schemas of wikis":
+            database.execute("CREATE SCHEMA w_abcdefghijklmnopqrst")
+    place = tmp_path if left == "backups of the registry" else tmp_path / "another node"
+    with node(place) as lost:
+        for act in (lost.list, lost.keys.ever, lambda: lost.add("garden", "/srv/garden")):
+            with pytest.raises(IndexCorrupt, match=left) as caught:
+                act()
+            assert "wikiholt restore --registry" in caught.value.hint
+        if place == tmp_path:
+            lost.backups.restore()
+            assert [wiki.slug for wiki in lost.list()] == ["garden"]
+        else:
+            lost.backups.start_empty()
+            assert lost.add("garden", "/srv/garden").settings == {"public": "false"}
+        assert lost.keys.ever()
+    pg.drop_database(address)
+
+
+def test_a_home_older_than_the_first_key_is_not_taken_for_the_latest(empty: Home, tmp_path: Path) -> None:
+    with closing(opened(empty, tmp_path)) as first:
+        garden = first.add("garden", "/srv/garden")
+        before = first.rows()
+        first.keys.create(garden.id, Scope.READ)
+        first.backups.take()
+        with empty.writing() as connection:
+            for table in ("keys", "marks"):
+                connection.execute(f"DELETE FROM {table}")
+            connection.execute("UPDATE sealed SET digest = %s", (schema.seal_of(before),))
+    remains = Remains(tmp_path / "wikis", tmp_path / "backups")
+    plan = BackupPlan(tmp_path / "backups", 5)
+    older = Registry(tmp_path / "none", backups=plan, database=PostgresRegistry(empty, remains=remains))
+    with pytest.raises(IndexCorrupt, match="older copy"):
+        older.keys.ever()
+    older.backups.restore()
+    assert older.keys.ever()
 
 
 @pytest.fixture

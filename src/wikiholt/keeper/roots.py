@@ -45,7 +45,7 @@ class Roots:
             self._follow(self._wikis)
             self._adopt(self._register(self._wikis))
         except (WikiholtError, OSError) as error:
-            _LOG.warning("wikis could not be looked for: %s", error)
+            _LOG.warning("wikis could not be looked for: %s %s", error, getattr(error, "hint", ""))
 
     def _list(self) -> None:
         """Read the registry, unless nothing in it has changed."""

@@ -8,13 +8,14 @@ removed wiki is struck from the backups too.
 import logging
 import shutil
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import cast
 
 from wikiholt.backups import Kept, Shelf
-from wikiholt.errors import BackupNotFound, Busy, IndexCorrupt, IndexFault, IndexMissing
+from wikiholt.errors import BackupNotFound, Busy, Conflict, IndexCorrupt, IndexFault, IndexMissing
 from wikiholt.model import Key, Occasion, RegistryBackup
 from wikiholt.registry import schema
 from wikiholt.registry.database import RegistryFile
@@ -104,7 +105,8 @@ class RegistryBackups:
         if chosen is None:
             raise BackupNotFound(
                 "there is no good backup of the registry" + ("" if at is None else f" from before {at:%Y-%m-%d %H:%M}"),
-                hint="`wikiholt restore --registry --list` shows what there is",
+                hint="`wikiholt restore --registry --list` shows what there is; where none can be used,"
+                " `wikiholt restore --registry --empty` starts a new registry, closed to all",
             )
         backup, rows = chosen
         present = self._present()
@@ -121,6 +123,23 @@ class RegistryBackups:
                 raise Busy("the registry was changed meanwhile", hint="try again")
             ledger.replace(rows)
         return Restored(backup, left_out, None, sure=True)
+
+    def start_empty(self) -> str | None:
+        """Put a registry without wikis and keys in the place of one that is lost; the name under which that lies now.
+
+        Nothing is open without a key in it, and its wikis are private until they are said to be public. Raises
+        Conflict while the registry can be read, or can be restored from a backup.
+        """
+        with suppress(IndexCorrupt), self._database.reading() as connection:
+            raise Conflict(
+                "the registry is not lost" if connection else "there is no registry yet",
+                hint="`wikiholt add` registers a wiki in it",
+            )
+        if any(rows is not None for _, rows in map(self._verified, self._shelf.all())):
+            raise Conflict("there is a good backup of the registry", hint="restore that: wikiholt restore --registry")
+        now = datetime.now(UTC).isoformat()
+        marks: list[schema.Row] = [(schema.KEYED, now), (schema.REBUILT, now)]
+        return self._database.install({**{table: [] for table in schema.COLUMNS}, "marks": marks})
 
     def finish_striking(self) -> None:
         """Take removed wikis out of every backup: those too whose removal was killed before it came to that.

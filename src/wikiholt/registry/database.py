@@ -7,6 +7,7 @@ forked, gets a new one. Other processes are kept apart by SQLite's own locks.
 import os
 import secrets
 import sqlite3
+import stat
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
@@ -15,13 +16,15 @@ from urllib.parse import quote
 
 from wikiholt.errors import Busy, IndexCorrupt, IndexFault, IndexTooNew, StorageRefused, WikiholtError
 from wikiholt.registry import schema
+from wikiholt.registry.loss import BLANK, RECOVER, Remains, SealFile, lost, outdated
 from wikiholt.registry.mending import install
 
 _REFUSED = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN}
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _NO_ROOM = {sqlite3.SQLITE_IOERR_SHMOPEN, sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_SHMMAP}
 
-Stamp = tuple[int, int, int]
+Stamp = tuple[int, int, int, int, int]
+"""Process, device, inode, size and time of change: a file with another stamp is opened and verified again."""
 
 
 class RegistryFile:
@@ -29,30 +32,36 @@ class RegistryFile:
 
     shared = False
 
-    def __init__(self, path: Path, timeout: float) -> None:
+    def __init__(self, path: Path, timeout: float, remains: Remains | None = None) -> None:
+        """`remains` says what an earlier registry has left here, should this file be missing."""
         self.path = path
         self._timeout = timeout
+        self.remains = remains
+        self._seals = SealFile(path)
         self._lock = threading.RLock()
+        self._users = 0
         self._open: tuple[Stamp, sqlite3.Connection] | None = None
         self._inherited: list[sqlite3.Connection] = []
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection | None]:
         """The connection, for reading; None while there is no registry yet."""
-        with self._lock, self._faults():
+        with self._using():
             yield self._connection()
 
     @contextmanager
     def writing(self) -> Iterator[schema.Ledger]:
         """One write transaction, which is sealed and committed unless the block raises."""
-        with self._lock, self._faults():
+        with self._using():
             connection = self._connection() or self._create()
             self._tighten()
             connection.execute("BEGIN IMMEDIATE")
             try:
                 ledger = schema.Ledger(connection)
+                before = schema.seal(connection)
                 yield ledger
                 ledger.seal()
+                self._seals.write(before, schema.seal(connection))
                 connection.execute("COMMIT")
             except BaseException:
                 if connection.in_transaction:
@@ -63,6 +72,8 @@ class RegistryFile:
                 if ledger.deleted:
                     connection.execute("VACUUM")
                 connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            self._settle(connection)
+            self._restamp()
 
     @contextmanager
     def unchanging(self) -> Iterator[sqlite3.Connection]:
@@ -76,7 +87,7 @@ class RegistryFile:
 
     def copy(self, to: Path) -> str | None:
         """Copy the registry and return its seal, both as of one moment, whoever writes meanwhile."""
-        with self._lock, self._faults():
+        with self._using():
             connection = self._connection()
             if connection is None:
                 return None
@@ -102,32 +113,98 @@ class RegistryFile:
                 self._open[1].close()
             self._open = None
 
+    @contextmanager
+    def _using(self) -> Iterator[None]:
+        with self._lock, self._faults():
+            self._users += 1
+            try:
+                yield
+            finally:
+                self._users -= 1
+
     def _connection(self) -> sqlite3.Connection | None:
+        if self._users > 1 and self._open:  # a caller further up uses it
+            return self._open[1]
         try:
             found = self.path.stat()
         except FileNotFoundError:
             self.close()
+            self._require_none_lost()
             return None
-        stamp = (os.getpid(), found.st_dev, found.st_ino)
+        stamp = _stamp(found)
         if self._open and self._open[0] != stamp:
             if self._open[0][0] != stamp[0]:  # SQLite forbids even closing a connection on the far side of a fork
                 self._inherited.append(self._open[1])
                 self._open = None
             self.close()
         if not self._open:
-            self._open = (stamp, self._connect(found.st_size))
+            self._open = (stamp, self._connect(found))
+            self._restamp()
         return self._open[1]
 
-    def _connect(self, size: int) -> sqlite3.Connection:
-        if size == 0:
+    def _restamp(self) -> None:
+        """Take the file as this process has just left it for the one that was verified."""
+        if self._open:
+            with suppress(FileNotFoundError):
+                self._open = (_stamp(self.path.stat()), self._open[1])
+
+    def _require_none_lost(self) -> None:
+        """Raise IndexCorrupt if there was a registry here; there is no file now."""
+        remains = self.remains.find() if self.remains else ""
+        if not remains and self._seals.read() - {BLANK}:
+            remains = "traces of one that had wikis"
+        if remains:
+            raise lost(f"The registry {self.path}", remains)
+
+    def _connect(self, found: os.stat_result) -> sqlite3.Connection:
+        if stat.S_ISDIR(found.st_mode):
+            raise self._corrupt("a directory has its name")
+        if found.st_size == 0:
             raise self._corrupt("it is empty")
         connection = _open_file(self.path, self._timeout)
         try:
             self._verify(connection)
-            return self._of_today(connection)
+            connection = self._of_today(connection)
+            self._require_latest(connection)
+            return connection
         except BaseException:
             connection.close()
             raise
+
+    def _require_latest(self, connection: sqlite3.Connection) -> None:
+        """Raise IndexCorrupt unless this is the registry that was last written here."""
+        if self._is_latest(connection):
+            return self._settle(connection)
+        # Another process may have committed between the two readings: while nobody can write they are of one moment.
+        with suppress(sqlite3.OperationalError):
+            connection.execute("BEGIN IMMEDIATE")
+        latest = self._is_latest(connection)
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        if not latest:
+            raise outdated(f"The registry {self.path}")
+        return None
+
+    def _is_latest(self, connection: sqlite3.Connection) -> bool:
+        seal, known = schema.seal(connection), self._seals.read()
+        if known:
+            return seal in known
+        if self.remains is None:
+            return True
+        if seal == BLANK and (remains := self.remains.find()):
+            raise lost(f"The registry {self.path}", remains)
+        return schema.marked(connection, schema.KEYED) or not self.remains.had_keys()
+
+    def _settle(self, connection: sqlite3.Connection) -> None:
+        """Leave only the seal that was committed in the file of seals; where that cannot be, the next use does it."""
+        with suppress(sqlite3.OperationalError, OSError):
+            if self._seals.read() == {schema.seal(connection)}:
+                return
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                self._seals.write(schema.seal(connection))
+            finally:
+                connection.execute("ROLLBACK")
 
     def _verify(self, connection: sqlite3.Connection) -> None:
         (application,) = connection.execute("PRAGMA application_id").fetchone()
@@ -216,8 +293,12 @@ class RegistryFile:
     def _corrupt(self, reason: str) -> IndexCorrupt:
         return IndexCorrupt(
             f"The registry {self.path} is damaged: {reason}.",
-            hint=f"{schema.RESTORE} Without a backup, move it away and add each wiki again.",
+            hint=RECOVER,
         )
+
+
+def _stamp(found: os.stat_result) -> Stamp:
+    return os.getpid(), found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _refused(path: Path, reason: str) -> StorageRefused:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from wikiholt.errors import IndexCorrupt, InvalidSetting, KeyNotFound, WikiNotFound
 from wikiholt.model import Key, Scope
-from wikiholt.registry.schema import COLUMNS, RESTORE
+from wikiholt.registry.schema import COLUMNS, KEYED, RESTORE, marked
 from wikiholt.registry.sessions import RegistryDatabase, Session
 
 MAX_LABEL = 200
@@ -19,7 +19,6 @@ _ID_LENGTH, _SECRET_LENGTH = 12, 40
 _TOKEN = re.compile(rf"wh_([a-z2-7]{{{_ID_LENGTH}}})_[a-z2-7]{{{_SECRET_LENGTH}}}")
 _COLUMNS = ", ".join(COLUMNS["keys"])
 _NO_DIGEST = hashlib.sha256(b"").hexdigest()
-_KEYED = "keyed"
 
 
 class Keys:
@@ -40,8 +39,8 @@ class Keys:
             if wiki_id is not None and not _exists(ledger.connection, "wikis", wiki_id):
                 raise WikiNotFound("The wiki is not there any more.", hint="`wikiholt list` shows the wikis there are.")
             ledger.insert("keys", (*_texts(key), _digest(token)))
-            if not _marked(ledger.connection):
-                ledger.insert("marks", (_KEYED, now.isoformat()))
+            if not marked(ledger.connection, KEYED):
+                ledger.insert("marks", (KEYED, now.isoformat()))
         return key, token
 
     def list(self, wiki_id: str | None = None) -> list[Key]:
@@ -84,7 +83,7 @@ class Keys:
     def ever(self) -> bool:
         """Whether a key was ever made here: revoking the last one, or removing its wiki, must not open the others."""
         with self._database.reading() as connection:
-            return bool(connection and _marked(connection))
+            return bool(connection and marked(connection, KEYED))
 
 
 def _check(wiki_id: str | None, scope: Scope, label: str, expires_at: datetime | None, now: datetime) -> None:
@@ -118,10 +117,6 @@ def _digest(token: str) -> str:
 
 def _exists(connection: Session, table: str, row_id: str) -> bool:
     return connection.execute(f"SELECT 1 FROM {table} WHERE id = ?", (row_id,)).fetchone() is not None  # noqa: S608
-
-
-def _marked(connection: Session) -> bool:
-    return connection.execute("SELECT 1 FROM marks WHERE name = ?", (_KEYED,)).fetchone() is not None
 
 
 def _find(connection: Session, key_id: str) -> tuple[Key, str] | None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from wikiholt.registry import schema
+from wikiholt.registry.loss import SealFile
 
 
 def seal_at(file: Path) -> str | None:
@@ -53,6 +54,7 @@ def install(path: Path, rows: schema.Rows) -> str | None:
         draft.touch(0o600, exist_ok=False)
         write(draft, rows)
         aside = _set_aside(path)
+        SealFile(path).write(schema.seal_of(rows))
         draft.replace(path)
         _sync(path.parent)
     finally:
@@ -79,7 +81,10 @@ def _set_aside(path: Path) -> str | None:
     name = f"broken-{datetime.now(UTC):%Y%m%dT%H%M%S%fZ}-{path.name}"
     if not path.exists():
         return None
-    os.link(path, path.with_name(name))
+    if path.is_dir():
+        path.rename(path.with_name(name))
+    else:
+        os.link(path, path.with_name(name))
     empty = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     empty.touch(0o600)
     empty.replace(path)

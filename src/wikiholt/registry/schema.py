@@ -15,6 +15,11 @@ VERSION = 2
 
 RESTORE = "`wikiholt restore --registry` puts the newest good backup in its place."
 
+KEYED = "keyed"
+"""The mark of a registry in which a key was made once."""
+REBUILT = "rebuilt"
+"""The mark of a registry that was started empty after one was lost: which of its wikis were private nobody knows."""
+
 Row = Sequence[str | None]
 Rows = dict[str, list[Row]]
 """Table → its rows."""
@@ -123,6 +128,11 @@ def seal(connection: Session) -> str:
     """The seal of a registry: the same for the same rows, and for no others."""
     (digest,) = connection.execute("SELECT digest FROM sealed").fetchone()
     return str(digest)
+
+
+def marked(connection: Session, name: str) -> bool:
+    """Whether a registry has the mark of this name."""
+    return connection.execute("SELECT 1 FROM marks WHERE name = ?", (name,)).fetchone() is not None
 
 
 def seal_of(rows: Rows) -> str:

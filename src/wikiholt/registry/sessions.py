@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from wikiholt.registry.loss import Remains
     from wikiholt.registry.schema import Ledger, Rows
 
 
@@ -30,6 +31,9 @@ class RegistryDatabase(Protocol):
 
     shared: bool
     """Whether other machines use it too, each with a shelf of backups of its own."""
+
+    remains: "Remains | None"
+    """What an earlier registry has left; with None an empty registry is taken for a new one."""
 
     def reading(self) -> AbstractContextManager[Session | None]:
         """For reading; None while there is no registry yet. Raises IndexCorrupt where rows are not as written."""

@@ -16,7 +16,19 @@ from wikiholt.registry.backups import STRUCK, RegistryBackups
 from wikiholt.registry.database import RegistryFile
 from wikiholt.registry.hosts import host_named, hosts_of
 from wikiholt.registry.keys import Keys, key_of
-from wikiholt.registry.schema import COLUMNS, REPOSITORY, REPOSITORY_OF_A_WIKI, RESTORE, Ledger, Rows, read, seal
+from wikiholt.registry.loss import Remains
+from wikiholt.registry.schema import (
+    COLUMNS,
+    REBUILT,
+    REPOSITORY,
+    REPOSITORY_OF_A_WIKI,
+    RESTORE,
+    Ledger,
+    Rows,
+    marked,
+    read,
+    seal,
+)
 from wikiholt.registry.sessions import RegistryDatabase, Session
 from wikiholt.registry.slugs import validate_slug
 from wikiholt.registry.taking import lacking
@@ -47,9 +59,10 @@ class Registry:
     ) -> None:
         """Kept in the file `path`, or in `database`; backups lie beside that path where the plan has no place."""
         plan = backups or BackupPlan()
-        self._database = database or RegistryFile(path, timeout)
+        place = plan.place or path.parent / "backups"
+        self._database = database or RegistryFile(path, timeout, Remains(path.parent / "wikis", place))
         self.keys = Keys(self._database)
-        self.backups = RegistryBackups(self._database, (plan.place or path.parent / "backups") / "registry", plan.keep)
+        self.backups = RegistryBackups(self._database, place / "registry", plan.keep)
         self.bind: Callable[[Wiki], str] = lambda _: ""
         """Marks the repository of a wiki that is being registered, and says what to record of it; never raises."""
 
@@ -59,9 +72,7 @@ class Registry:
         with self._database.writing() as ledger:
             if _find(ledger.connection, "slug", slug) is not None:
                 raise WikiExists(f"There is already a wiki {slug!r}.", hint="Choose another slug, or remove it first.")
-            wiki = self._bound(ledger, wiki)
-            _insert(ledger, wiki)
-        return wiki
+            return _register(ledger, self._bound(ledger, wiki))
 
     def add_many(self, wikis: Iterable[tuple[str, str, Mapping[str, str]]]) -> list[Wiki]:
         """Register (slug, source, settings) in one transaction; slugs that are taken are left as they are.
@@ -73,9 +84,7 @@ class Registry:
             for slug, source, settings in wikis:
                 wiki = _new(slug, source, settings)
                 if _find(ledger.connection, "slug", slug) is None:
-                    wiki = self._bound(ledger, wiki)
-                    _insert(ledger, wiki)
-                    added.append(wiki)
+                    added.append(_register(ledger, self._bound(ledger, wiki)))
         return added
 
     def get(self, slug: str) -> Wiki:
@@ -147,6 +156,15 @@ class Registry:
                 raise _not_found(wiki.slug)
             return self._bound(ledger, known)
 
+    def is_rebuilt(self) -> bool:
+        """Whether this registry was started empty after an earlier one was lost, whose indexes may still be there."""
+        with self._database.reading() as connection:
+            return connection is not None and marked(connection, REBUILT)
+
+    def expect_empty(self) -> None:
+        """Take an empty registry for a new one, whatever lies beside it: it is about to take over another's rows."""
+        self._database.remains = None
+
     def remove(self, slug: str, wiki_id: str | None = None) -> Struck:
         """Strike a wiki with its keys and hosts from the registry, all at once; its index is not touched.
 
@@ -211,6 +229,14 @@ class Registry:
 
 def _new(slug: str, source: str, settings: Mapping[str, str]) -> Wiki:
     return Wiki(_new_id(), validate_slug(slug), source, datetime.now(UTC), dict(settings))
+
+
+def _register(ledger: Ledger, wiki: Wiki) -> Wiki:
+    """Insert a new wiki. One that an earlier registry may have had as private is private until it is said not to be."""
+    if "public" not in wiki.settings and marked(ledger.connection, REBUILT):
+        wiki = replace(wiki, settings={**wiki.settings, "public": "false"})
+    _insert(ledger, wiki)
+    return wiki
 
 
 def _insert(ledger: Ledger, wiki: Wiki) -> None:

@@ -1,7 +1,8 @@
 """The registry in PostgreSQL: the same tables, ledger and seal as in its file, in the home's schema.
 
     TABLES                                     the home's part that makes them
-    PostgresRegistry(home, timeout=10.0)       -> registry.RegistryDatabase
+    PostgresRegistry(home, timeout=10.0, remains=None)    -> registry.RegistryDatabase
+    name_schemas(home)                         says whether schemas of wikis are in the home's database
 
 Writers of all nodes go one after another; readers wait for none. What is read is what was last committed: a key that
 one node revokes is refused by the others from then on. Every write tells the nodes (`shifts.py`).
@@ -18,7 +19,8 @@ import psycopg
 from psycopg import sql
 
 from wikiholt.errors import IndexCorrupt, InvalidSetting
-from wikiholt.registry import RESTORE, schema
+from wikiholt.registry import RESTORE, Remains, schema
+from wikiholt.registry.loss import BLANK, lost, outdated
 from wikiholt.registry.mending import write
 from wikiholt.registry.sessions import Found
 from wikiholt.stores.postgres.home import Home, Part
@@ -48,8 +50,9 @@ class PostgresRegistry:
 
     shared = True
 
-    def __init__(self, home: Home, timeout: float = 10.0) -> None:
+    def __init__(self, home: Home, timeout: float = 10.0, remains: Remains | None = None) -> None:
         self._home = home
+        self.remains = remains
         self._timeout = timeout
         self._verified: int | None = None
 
@@ -107,9 +110,23 @@ class PostgresRegistry:
         if self._verified == os.getpid():
             return
         with self._home.snapshot() as connection:
-            if not schema.sound(_Session(connection)):
+            session = _Session(connection)
+            if not schema.sound(session):
                 raise IndexCorrupt("The registry is damaged: its rows are not those that were written.", hint=RESTORE)
+            blank, keyed = schema.seal(session) == BLANK, schema.marked(session, schema.KEYED)
+        if self.remains is not None and not keyed:
+            if blank and (found := self.remains.find()):
+                raise lost("The registry in PostgreSQL", found)
+            if self.remains.had_keys():
+                raise outdated("The registry in PostgreSQL")
         self._verified = os.getpid()
+
+
+def name_schemas(home: Home) -> str:
+    """What remains of wikis in the home's database, in a few words; empty if nothing does."""
+    with home.reading() as connection:
+        found = connection.execute("SELECT 1 FROM pg_namespace WHERE nspname ~ '^w_[a-z0-9]{8,}$' LIMIT 1").fetchone()
+        return "schemas of wikis" if found else ""
 
 
 class _Session:

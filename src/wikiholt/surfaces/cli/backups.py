@@ -53,6 +53,8 @@ def restore(service: Service, arguments: Namespace) -> int:
     _one_of(arguments)
     if arguments.list:
         return _list(service, arguments)
+    if arguments.empty:
+        return _start_empty_registry(service, arguments)
     at = until(arguments.at) if arguments.at is not None else None
     if arguments.registry:
         return _restore_registry(service, arguments, at)
@@ -85,6 +87,17 @@ def _restore_registry(service: Service, arguments: Namespace, at: datetime | Non
         "sure": restored.sure,
     }
     return show(arguments, document, lines)
+
+
+def _start_empty_registry(service: Service, arguments: Namespace) -> int:
+    if not arguments.registry or arguments.at is not None:
+        raise InvalidSetting("Only a registry can be empty.", hint="Write `wikiholt restore --registry --empty`.")
+    aside = service.registry.backups.start_empty()
+    lines = [f"{_mark()} {_REGISTRY}: started without wikis and keys. Nothing is open without a key."]
+    if aside:
+        lines.append(f"What was there lies beside it now, as {aside}.")
+    lines.append("Next: wikiholt key create --operator, then add each wiki again: wikiholt add SLUG PATH")
+    return show(arguments, {"registry": None, "aside": aside}, lines)
 
 
 def follow_registry(service: Service, patience: float) -> None:

@@ -173,6 +173,11 @@ def _restore(commands: _Commands) -> None:
     parser.add_argument("--registry", action="store_true", help="the registry: wikis, their settings, keys")
     parser.add_argument("--list", action="store_true", help="show the backups there are, newest first")
     parser.add_argument(
+        "--empty",
+        action="store_true",
+        help="with --registry: without a good backup, start a registry without wikis and keys, closed to all",
+    )
+    parser.add_argument(
         "--at",
         metavar="TIME",
         help="the newest not taken after: 2026-11-15 (its end), 2026-11-15T12:30, or 12h, 7d ago",

@@ -9,13 +9,14 @@ import socket
 import sys
 from argparse import Namespace
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from threading import Thread
 from types import FrameType
 
 import uvicorn
 
-from wikiholt.errors import Busy, InvalidSetting, InvalidSource, ModelError
+from wikiholt.errors import Busy, DatabaseAway, InvalidSetting, InvalidSource, ModelError
 from wikiholt.settings import Settings
 from wikiholt.surfaces.cli import output
 from wikiholt.surfaces.http.app import create_app
@@ -38,6 +39,8 @@ def serve(arguments: Namespace, settings: Settings) -> int:
     _allow_files()
     farm = open_farm(settings, roots)
     try:
+        with suppress(DatabaseAway):  # it is waited for
+            farm.service.wikis()  # a registry that is lost or damaged is an error now rather than at each request
         _require_keys(farm)
         with _listening(settings.serve_host, settings.serve_port) as listener:
             _run(farm, listener, lambda: _announce(listener, as_json=arguments.json))

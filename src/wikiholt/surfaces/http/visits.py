@@ -236,13 +236,15 @@ class Visitor:
 
     @contextmanager
     def _asking(self) -> Iterator[None]:
-        """Ask for access, at the pace an address may: refusals count, and keys that are not known count for more."""
-        self._farm.limits.guard(self._address)
+        """Ask for access, at the pace an address may: refusals count, and keys that are not known count for more.
+
+        A key that is known passes however many wrong ones have come before it.
+        """
         try:
             yield
         except WikiholtError as error:
             if isinstance(error, Unauthorized) and self._visit.token is not None:
-                self._farm.limits.failed(self._address)
+                self._farm.limits.refuse_key(self._address, self._visit.token)
             else:
                 self._count(None)
             raise

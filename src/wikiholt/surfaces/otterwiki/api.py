@@ -19,6 +19,8 @@ _LOG = logging.getLogger(__name__)
 
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
+_SAFE_LENGTH = 16
+"""Characters that a key needs so that nobody finds it by trying."""
 _OPEN = ("/api/v1/health", "/api/v1/openapi.json")
 """What says nothing of any wiki."""
 
@@ -27,7 +29,10 @@ def register(app: Flask, host: Host) -> None:
     """Add the API to the wiki."""
     from otterwiki.server import csrf  # noqa: PLC0415 - this is called while that module is being loaded
 
-    api = Api(host, shared_key(app.config))
+    shared = shared_key(app.config)
+    if 0 < len(shared.token) < _SAFE_LENGTH:
+        _LOG.warning("OTTERWIKI_API_KEY is so short that it can be guessed: use at least %d characters", _SAFE_LENGTH)
+    api = Api(host, shared)
     blueprint = Blueprint("wikiholt_api", __name__, url_prefix="/api/v1")
     for rule in ("/", "/<path:rest>"):
         blueprint.add_url_rule(rule, f"all{len(rule)}", api.view, methods=_METHODS, provide_automatic_options=False)

@@ -24,6 +24,12 @@ from wikiholt.surfaces.otterwiki.naming import names_here
 
 _CHANGING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _SHARED_ID = "otterwiki-api-key"
+_PROXY_HEADERS = {
+    "AUTH_HEADERS_USERNAME": "x-otterwiki-name",
+    "AUTH_HEADERS_EMAIL": "x-otterwiki-email",
+    "AUTH_HEADERS_PERMISSIONS": "x-otterwiki-permissions",
+}
+"""Otterwiki's setting for each header by which a proxy speaks for a visitor, and the header it is unless set."""
 _PATIENCE = 2.0
 """Seconds that a program's write waits for the index: what it writes it looks for next, as with otterwiki-api."""
 
@@ -61,7 +67,6 @@ def admission(here: Here, shared: SharedKey) -> Admission:
     if token is None:
         return _by_otterwiki(here)
     address = request.remote_addr or ""
-    here.farm.limits.guard(address)
     if shared.is_this(token):
         return _by_shared_key(here, shared)
     if _is_a_proxys(token):
@@ -69,7 +74,7 @@ def admission(here: Here, shared: SharedKey) -> Admission:
     try:
         grant = here.farm.access.wiki(Visit(token, here.wiki.slug), Scope.READ)
     except Unauthorized:
-        here.farm.limits.failed(address)
+        here.farm.limits.refuse_key(address, token)
         raise
     assert grant.key is not None
     here.farm.limits.check(grant.key.id, address)
@@ -101,18 +106,27 @@ def require_token_of_form() -> None:
         ) from None
 
 
-def _by_otterwiki(here: Here) -> Admission:
-    from otterwiki.auth import current_user, get_author, has_permission  # noqa: PLC0415 - see above
+def _rights_by_otterwiki() -> tuple[frozenset[Scope], bool]:
+    """What Otterwiki lets who sent this request do with pages, and whether they may attach files."""
+    from otterwiki.auth import has_permission  # noqa: PLC0415 - see above
 
-    reads = bool(has_permission("READ"))
-    rights = {Scope.READ: reads, Scope.WRITE: has_permission("WRITE"), Scope.ADMIN: has_permission("ADMIN")}
+    # Who may not read the wiki gets nothing of it, whatever else a proxy says.
+    if not has_permission("READ"):
+        return frozenset(), False
+    scopes = frozenset(scope for scope in Scope if has_permission(scope.name))
+    return scopes, bool(has_permission("UPLOAD"))
+
+
+def _by_otterwiki(here: Here) -> Admission:
+    from otterwiki.auth import current_user, get_author  # noqa: PLC0415 - see above
+
+    scopes, attaches = _rights_by_otterwiki()
     name, email = get_author()
     return Admission(
         wiki=here.wiki,
-        # Who may not read the wiki gets nothing of it, whatever else a proxy says.
-        scopes=frozenset(scope for scope, given in rights.items() if reads and given),
+        scopes=scopes,
         author=Author(_plain(name) or "Anonymous", _plain(email)),
-        attaches=reads and bool(has_permission("UPLOAD")),
+        attaches=attaches,
         signed_in=bool(current_user.is_authenticated),
         keeps_keys=True,
         names=names_here(),
@@ -121,11 +135,13 @@ def _by_otterwiki(here: Here) -> Admission:
 
 def _by_shared_key(here: Here, shared: SharedKey) -> Admission:
     key = Key(_SHARED_ID, here.wiki.id, Scope.ADMIN, shared.author.name, datetime.now(UTC), None)
+    # A proxy that says what a visitor may do may send this key with every request: the visitor gets no more by it.
+    scopes, attaches = _rights_by_otterwiki() if _is_for_a_visitor() else (frozenset(Scope), True)
     return Admission(
         wiki=here.wiki,
-        scopes=frozenset(Scope),
+        scopes=scopes,
         author=shared.author,
-        attaches=True,
+        attaches=attaches,
         signed_in=True,
         key=key,
         # It is meant for programs: what it lets in must be gone once it is changed.
@@ -133,6 +149,14 @@ def _by_shared_key(here: Here, shared: SharedKey) -> Admission:
         names=names_here(),
         patience=_PATIENCE,
     )
+
+
+def _is_for_a_visitor() -> bool:
+    """Whether a proxy that Otterwiki trusts says who sent this request, or what they may do."""
+    config = current_app.config
+    if config.get("AUTH_METHOD") != "PROXY_HEADER":
+        return False  # anybody could have written those headers
+    return any((config.get(setting) or usual) in request.headers for setting, usual in _PROXY_HEADERS.items())
 
 
 def _is_a_proxys(token: str) -> bool:
