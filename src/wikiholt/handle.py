@@ -15,6 +15,7 @@ from wikiholt.asked import Queries
 from wikiholt.backups import Backups
 from wikiholt.batches import Pause, Paused, never
 from wikiholt.contents import Contents
+from wikiholt.converging import unseen as _unseen
 from wikiholt.errors import (
     Busy,
     IndexCorrupt,
@@ -27,9 +28,9 @@ from wikiholt.errors import (
 )
 from wikiholt.evaluating import MINED, Kind, Mined, Question, known_paths, labelled, mine, words_without
 from wikiholt.forecast import foresee
-from wikiholt.healing import Healing
+from wikiholt.healing import CONFIRMED_FOR_S, EMPTY_CONFIRMED_FOR_S, Healing
 from wikiholt.hits import page_link
-from wikiholt.model import Answer, Backup, Filter, Forecast, Health, Surface, SyncReport, Wiki, Words
+from wikiholt.model import Answer, Backup, Filter, Forecast, Health, Proof, Surface, SyncReport, Wiki, Words
 from wikiholt.ports import WikiIndex
 from wikiholt.search import Request, Searcher
 from wikiholt.serving import Parts, Serving, Workshop
@@ -39,12 +40,6 @@ from wikiholt.sync import Progress, Syncer
 _LOG = logging.getLogger(__name__)
 
 __all__ = ["Parts", "Status", "WikiHandle", "Workshop"]
-
-_MENDING = "the index was found damaged and is being mended"
-
-
-def _unseen(_: Progress) -> None:
-    pass
 
 
 def _never() -> bool:
@@ -71,7 +66,6 @@ class WikiHandle:
         self._leaving = leaving
         self._closed = False
         self._alarm = alarm
-        self._doubted = False
         self._serving: Serving | None = None
         self._syncer: Syncer | None = None
         self._lock = Lock()
@@ -116,10 +110,12 @@ class WikiHandle:
             return self._told(ask(serving.searcher))
 
     def _told(self, answer: Answer) -> Answer:
-        """The answer, which says so while the index it comes from is known to be damaged."""
-        if self._doubted:
-            self._doubted = not self._healing.health.well
-        return replace(answer, degraded=True, notes=(*answer.notes, _MENDING)) if self._doubted else answer
+        """The answer, which says so while the index it comes from cannot be trusted; raises IndexCorrupt for an empty
+        one from an index that is not as it was written."""
+        if not answer.hits:
+            self._healing.confirm(EMPTY_CONFIRMED_FOR_S)
+        doubt = self._healing.doubt()
+        return replace(answer, degraded=True, notes=(*answer.notes, doubt)) if doubt else answer
 
     @property
     def reranker(self) -> str:
@@ -289,6 +285,13 @@ class WikiHandle:
                 self._verify_caches()
         return self._healing.health
 
+    def compare(self) -> Proof:
+        """Compare the bytes of an index in use with those its last writer left; raises IndexCorrupt, once noted."""
+        if self._serving is None:
+            return Proof.NONE  # whoever opens it next compares them
+        with self._served():
+            return self._healing.confirm()
+
     def _verify_caches(self) -> None:
         with self._lock:
             serving = self._serving
@@ -302,7 +305,6 @@ class WikiHandle:
 
     def _doubt(self, reason: str) -> None:
         """The index cannot be trusted: say so in every answer, and have it mended."""
-        self._doubted = True
         if self._healing.suspect(reason):
             self._alarm()
 
@@ -386,6 +388,7 @@ class WikiHandle:
         old: Serving | None = None
         with self._lock:
             if self._serving is None or self._serving.generation != published or self._serving.outgrown():
+                self._healing.confirm(CONFIRMED_FOR_S)
                 fresh = Serving(self.wiki.id, self._parts, self._workshop)
                 old, self._serving = self._serving, fresh
             serving = self._serving

@@ -13,12 +13,18 @@ from datetime import UTC, datetime
 
 from wikiholt.backups import Backups
 from wikiholt.errors import BackupNotFound, IndexCorrupt, IndexFault
-from wikiholt.model import Backup, Condition, Health
+from wikiholt.model import Backup, Condition, Health, Proof
 from wikiholt.ports import Store
 
 _LOG = logging.getLogger(__name__)
 _NAME = "health"
 _MOMENTS = ("since", "checked_at")
+_MENDING = "the index was found damaged and is being mended"
+_UNPROVEN = "the index was changed by nobody known and is not verified yet"
+CONFIRMED_FOR_S = 60.0
+"""How long an index that was compared with what its writer left is opened again without that."""
+EMPTY_CONFIRMED_FOR_S = 1.0
+"""The same for an answer without a hit: a word that was lost by damage must not pass for one that is on no page."""
 
 
 class Healing:
@@ -29,6 +35,8 @@ class Healing:
         self._slug = slug
         self._store = store
         self._backups = backups
+        self._doubted = False
+        self._unproven = False
 
     @property
     def health(self) -> Health:
@@ -42,6 +50,7 @@ class Healing:
 
     def suspect(self, reason: str) -> bool:
         """Note that the index seems broken; whether that is news. The next sync reads all of it."""
+        self._doubted = True
         known = self.health
         if not known.well:
             return False
@@ -49,6 +58,20 @@ class Healing:
         _LOG.info("%s: its index seems to be broken: %s", self._slug, reason)
         self.keep(replace(known, condition=Condition.BROKEN, reason=reason, since=datetime.now(UTC), aside=""))
         return True
+
+    def confirm(self, max_age_s: float = 0.0) -> Proof:
+        """Compare the index's bytes with those its last writer left, if that is longer ago; raises IndexCorrupt."""
+        proof = self._store.confirm(self._wiki_id, max_age_s)
+        self._unproven = proof is Proof.CHANGED
+        return proof
+
+    def doubt(self) -> str:
+        """Why answers of the index cannot be trusted now, as far as that is known; empty when they can."""
+        if self._doubted:
+            self._doubted = not self.health.well
+        if self._unproven:
+            self.confirm()
+        return _MENDING if self._doubted else _UNPROVEN if self._unproven else ""
 
     def checked(self) -> None:
         """Every byte was read and found right."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from wikiholt.errors import Busy, IndexCorrupt, IndexFault, IndexTooNew, StorageRefused, WikiholtError
+from wikiholt.plainfiles import is_odd, move_away
 from wikiholt.registry import schema
 from wikiholt.registry.mending import install
 
@@ -108,6 +109,10 @@ class RegistryFile:
         except FileNotFoundError:
             self.close()
             return None
+        except OSError:
+            if not is_odd(self.path, follow=True):
+                raise
+            raise self._corrupt("it is not a regular file") from None
         stamp = (os.getpid(), found.st_dev, found.st_ino)
         if self._open and self._open[0] != stamp:
             if self._open[0][0] != stamp[0]:  # SQLite forbids even closing a connection on the far side of a fork
@@ -119,6 +124,7 @@ class RegistryFile:
         return self._open[1]
 
     def _connect(self, size: int) -> sqlite3.Connection:
+        self._require_plain()
         if size == 0:
             raise self._corrupt("it is empty")
         connection = _open_file(self.path, self._timeout)
@@ -128,6 +134,16 @@ class RegistryFile:
         except BaseException:
             connection.close()
             raise
+
+    def _require_plain(self) -> None:
+        """What the log held is lost where it is none: an older registry might open what a newer one has closed."""
+        if is_odd(self.path, follow=True):
+            raise self._corrupt("it is not a regular file")
+        if is_odd(self.path.with_name(f"{self.path.name}-wal")):
+            raise self._corrupt("its log is not a regular file")
+        shared = self.path.with_name(f"{self.path.name}-shm")
+        if is_odd(shared):  # nothing lasting is in it: SQLite makes it anew
+            move_away(shared)
 
     def _verify(self, connection: sqlite3.Connection) -> None:
         (application,) = connection.execute("PRAGMA application_id").fetchone()

@@ -13,11 +13,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import quote
 
+from wikiholt.plainfiles import is_odd
 from wikiholt.registry import schema
 
 
 def seal_at(file: Path) -> str | None:
     """The seal a copy bears, without a look at whether it is whole; None where there is none to be read."""
+    if is_odd(file):
+        return None
     try:
         with closing(
             sqlite3.connect(f"file:{quote(str(file.absolute()))}?mode=ro&immutable=1", uri=True)
@@ -76,9 +79,12 @@ def write(file: Path, rows: schema.Rows) -> None:
 def _set_aside(path: Path) -> str | None:
     """Leave an empty file, which is refused as damaged, where the registry was; what was there is kept beside it."""
     name = f"broken-{datetime.now(UTC):%Y%m%dT%H%M%S%fZ}-{path.name}"
-    if not path.exists():
+    if not os.path.lexists(path):
         return None
-    os.link(path, path.with_name(name))
+    if is_odd(path):
+        path.rename(path.with_name(name))
+    else:
+        os.link(path, path.with_name(name))
     empty = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     empty.touch(0o600)
     empty.replace(path)
