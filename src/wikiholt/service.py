@@ -104,6 +104,11 @@ class Service:
         """The same for work that nobody waits for: it keeps no wiki open in the place of one that people search."""
         return self._handle(self.registry.get(slug), asked=False)
 
+    def in_use(self, wiki_id: str) -> WikiHandle | None:
+        """The handle of a wiki that is open; None for one that is not."""
+        with self._lock:
+            return self._open.get(wiki_id)
+
     def lent(self, slug: str, embedder: Embedder) -> WikiHandle:
         """A handle of the caller's own that embeds with this; whoever asked for it closes it."""
         return self._made(self.registry.get(slug), replace(self.workshop, embedder=lambda: embedder))
