@@ -65,14 +65,13 @@ class WikiHandle:
         self._wanted = wanted
         self._leaving = leaving
         self._closed = False
-        self._alarm = alarm
         self._serving: Serving | None = None
         self._syncer: Syncer | None = None
         self._lock = Lock()
         self._foreseeing = Lock()
         self.contents: Final = Contents(parts.source, parts.pipeline, self._index)
         self.backups: Final = Backups(wiki.id, workshop.store, workshop.backups, workshop.lock_timeout, wanted, leaving)
-        self._healing = Healing(wiki.id, wiki.slug, workshop.store, self.backups)
+        self._healing = Healing(wiki.id, wiki.slug, workshop.store, self.backups, alarm)
         scribe = workshop.scribe
         self._queries = Queries(scribe, wiki.id, self._index, logging=parts.log_queries) if scribe else None
 
@@ -275,11 +274,11 @@ class WikiHandle:
             finally:
                 index.close()
         except IndexCorrupt as error:
-            self._doubt(error.message)
+            self._healing.report(error.message)
             return self._healing.health
         if store.published(self.wiki.id) == index.generation:
             if faults:
-                self._doubt(faults[0])
+                self._healing.report(faults[0])
             elif self._healing.health.well:
                 self._healing.checked()
                 self._verify_caches()
@@ -302,11 +301,6 @@ class WikiHandle:
             serving.verify()
         finally:
             serving.end()
-
-    def _doubt(self, reason: str) -> None:
-        """The index cannot be trusted: say so in every answer, and have it mended."""
-        if self._healing.suspect(reason):
-            self._alarm()
 
     def remove(self) -> Sequence[str]:
         """Remove every byte of the index and its backups, once nobody is writing it; returns what was removed."""
@@ -368,7 +362,7 @@ class WikiHandle:
             serving = self._taken()
             yield serving
         except IndexCorrupt as error:
-            self._doubt(error.message)
+            self._healing.report(error.message)
             raise
         except (IndexMissing, NothingIndexed) as error:
             if self._healing.health.well or isinstance(error, IndexHealing):
@@ -386,9 +380,10 @@ class WikiHandle:
         """The published generation, opened once and again whenever another one is published or it has outgrown."""
         published = self._workshop.store.published(self.wiki.id)
         old: Serving | None = None
+        if self._serving is None or self._serving.generation != published:
+            self._healing.confirm(CONFIRMED_FOR_S)
         with self._lock:
             if self._serving is None or self._serving.generation != published or self._serving.outgrown():
-                self._healing.confirm(CONFIRMED_FOR_S)
                 fresh = Serving(self.wiki.id, self._parts, self._workshop)
                 old, self._serving = self._serving, fresh
             serving = self._serving

@@ -84,7 +84,7 @@ class Checks:
                 proof = handle.compare()
             except WikiholtError:
                 continue  # what is broken is noted by now; anything else the next search says
-            if proof in (Proof.TOO_LARGE, Proof.CHANGED):
+            if proof is Proof.TOO_LARGE:
                 self._hasten(entry.wiki.id)
         took = time.monotonic() - began
         self._compare_from = began + took / _SHARE

@@ -17,7 +17,7 @@ class Proof(StrEnum):
     """What comparing an index's bytes with those its last writer left has shown.
 
     `none` while there is no index, or it is being written; `too large` for one whose bytes are not compared; `changed`
-    for such a one that is not as its last writer left it, and that nobody has read since.
+    for one that is not as its last writer left it, and too large to be read at once to see whether that matters.
     """
 
     COMPARED = "compared"

@@ -51,16 +51,19 @@ def write_mark(file: Path, mark: Mark) -> None:
 
 def checksum_of(files: Sequence[Path]) -> int | None:
     """The checksum of the bytes of those files that are there; None when they are too large or cannot be read."""
-    found = [file for file in files if file.exists()]
     try:
-        if sum(file.stat().st_size for file in found) > COMPARED_BYTES:
+        if bytes_of(files) > COMPARED_BYTES:
             return None
         crc = 0
-        for file in found:
-            crc = _checksum(file, crc)
+        for file in files:
+            crc = _checksum(file, crc) if file.exists() else crc
     except OSError:
         return None
     return crc
+
+
+def bytes_of(files: Sequence[Path]) -> int:
+    return sum(file.stat().st_size for file in files if file.exists())
 
 
 def _checksum(file: Path, crc: int) -> int:

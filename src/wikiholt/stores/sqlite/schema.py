@@ -17,7 +17,8 @@ SCHEMA = 2
 # Terms arrive analysed and separated by spaces, so FTS5 splits at white space and changes nothing.
 _TOKENIZE = "unicode61 remove_diacritics 0 categories ''L* M* N* P* S* Co''"
 
-WORDS = f"fts5 (name, headings, body, content='', tokenize='{_TOKENIZE}')"
+WORD_FIELDS = ("name", "headings", "body")
+WORDS = f"fts5 ({', '.join(WORD_FIELDS)}, content='', tokenize='{_TOKENIZE}')"
 
 _TABLES = f"""
 CREATE TABLE state (

@@ -22,7 +22,7 @@ from wikiholt.stores.sqlite.faults import stored, translated
 from wikiholt.stores.sqlite.generations import Generations, Origin
 from wikiholt.stores.sqlite.index import SqliteIndex
 from wikiholt.stores.sqlite.lock import holding, is_held
-from wikiholt.stores.sqlite.marks import Mark, checksum_of, read_mark, write_mark
+from wikiholt.stores.sqlite.marks import Mark, bytes_of, checksum_of, read_mark, write_mark
 
 _ID = re.compile(r"[a-z0-9]{8,64}")
 _HALF_MADE = re.compile(r"g\d{6}\.sqlite\.making|CURRENT\.\d+$")
@@ -32,6 +32,8 @@ _OWN = re.compile(
 )
 """Names in a wiki's directory that only regular files may have."""
 _LONG_AGO = 600.0
+_READ_AT_ONCE_BYTES = 8 << 20
+"""Up to this size a reader who finds an index changed reads all of it before it answers: half a second at most."""
 
 
 class SqliteStore:
@@ -164,10 +166,12 @@ class SqliteStore:
         checksum = checksum_of(files) if mark.stamp != stamp or mark.checksum is not None else None
         if mark.stamp != stamp and is_held(self.directory(wiki_id) / "write.lock"):
             return Proof.NONE
-        if checksum is None:
-            return Proof.TOO_LARGE if mark.stamp == stamp else Proof.CHANGED
-        if mark != Mark(stamp, checksum):
-            # Nobody who may write left it so. A bit may have changed where nothing lies: all of it is read to tell.
+        if mark == Mark(stamp, None):
+            return Proof.TOO_LARGE
+        if checksum is None or mark != Mark(stamp, checksum):
+            # Nobody who may write left it so; but a bit may have changed where nothing lies. Reading all of it tells.
+            if checksum is None or bytes_of(files) > _READ_AT_ONCE_BYTES:
+                return Proof.CHANGED if self.stamp(wiki_id) == stamp else Proof.NONE
             self._require_whole(wiki_id, generation, stamp)
         self._compared[wiki_id] = (stamp, time.monotonic())
         return Proof.COMPARED
