@@ -85,7 +85,8 @@ def _other_words(db: sqlite3.Connection) -> Iterator[str]:
         db.execute("INSERT INTO temp.proof (rowid, name, headings, body) VALUES (?, ?, ?, ?)", row)
     db.execute("CREATE VIRTUAL TABLE temp.words_terms USING fts5vocab('main', 'words', 'instance')")
     db.execute("CREATE VIRTUAL TABLE temp.proof_terms USING fts5vocab('temp', 'proof', 'instance')")
-    fields = ", ".join(f"sum(doc * (col IS '{name}'))" for name in WORD_FIELDS)
+    field = " ".join(f"WHEN '{name}' THEN {number}" for number, name in enumerate(WORD_FIELDS, 1))
+    fields = f"sum(doc * CASE col {field} END)"
     terms = f"SELECT term, count(*), sum(doc), {fields}, sum(offset * doc) FROM temp.{{}}_terms GROUP BY term"
     sizes = "SELECT id, sz FROM {}_docsize ORDER BY id"
     # Once FTS5 has been emptied it keeps totals of nothing, which a table that was never filled lacks.
