@@ -37,7 +37,7 @@ from wikiholt.testing import FakeEmbedder
 _DIMENSIONS = 384
 _WORDS_A_PAGE = 400
 _VOCABULARY = 20_000
-_FLIPS = 5
+_FLIPS = 3
 _DAY_S = 86_400.0
 
 
@@ -68,7 +68,7 @@ def main() -> None:
         rows.append(f"| {' | '.join(figures)} |")
         print(rows[-1], flush=True)
     if arguments.write:
-        write("damage", f"# A flipped bit\n\n{machine()}\n\n" + "\n".join(rows) + "\n")
+        write("damage", f"{machine()}\n\n" + "\n".join(rows) + "\n")
 
 
 def measure(place: Path, pages: int, *, serve: bool) -> list[str]:
@@ -183,7 +183,7 @@ def _milliseconds(work: Callable[[], object], times: int = 9) -> float:
         began = time.perf_counter()
         work()
         took.append(time.perf_counter() - began)
-    return median(took) * 1000
+    return min(took) * 1000  # the machine may be shared: the best shows what it costs
 
 
 if __name__ == "__main__":
