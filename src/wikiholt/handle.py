@@ -15,6 +15,7 @@ from wikiholt.asked import Queries
 from wikiholt.backups import Backups
 from wikiholt.batches import Pause, Paused, never
 from wikiholt.contents import Contents
+from wikiholt.converging import unseen as _unseen
 from wikiholt.errors import (
     Busy,
     IndexCorrupt,
@@ -27,9 +28,9 @@ from wikiholt.errors import (
 )
 from wikiholt.evaluating import MINED, Kind, Mined, Question, known_paths, labelled, mine, words_without
 from wikiholt.forecast import foresee
-from wikiholt.healing import Healing
+from wikiholt.healing import CONFIRMED_FOR_S, EMPTY_CONFIRMED_FOR_S, Healing
 from wikiholt.hits import page_link
-from wikiholt.model import Answer, Backup, Filter, Forecast, Health, Surface, SyncReport, Wiki, Words
+from wikiholt.model import Answer, Backup, Filter, Forecast, Health, Proof, Surface, SyncReport, Wiki, Words
 from wikiholt.ports import WikiIndex
 from wikiholt.search import Request, Searcher
 from wikiholt.serving import Parts, Serving, Workshop
@@ -39,12 +40,6 @@ from wikiholt.sync import Progress, Syncer
 _LOG = logging.getLogger(__name__)
 
 __all__ = ["Parts", "Status", "WikiHandle", "Workshop"]
-
-_MENDING = "the index was found damaged and is being mended"
-
-
-def _unseen(_: Progress) -> None:
-    pass
 
 
 def _never() -> bool:
@@ -70,15 +65,13 @@ class WikiHandle:
         self._wanted = wanted
         self._leaving = leaving
         self._closed = False
-        self._alarm = alarm
-        self._doubted = False
         self._serving: Serving | None = None
         self._syncer: Syncer | None = None
         self._lock = Lock()
         self._foreseeing = Lock()
         self.contents: Final = Contents(parts.source, parts.pipeline, self._index)
         self.backups: Final = Backups(wiki.id, workshop.store, workshop.backups, workshop.lock_timeout, wanted, leaving)
-        self._healing = Healing(wiki.id, wiki.slug, workshop.store, self.backups)
+        self._healing = Healing(wiki.id, wiki.slug, workshop.store, self.backups, alarm)
         scribe = workshop.scribe
         self._queries = Queries(scribe, wiki.id, self._index, logging=parts.log_queries) if scribe else None
 
@@ -116,10 +109,12 @@ class WikiHandle:
             return self._told(ask(serving.searcher))
 
     def _told(self, answer: Answer) -> Answer:
-        """The answer, which says so while the index it comes from is known to be damaged."""
-        if self._doubted:
-            self._doubted = not self._healing.health.well
-        return replace(answer, degraded=True, notes=(*answer.notes, _MENDING)) if self._doubted else answer
+        """The answer, which says so while the index it comes from cannot be trusted; raises IndexCorrupt for an empty
+        one from an index that is not as it was written."""
+        if not answer.hits:
+            self._healing.confirm(EMPTY_CONFIRMED_FOR_S)
+        doubt = self._healing.doubt()
+        return replace(answer, degraded=True, notes=(*answer.notes, doubt)) if doubt else answer
 
     @property
     def reranker(self) -> str:
@@ -279,15 +274,22 @@ class WikiHandle:
             finally:
                 index.close()
         except IndexCorrupt as error:
-            self._doubt(error.message)
+            self._healing.report(error.message)
             return self._healing.health
         if store.published(self.wiki.id) == index.generation:
             if faults:
-                self._doubt(faults[0])
+                self._healing.report(faults[0])
             elif self._healing.health.well:
                 self._healing.checked()
                 self._verify_caches()
         return self._healing.health
+
+    def compare(self) -> Proof:
+        """Compare the bytes of an index in use with those its last writer left; raises IndexCorrupt, once noted."""
+        if self._serving is None:
+            return Proof.NONE  # whoever opens it next compares them
+        with self._served():
+            return self._healing.confirm()
 
     def _verify_caches(self) -> None:
         with self._lock:
@@ -299,12 +301,6 @@ class WikiHandle:
             serving.verify()
         finally:
             serving.end()
-
-    def _doubt(self, reason: str) -> None:
-        """The index cannot be trusted: say so in every answer, and have it mended."""
-        self._doubted = True
-        if self._healing.suspect(reason):
-            self._alarm()
 
     def remove(self) -> Sequence[str]:
         """Remove every byte of the index and its backups, once nobody is writing it; returns what was removed."""
@@ -366,7 +362,7 @@ class WikiHandle:
             serving = self._taken()
             yield serving
         except IndexCorrupt as error:
-            self._doubt(error.message)
+            self._healing.report(error.message)
             raise
         except (IndexMissing, NothingIndexed) as error:
             if self._healing.health.well or isinstance(error, IndexHealing):
@@ -384,6 +380,8 @@ class WikiHandle:
         """The published generation, opened once and again whenever another one is published or it has outgrown."""
         published = self._workshop.store.published(self.wiki.id)
         old: Serving | None = None
+        if self._serving is None or self._serving.generation != published:
+            self._healing.confirm(CONFIRMED_FOR_S)
         with self._lock:
             if self._serving is None or self._serving.generation != published or self._serving.outgrown():
                 fresh = Serving(self.wiki.id, self._parts, self._workshop)

@@ -8,27 +8,43 @@ which the sync then fills from git. Each step is one line in the log.
 
 import json
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 
 from wikiholt.backups import Backups
 from wikiholt.errors import BackupNotFound, IndexCorrupt, IndexFault
-from wikiholt.model import Backup, Condition, Health
+from wikiholt.model import Backup, Condition, Health, Proof
 from wikiholt.ports import Store
 
 _LOG = logging.getLogger(__name__)
 _NAME = "health"
 _MOMENTS = ("since", "checked_at")
+_MENDING = "the index was found damaged and is being mended"
+CONFIRMED_FOR_S = 60.0
+"""How long an index that was compared with what its writer left is opened again without that."""
+EMPTY_CONFIRMED_FOR_S = 1.0
+"""The same for an answer without a hit: a word that was lost by damage must not pass for one that is on no page."""
 
 
 class Healing:
     """Bound to one wiki. Noticing may happen in any thread; mending is for who holds the writer lock."""
 
-    def __init__(self, wiki_id: str, slug: str, store: Store, backups: Backups | None = None) -> None:
+    def __init__(
+        self,
+        wiki_id: str,
+        slug: str,
+        store: Store,
+        backups: Backups | None = None,
+        alarm: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`alarm` is called when damage is news: somebody had better sync the wiki."""
         self._wiki_id = wiki_id
         self._slug = slug
         self._store = store
         self._backups = backups
+        self._alarm = alarm
+        self._doubted = False
 
     @property
     def health(self) -> Health:
@@ -49,6 +65,25 @@ class Healing:
         _LOG.info("%s: its index seems to be broken: %s", self._slug, reason)
         self.keep(replace(known, condition=Condition.BROKEN, reason=reason, since=datetime.now(UTC), aside=""))
         return True
+
+    def confirm(self, max_age_s: float = 0.0) -> Proof:
+        """Compare the index's bytes with those its last writer left, if that is longer ago; raises IndexCorrupt."""
+        proof = self._store.confirm(self._wiki_id, max_age_s)
+        if proof is Proof.CHANGED:
+            self.report("it is not as its last writer left it")
+        return proof
+
+    def report(self, reason: str) -> None:
+        """The index cannot be trusted: have every answer say so, and have it mended."""
+        self._doubted = True
+        if self.suspect(reason):
+            self._alarm()
+
+    def doubt(self) -> str:
+        """Why answers of the index cannot be trusted now, as far as that is known; empty when they can."""
+        if self._doubted:
+            self._doubted = not self.health.well
+        return _MENDING if self._doubted else ""
 
     def checked(self) -> None:
         """Every byte was read and found right."""

@@ -200,6 +200,11 @@ class Service:
                     gone.append(self.remove(wiki.slug, wiki.id))
         return gone
 
+    def in_use(self, wiki_id: str) -> WikiHandle | None:
+        """The handle of a wiki that is open; None for one that is not."""
+        with self._lock:
+            return self._open.get(wiki_id)
+
     def lent(self, slug: str, embedder: Embedder) -> WikiHandle:
         """A handle of the caller's own that embeds with this; whoever asked for it closes it."""
         return self._made(self._checked(slug), replace(self.workshop, embedder=lambda: embedder))

@@ -1,6 +1,7 @@
 """`python tests/gates --rounds 500 --seed 1`: the crash gate. `--round 17` plays one round of a seed again.
 
-With `--store postgres` the same over a PostgreSQL that the gate starts.
+With `--store postgres` the same over a PostgreSQL that the gate starts. With `--damage` nothing is killed: each round
+damages one file of a data directory, and judges the answers before the next sync and after it.
 """
 
 import argparse
@@ -35,14 +36,20 @@ def main() -> int:
     parser.add_argument("--bug", default="", help="put this bug into the product and see whether it is found")
     parser.add_argument("--deed", default="", help="have only this done")
     parser.add_argument("--blow", default="", help="let only this happen")
+    parser.add_argument("--damage", action="store_true", help="play rounds of damage to files instead")
     parser.add_argument("--quiet", action="store_true", help="show the rounds with faults only")
     arguments = parser.parse_args()
     for name in ("sources", "postgres"):
         sys.path.insert(0, str(Path(__file__).parents[1] / name))
-    from crash_round import figures
-
+    sys.path.insert(0, str(Path(__file__).parents[1]))
     seed = SystemRandom().randrange(10**6) if arguments.seed is None else arguments.seed
     say(f"seed {seed}")
+    return _play_damage(seed, arguments) if arguments.damage else _play(seed, arguments)
+
+
+def _play(seed: int, arguments: argparse.Namespace) -> int:
+    from crash_round import figures
+
     with tempfile.TemporaryDirectory(prefix="crash-gate-") as directory, ExitStack() as stack:
         Path(directory).chmod(0o755)
         gate = _gate(Path(directory) / "rounds", seed, arguments, stack)
@@ -53,6 +60,21 @@ def main() -> int:
             if played[-1].fault or not arguments.quiet:
                 say(played[-1])
     say(f"seed {seed}\n{figures(played)}")
+    return 1 if any(each.fault for each in played) else 0
+
+
+def _play_damage(seed: int, arguments: argparse.Namespace) -> int:
+    from damage_rounds import DamageRounds, count_faults
+
+    with tempfile.TemporaryDirectory(prefix="damage-") as directory:
+        rounds = DamageRounds(Path(directory) / "rounds", seed)
+        numbers = range(arguments.rounds) if arguments.round is None else [arguments.round]
+        played = []
+        for number in numbers:
+            played.append(rounds.play(number))
+            if played[-1].fault or not arguments.quiet:
+                say(played[-1])
+    say(f"seed {seed}\n{count_faults(played)}; {rounds.cases} kinds of damage")
     return 1 if any(each.fault for each in played) else 0
 
 

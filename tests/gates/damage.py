@@ -2,7 +2,8 @@
 
 import os
 import re
-from collections.abc import Iterable
+import shutil
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from random import Random
 
@@ -26,6 +27,7 @@ _PATTERNS = {
     "job": rf"{_ID}/reindex\.json",
     "health": rf"{_ID}/health\.json",
     "desk": rf"{_ID}/activity\.json",
+    "queries": rf"{_ID}/queries\.sqlite(?:-journal)?",
     "set aside": rf"{_ID}/broken-[^/]+/g\d{{6}}\.sqlite[^/]*",
     "backup": r"backups/[a-z0-9]{12,64}/\d{8}T[^/]+\.sqlite",
     "registry backup": r"backups/registry/\d{8}T[^/]+\.sqlite",
@@ -120,3 +122,42 @@ def delete(file: Path, rng: Random) -> None:
 def garble(file: Path, rng: Random) -> None:
     """Put noise in the place of all of it."""
     file.write_bytes(rng.randbytes(rng.choice((0, 1, 100, max(1, file.stat().st_size)))))
+
+
+def clear(file: Path, rng: Random) -> None:
+    """Leave an empty file."""
+    file.write_bytes(b"")
+
+
+def make_directory(file: Path, rng: Random) -> None:
+    """Put a directory in the place of the file, empty or not."""
+    file.unlink()
+    file.mkdir()
+    if rng.random() < 0.5:
+        (file / "inside").write_bytes(b"something")
+
+
+def make_link(file: Path, rng: Random) -> None:
+    """Put a symbolic link in the place of the file: to nothing, to itself, or to a copy of it that is not whole."""
+    copy = file.with_name(f"{file.name}.elsewhere")
+    shutil.copyfile(file, copy)
+    file.unlink()
+    target = rng.choice((file.parent / "nowhere", file, copy))
+    if target != copy:
+        copy.unlink()
+    else:
+        flip(copy, rng)
+    file.symlink_to(target)
+
+
+def make_pipe(file: Path, rng: Random) -> None:
+    """Put a named pipe in the place of the file: whoever opens it to read may wait for ever."""
+    file.unlink()
+    os.mkfifo(file)
+
+
+Blow = Callable[[Path, Random], None]
+CONTENT: tuple[Blow, ...] = (truncate, flip, zero, garble, clear, delete)
+"""What can happen to what a file holds."""
+OTHER_FILE: tuple[Blow, ...] = (make_directory, make_link, make_pipe)
+"""What can be found where a file should be."""

@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from wikiholt.errors import StorageRefused
+from wikiholt.plainfiles import is_odd, move_away, open_plain
 
 _TIME = "%Y%m%dT%H%M%S%fZ"
 _NAME = re.compile(
@@ -147,7 +148,7 @@ class Shelf:
     def sweep(self) -> None:
         """Remove drafts whose maker is gone."""
         for file in self.directory.glob(f"{_DRAFT}*.sqlite"):
-            with suppress(OSError), file.open("rb") as left:
+            with suppress(OSError), os.fdopen(open_plain(file), "rb") as left:
                 fcntl.flock(left, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 _remove(file)
 
@@ -168,13 +169,17 @@ def _numbers(label: str) -> tuple[int, ...]:
 
 
 def _digest(file: Path) -> str:
-    with file.open("rb") as copy:
+    with os.fdopen(open_plain(file), "rb") as copy:
         return hashlib.file_digest(copy, "sha256").hexdigest()
 
 
 def _remove(file: Path) -> None:
     for ending in ("", "-wal", "-shm", "-journal"):
-        file.with_name(file.name + ending).unlink(missing_ok=True)
+        each = file.with_name(file.name + ending)
+        if is_odd(each):
+            move_away(each)
+        else:
+            each.unlink(missing_ok=True)
 
 
 def _sync_directory(directory: Path) -> None:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from wikiholt.cachefile.faults import CacheBroken
 from wikiholt.model import Floats
+from wikiholt.plainfiles import open_plain
 
 MAGIC = b"WHDERIVE"
 FORMAT = 2
@@ -128,7 +129,7 @@ class MappedFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.condemned = False
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = open_plain(path)
         weakref.finalize(self, os.close, descriptor)
         self._descriptor = descriptor
         try:

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from wikiholt.plainfiles import move_away, open_plain
+
 _NAME = re.compile(r"([a-z]+)-g(\d{6,18})-v(\d{1,18})\.([a-z]+)")
 _TEMPORARY = ".writing"
 
@@ -54,7 +56,7 @@ class Folder:
     def remove(self, name: CacheName) -> None:
         """Remove a file; whoever mapped it keeps it."""
         with contextlib.suppress(OSError):
-            self.locate(name).unlink()
+            move_away(self.locate(name))
 
     def remove_before(self, newest: CacheName) -> None:
         """Remove what a file makes superfluous: older versions of its generation, and older generations."""
@@ -107,7 +109,7 @@ class Folder:
         """Remove what killed writers left; a live writer holds the lock of its file."""
         for path in self.path.glob(f"{self.family}-*{_TEMPORARY}"):
             with contextlib.suppress(OSError):
-                descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                descriptor = open_plain(path)
                 try:
                     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     path.unlink()

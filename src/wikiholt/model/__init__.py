@@ -35,7 +35,7 @@ from wikiholt.model.contents import (
     Written,
 )
 from wikiholt.model.databases import DatabaseStanding
-from wikiholt.model.health import Condition, Health
+from wikiholt.model.health import Condition, Health, Proof
 from wikiholt.model.index import (
     Change,
     Neighbours,
@@ -109,6 +109,7 @@ __all__ = [
     "PageRef",
     "Plain",
     "Problem",
+    "Proof",
     "QueryBounds",
     "QueryEntries",
     "Recipe",

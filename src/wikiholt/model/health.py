@@ -13,6 +13,19 @@ class Condition(StrEnum):
     BROKEN = "broken"
 
 
+class Proof(StrEnum):
+    """What comparing an index's bytes with those its last writer left has shown.
+
+    `none` while there is no index, or it is being written; `too large` for one whose bytes are not compared; `changed`
+    for one that is not as its last writer left it, and too large to be read at once to see whether that matters.
+    """
+
+    COMPARED = "compared"
+    NONE = "none"
+    TOO_LARGE = "too large"
+    CHANGED = "changed"
+
+
 @dataclass(frozen=True, slots=True)
 class Health:
     """How an index is. `reason` says what was found, `since` when, `aside` where the damaged one was put."""

@@ -13,6 +13,7 @@ from wikiholt.model import (
     Ints,
     Neighbours,
     Problem,
+    Proof,
     Recipe,
     State,
     StoredChunk,
@@ -202,6 +203,13 @@ class Store(Protocol):
 
     def sealed(self, wiki_id: str) -> bool:
         """Whether the published index is as its last writer left it, by its stamp."""
+
+    def confirm(self, wiki_id: str, max_age_s: float = ...) -> Proof:
+        """Compare the published index's bytes with those its last writer left; raises IndexCorrupt where one differs
+        that matters.
+
+        Not again within `max_age_s` seconds. For readers: takes a few milliseconds, and waits for nobody.
+        """
 
     def prove(self, wiki_id: str, *, fully: bool = False) -> None:
         """Check the published index unless it is as its last writer left it, or in any case; raises IndexCorrupt.

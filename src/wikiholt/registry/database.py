@@ -7,7 +7,6 @@ forked, gets a new one. Other processes are kept apart by SQLite's own locks.
 import os
 import secrets
 import sqlite3
-import stat
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
@@ -15,6 +14,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from wikiholt.errors import Busy, IndexCorrupt, IndexFault, IndexTooNew, StorageRefused, WikiholtError
+from wikiholt.plainfiles import is_odd, move_away
 from wikiholt.registry import schema
 from wikiholt.registry.loss import BLANK, RECOVER, Remains, SealFile, lost, outdated
 from wikiholt.registry.mending import install
@@ -131,6 +131,10 @@ class RegistryFile:
             self.close()
             self._require_none_lost()
             return None
+        except OSError:
+            if not is_odd(self.path, follow=True):
+                raise
+            raise self._corrupt("it is not a regular file") from None
         stamp = _stamp(found)
         if self._open and self._open[0] != stamp:
             if self._open[0][0] != stamp[0]:  # SQLite forbids even closing a connection on the far side of a fork
@@ -157,8 +161,7 @@ class RegistryFile:
             raise lost(f"The registry {self.path}", remains)
 
     def _connect(self, found: os.stat_result) -> sqlite3.Connection:
-        if stat.S_ISDIR(found.st_mode):
-            raise self._corrupt("a directory has its name")
+        self._require_plain()
         if found.st_size == 0:
             raise self._corrupt("it is empty")
         connection = _open_file(self.path, self._timeout)
@@ -205,6 +208,16 @@ class RegistryFile:
                 self._seals.write(schema.seal(connection))
             finally:
                 connection.execute("ROLLBACK")
+
+    def _require_plain(self) -> None:
+        """What the log held is lost where it is none: an older registry might open what a newer one has closed."""
+        if is_odd(self.path, follow=True):
+            raise self._corrupt("it is not a regular file")
+        if is_odd(self.path.with_name(f"{self.path.name}-wal")):
+            raise self._corrupt("its log is not a regular file")
+        shared = self.path.with_name(f"{self.path.name}-shm")
+        if is_odd(shared):  # nothing lasting is in it: SQLite makes it anew
+            move_away(shared)
 
     def _verify(self, connection: sqlite3.Connection) -> None:
         (application,) = connection.execute("PRAGMA application_id").fetchone()

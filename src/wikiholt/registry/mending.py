@@ -13,12 +13,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import quote
 
+from wikiholt.plainfiles import is_odd
 from wikiholt.registry import schema
 from wikiholt.registry.loss import SealFile
 
 
 def seal_at(file: Path) -> str | None:
     """The seal a copy bears, without a look at whether it is whole; None where there is none to be read."""
+    if is_odd(file):
+        return None
     try:
         with closing(
             sqlite3.connect(f"file:{quote(str(file.absolute()))}?mode=ro&immutable=1", uri=True)
@@ -79,9 +82,9 @@ def write(file: Path, rows: schema.Rows) -> None:
 def _set_aside(path: Path) -> str | None:
     """Leave an empty file, which is refused as damaged, where the registry was; what was there is kept beside it."""
     name = f"broken-{datetime.now(UTC):%Y%m%dT%H%M%S%fZ}-{path.name}"
-    if not path.exists():
+    if not os.path.lexists(path):
         return None
-    if path.is_dir():
+    if is_odd(path):
         path.rename(path.with_name(name))
     else:
         os.link(path, path.with_name(name))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from wikiholt.errors import Busy, IndexFault, IndexMissing, WikiholtError
-from wikiholt.model import Change, Filter, Problem, Recipe, WordQuery
+from wikiholt.model import Change, Filter, Problem, Proof, Recipe, WordQuery
 from wikiholt.ports import Store, WikiIndex
 from wikiholt.testing.contents import ContentsConformance
 from wikiholt.testing.embedder import FakeEmbedder
@@ -272,6 +272,7 @@ class StoreConformance(ContentsConformance, NotesConformance):
         assert not store.sealed(ONE)
         store.prove(ONE)
         assert store.sealed(ONE)
+        assert store.confirm(ONE) is Proof.COMPARED
         store.prove(ONE, fully=True)
 
     def test_a_check_can_be_stopped(self, index: WikiIndex) -> None:

@@ -7,7 +7,7 @@ from itertools import islice
 from wikiholt.errors import IndexCorrupt
 from wikiholt.stores.sqlite import rows
 from wikiholt.stores.sqlite.faults import reason
-from wikiholt.stores.sqlite.schema import WORDS
+from wikiholt.stores.sqlite.schema import WORD_FIELDS, WORDS
 from wikiholt.stores.sqlite.seals import broken_seals, state_broken
 
 _MUST_BE_ZERO = (
@@ -85,7 +85,9 @@ def _other_words(db: sqlite3.Connection) -> Iterator[str]:
         db.execute("INSERT INTO temp.proof (rowid, name, headings, body) VALUES (?, ?, ?, ?)", row)
     db.execute("CREATE VIRTUAL TABLE temp.words_terms USING fts5vocab('main', 'words', 'instance')")
     db.execute("CREATE VIRTUAL TABLE temp.proof_terms USING fts5vocab('temp', 'proof', 'instance')")
-    terms = "SELECT term, count(*), sum(doc), sum(col * doc), sum(offset * doc) FROM temp.{}_terms GROUP BY term"
+    field = " ".join(f"WHEN '{name}' THEN {number}" for number, name in enumerate(WORD_FIELDS, 1))
+    fields = f"sum(doc * CASE col {field} END)"
+    terms = f"SELECT term, count(*), sum(doc), {fields}, sum(offset * doc) FROM temp.{{}}_terms GROUP BY term"
     sizes = "SELECT id, sz FROM {}_docsize ORDER BY id"
     # Once FTS5 has been emptied it keeps totals of nothing, which a table that was never filled lacks.
     totals = "SELECT block FROM {}_data WHERE id = 1 AND EXISTS (SELECT * FROM pages)"

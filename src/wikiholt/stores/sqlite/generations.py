@@ -13,6 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from wikiholt.errors import StorageRefused, WikiholtError
+from wikiholt.plainfiles import NotPlain, read_plain
 from wikiholt.stores.sqlite.index import SqliteIndex
 
 _DIGITS = 6
@@ -85,7 +86,7 @@ class Generations:
     def origin(self, number: int) -> Origin | None:
         """What it was begun from; None where that is not known."""
         try:
-            return Origin(self._origin_file(number).read_text())
+            return Origin(read_plain(self._origin_file(number)).decode())
         except (OSError, ValueError):
             return None
 
@@ -140,8 +141,8 @@ class Generations:
     def _named(self) -> int | None:
         """The number in CURRENT, if there is one."""
         try:
-            text = (self._directory / "CURRENT").read_text()
-        except (FileNotFoundError, NotADirectoryError, UnicodeDecodeError):
+            text = read_plain(self._directory / "CURRENT").decode()
+        except (FileNotFoundError, NotADirectoryError, NotPlain, UnicodeDecodeError):
             return None
         except OSError as error:
             raise StorageRefused(

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from wikiholt.errors import Busy, IndexMissing, StorageRefused
+from wikiholt.plainfiles import open_lock, open_plain
 
 _PAUSE = 0.02
 
@@ -16,7 +17,7 @@ _PAUSE = 0.02
 def holding(file: Path, timeout: float) -> Iterator[None]:
     """Hold the lock of this file; raises Busy when another holds it for longer than the timeout."""
     try:
-        descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = open_lock(file)
     except OSError as error:
         raise StorageRefused(
             f"the writer's lock cannot be made ({error.strerror})", hint="check the data directory's permissions"
@@ -29,6 +30,21 @@ def holding(file: Path, timeout: float) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def is_held(file: Path) -> bool:
+    """Whether somebody holds the lock of this file now."""
+    try:
+        descriptor = open_plain(file)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
 
 
 def _take(descriptor: int, timeout: float) -> None:

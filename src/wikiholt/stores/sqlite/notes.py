@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from wikiholt.errors import Busy, StorageRefused
+from wikiholt.plainfiles import open_lock, open_plain, read_plain
 
 DRAFT = re.compile(r"[a-z]+\.json\.[0-9a-f]{8}")
 """Names of notes that were not finished."""
@@ -25,7 +26,7 @@ _TRIES = 5
 def read(directory: Path, name: str) -> str | None:
     """The note of that name, or None."""
     try:
-        return (directory / f"{name}.json").read_text("utf-8")
+        return read_plain(directory / f"{name}.json").decode("utf-8")
     except (OSError, ValueError):
         return None
 
@@ -58,7 +59,7 @@ def sitting(directory: Path) -> Iterator[Callable[[str], None]]:
     file = directory / _DESK
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = open_lock(file)
     except OSError as error:
         raise StorageRefused(
             f"the wiki's directory cannot be written ({error.strerror})", hint="check the data directory's permissions"
@@ -84,7 +85,7 @@ def sitting(directory: Path) -> Iterator[Callable[[str], None]]:
 def seated(directory: Path) -> str | None:
     """The note of whoever sits at the desk; None when nobody does, empty when nothing was noted yet."""
     try:
-        descriptor = os.open(directory / _DESK, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = open_plain(directory / _DESK)
     except OSError:
         return None
     try:

@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 from wikiholt.errors import IndexCorrupt, IndexForeign, IndexMissing, IndexTooNew, StorageRefused
 from wikiholt.model import Recipe
+from wikiholt.plainfiles import is_odd
 from wikiholt.stores.sqlite.faults import translated
 from wikiholt.stores.sqlite.seals import row_seal, seal_state
 
@@ -18,7 +19,8 @@ An index of an older schema is searched until a sync has built another, but only
 # Terms arrive analysed and separated by spaces, so FTS5 splits at white space and changes nothing.
 _TOKENIZE = "unicode61 remove_diacritics 0 categories ''L* M* N* P* S* Co''"
 
-WORDS = f"fts5 (name, headings, body, content='', tokenize='{_TOKENIZE}')"
+WORD_FIELDS = ("name", "headings", "body")
+WORDS = f"fts5 ({', '.join(WORD_FIELDS)}, content='', tokenize='{_TOKENIZE}')"
 
 _TABLES = f"""
 CREATE TABLE state (
@@ -66,6 +68,8 @@ CREATE TABLE owner (one INTEGER PRIMARY KEY CHECK (one = 1), wiki_id TEXT NOT NU
 
 _SETTINGS = ("journal_mode = WAL", "synchronous = FULL", "cache_size = -16000", "mmap_size = 268435456")
 _READER_SETTINGS = ("cache_size = -16000",)
+ENDINGS = ("", "-wal", "-shm")
+"""What the names of an index's own files end with."""
 _READ_ONLY = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN}
 _NO_ROOM = {sqlite3.SQLITE_IOERR_SHMOPEN, sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_SHMMAP}
 """The small file that readers and writers share cannot be made: the disk is full."""
@@ -84,6 +88,7 @@ def connect(file: Path, *, create: bool = False) -> sqlite3.Connection:
     Where the directory cannot be written, or the disk is full, it can be read from all the same, as far as that is
     safe.
     """
+    _require_plain(file)
     with translated():
         try:
             return _opened(file, "mode=rwc" if create else "mode=rw", _SETTINGS)
@@ -97,6 +102,7 @@ def connect(file: Path, *, create: bool = False) -> sqlite3.Connection:
 
 def connect_unchanging(file: Path) -> sqlite3.Connection:
     """A connection to a file that nobody writes any more, as it lies there; nothing is made beside it."""
+    _require_plain(file)
     with translated():
         try:
             return _opened(file, "mode=ro&immutable=1", _READER_SETTINGS, Frozen)
@@ -104,6 +110,14 @@ def connect_unchanging(file: Path) -> sqlite3.Connection:
             if file.exists():
                 raise
             raise IndexMissing("the file is not there", hint="look for another") from error
+
+
+def _require_plain(file: Path) -> None:
+    """Raise IndexCorrupt where a directory, link or pipe has the name of a file: SQLite would call it an I/O error."""
+    for ending in ENDINGS:
+        if is_odd(file.with_name(file.name + ending), follow=not ending) and (ending or file.exists()):
+            what = {"": "the index", "-wal": "its log", "-shm": "its shared memory"}[ending]
+            raise IndexCorrupt(f"{what} is not a regular file", hint="run `wikiholt sync` to build it again")
 
 
 def _reader(file: Path) -> sqlite3.Connection:

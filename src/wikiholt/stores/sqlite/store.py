@@ -2,7 +2,7 @@
 
 <root>/<wiki id>/CURRENT            the published generation's number
 <root>/<wiki id>/g000001.sqlite     a generation (with .from beside it until it is published)
-<root>/<wiki id>/write.lock         held by the one process that writes; says how the last one left the index
+<root>/<wiki id>/write.lock         held by the one process that writes; says how the last one left the index (marks.py)
 <root>/<wiki id>/vectors-…          caches, derived from the above
 """
 
@@ -15,16 +15,25 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from wikiholt.errors import Busy, IndexCorrupt, IndexFault, IndexMissing, InvalidSlug
-from wikiholt.model import Recipe
+from wikiholt.model import Proof, Recipe
+from wikiholt.plainfiles import is_odd, move_away
 from wikiholt.stores.sqlite import copies, notes, schema
 from wikiholt.stores.sqlite.faults import stored, translated
 from wikiholt.stores.sqlite.generations import Generations, Origin
 from wikiholt.stores.sqlite.index import SqliteIndex
-from wikiholt.stores.sqlite.lock import holding
+from wikiholt.stores.sqlite.lock import holding, is_held
+from wikiholt.stores.sqlite.marks import Mark, bytes_of, checksum_of, read_mark, write_mark
 
 _ID = re.compile(r"[a-z0-9]{8,64}")
 _HALF_MADE = re.compile(r"g\d{6}\.sqlite\.making|CURRENT\.\d+$")
+_OWN = re.compile(
+    r"CURRENT|(?:health|reindex|activity)\.json|g\d{6}\.sqlite(?:-wal|-shm|-journal|\.from)?"
+    r"|queries\.sqlite(?:-journal)?|(?:vectors|words)-g\d+-v\d+\.[a-z]+"
+)
+"""Names in a wiki's directory that only regular files may have."""
 _LONG_AGO = 600.0
+_READ_AT_ONCE_BYTES = 8 << 20
+"""Up to this size a reader who finds an index changed reads all of it before it answers: half a second at most."""
 
 
 class SqliteStore:
@@ -32,6 +41,8 @@ class SqliteStore:
 
     def __init__(self, root: Path) -> None:
         self._root = root
+        self._compared: dict[str, tuple[str, float]] = {}
+        """By wiki: the stamp its index had when it was last found right, and when that was."""
 
     def directory(self, wiki_id: str) -> Path:
         if not _ID.fullmatch(wiki_id):
@@ -144,23 +155,53 @@ class SqliteStore:
         return ", ".join(parts)
 
     def sealed(self, wiki_id: str) -> bool:
-        return self._mark(wiki_id) == self.stamp(wiki_id)
+        return self._mark(wiki_id).stamp == self.stamp(wiki_id)
 
-    def prove(self, wiki_id: str, *, fully: bool = False) -> None:
-        generation = self.published(wiki_id)
-        if generation is None or (not fully and self.sealed(wiki_id)):
-            return
-        # Caches may stand for versions that a lost log took back, and that will be given out once more.
-        for file in self.directory(wiki_id).glob(f"*-g{generation:06d}-*"):
-            file.unlink(missing_ok=True)
+    def confirm(self, wiki_id: str, max_age_s: float = 0.0) -> Proof:
+        generation, stamp = self.published(wiki_id), self.stamp(wiki_id)
+        known, at = self._compared.get(wiki_id, ("", 0.0))
+        if generation is None or (known == stamp and time.monotonic() - at < max_age_s):
+            return Proof.NONE if generation is None else Proof.COMPARED
+        mark, files = self._mark(wiki_id), self._files(wiki_id, generation)
+        checksum = checksum_of(files) if mark.stamp != stamp or mark.checksum is not None else None
+        if mark.stamp != stamp and is_held(self.directory(wiki_id) / "write.lock"):
+            return Proof.NONE
+        if mark == Mark(stamp, None):
+            return Proof.TOO_LARGE
+        if checksum is None or mark != Mark(stamp, checksum):
+            # Nobody who may write left it so; but a bit may have changed where nothing lies. Reading all of it tells.
+            if checksum is None or bytes_of(files) > _READ_AT_ONCE_BYTES:
+                return Proof.CHANGED if self.stamp(wiki_id) == stamp else Proof.NONE
+            self._require_whole(wiki_id, generation, stamp)
+        self._compared[wiki_id] = (stamp, time.monotonic())
+        return Proof.COMPARED
+
+    def _require_whole(self, wiki_id: str, generation: int, stamp: str = "") -> None:
+        """Read every byte; raises IndexCorrupt, unless a writer has changed the stamp meanwhile."""
         index = SqliteIndex(self._file(wiki_id, generation), wiki_id)
         try:
             faults = index.check()
         finally:
             index.close()
-        if faults:
+        if faults and (not stamp or self.stamp(wiki_id) == stamp):
             raise IndexCorrupt(f"the index is damaged: {faults[0]}", hint="run `wikiholt sync` to build it again")
+
+    def prove(self, wiki_id: str, *, fully: bool = False) -> None:
+        generation = self.published(wiki_id)
+        if generation is None or (not fully and self._as_left(wiki_id, generation)):
+            return
+        # Caches may stand for versions that a lost log took back, and that will be given out once more.
+        for file in self.directory(wiki_id).glob(f"*-g{generation:06d}-*"):
+            move_away(file)
+        self._require_whole(wiki_id, generation)
         self._leave_mark(wiki_id)
+
+    def _as_left(self, wiki_id: str, generation: int) -> bool:
+        """Whether the files have the times, and where they are not too large the bytes, that their writer left."""
+        mark, stamp = self._mark(wiki_id), self.stamp(wiki_id)
+        if mark.stamp != stamp or mark.checksum is None:
+            return mark.stamp == stamp
+        return checksum_of(self._files(wiki_id, generation)) == mark.checksum
 
     def set_aside(self, wiki_id: str, why: str) -> str:
         word = re.sub(r"[^a-z0-9]+", "-", why.lower())[:40].strip("-")
@@ -205,6 +246,9 @@ class SqliteStore:
         """Remove what killed writers left half made. Notes may be written without the lock, so theirs must be old."""
         with suppress(OSError):
             for file in self.directory(wiki_id).iterdir():
+                if _OWN.fullmatch(file.name) and is_odd(file, follow=file.suffix == ".sqlite"):
+                    move_away(file)
+                    continue
                 old = notes.DRAFT.fullmatch(file.name) and time.time() - file.stat().st_mtime > _LONG_AGO
                 if old or _HALF_MADE.match(file.name):
                     file.unlink(missing_ok=True)
@@ -222,16 +266,20 @@ class SqliteStore:
             db.execute("PRAGMA busy_timeout = 200")
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
-    def _mark(self, wiki_id: str) -> str:
-        """The stamp as the last writer left it."""
-        try:
-            return (self.directory(wiki_id) / "write.lock").read_text().strip()
-        except (OSError, UnicodeDecodeError):
-            return ""
+    def _mark(self, wiki_id: str) -> Mark:
+        """How the last writer left the index."""
+        return read_mark(self.directory(wiki_id) / "write.lock")
 
     def _leave_mark(self, wiki_id: str) -> None:
-        with suppress(OSError):  # without it the next sync looks more closely, and that is all
-            (self.directory(wiki_id) / "write.lock").write_text(self.stamp(wiki_id))
+        generation, stamp = self.published(wiki_id), self.stamp(wiki_id)
+        checksum = checksum_of(self._files(wiki_id, generation or 0))
+        write_mark(self.directory(wiki_id) / "write.lock", Mark(stamp, checksum))
+        self._compared[wiki_id] = (stamp, time.monotonic())
+
+    def _files(self, wiki_id: str, generation: int) -> list[Path]:
+        """The files whose bytes are an index: the file itself and its log."""
+        file = self._file(wiki_id, generation)
+        return [file, file.with_name(file.name + "-wal")]
 
     def _file(self, wiki_id: str, generation: int) -> Path:
         return self._generations(wiki_id).file(generation)

@@ -1,0 +1,190 @@
+"""How long it takes until one flipped bit in a word index is noticed, and what looking for it costs.
+
+    python -m bench.damage [--pages 30 300 3000] [--serve] [--write]
+
+Wikis of random pages with a stand-in for the model, whose vectors are as long as the real one's. For each size bits of
+the full-text index are flipped at several places, one at a time, and the file's time is set back, as a bad disk leaves
+it; then the steps that docs/health.md names are timed. With `--serve` a service runs on each, and the time until it has
+found and repaired the damage by itself is taken: about a minute each. Nothing is kept.
+"""
+
+import argparse
+import os
+import sqlite3
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import replace
+from hashlib import blake2b
+from pathlib import Path
+from random import Random
+from statistics import median
+
+import numpy as np
+
+from bench.report import machine, write
+from wikiholt import wiring
+from wikiholt.errors import IndexCorrupt
+from wikiholt.keeper import Keeper, Pace
+from wikiholt.model import Floats, Mode
+from wikiholt.search import Request
+from wikiholt.service import Service
+from wikiholt.settings import load
+from wikiholt.testing import FakeEmbedder
+
+_DIMENSIONS = 384
+_WORDS_A_PAGE = 400
+_VOCABULARY = 20_000
+_FLIPS = 3
+_DAY_S = 86_400.0
+
+
+class RandomEmbedder(FakeEmbedder):
+    """Vectors that depend on the text and mean nothing."""
+
+    def __init__(self) -> None:
+        super().__init__(_DIMENSIONS)
+
+    def _vector(self, text: str) -> Floats:
+        seed = int.from_bytes(blake2b(text.encode(), digest_size=8).digest())
+        vector = np.random.default_rng(seed).standard_normal(self.dimensions).astype(np.float32)
+        return np.asarray(vector / np.linalg.norm(vector), np.float32)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pages", type=int, nargs="+", default=[30, 300, 3000])
+    parser.add_argument("--serve", action="store_true", help="also wait for a running service to find the damage")
+    parser.add_argument("--write", action="store_true", help="write bench/results/damage.md")
+    arguments = parser.parse_args()
+    titles = ("pages", "index MiB", "compare ms", "ms a page", "full check ms", "ms a page", "sync, no change ms")
+    more = ("found at opening", "found by sync", "repaired and found s", "in a service s")
+    rows = [f"| {' | '.join((*titles, *more))} |", "|---" * len((*titles, *more)) + "|"]
+    for pages in arguments.pages:
+        with tempfile.TemporaryDirectory(prefix="bench-damage-") as place:
+            figures = measure(Path(place), pages, serve=arguments.serve)
+        rows.append(f"| {' | '.join(figures)} |")
+        print(rows[-1], flush=True)
+    if arguments.write:
+        write("damage", f"{machine()}\n\n" + "\n".join(rows) + "\n")
+
+
+def measure(place: Path, pages: int, *, serve: bool) -> list[str]:
+    """One row of the table."""
+    service = prepare(place, pages)
+    handle = service.wiki("wiki")
+    store, wiki_id = service.workshop.store, handle.wiki.id
+    file = next(store.directory(wiki_id).glob("g*.sqlite"))
+    compared = _milliseconds(lambda: store.confirm(wiki_id))
+    checked = _milliseconds(handle.check, 3)
+    synced = _milliseconds(handle.sync, 3)
+    size = file.stat().st_size / 2**20
+    at_opening, by_sync, seconds = flip_bits(place, file)
+    served = f"{detected_by_service(place, service):.0f}" if serve else "–"
+    costs = [f"{compared:.2f}", f"{compared / pages:.4f}", f"{checked:.0f}", f"{checked / pages:.2f}", f"{synced:.0f}"]
+    found = [f"{at_opening} of {_FLIPS}", f"{by_sync} of {_FLIPS}", f"{median(seconds):.2f}", served]
+    service.close()
+    return [f"{pages:,}", f"{size:.1f}", *costs, *found]
+
+
+def prepare(place: Path, pages: int) -> Service:
+    """A wiki, synced and backed up."""
+    rng, repository = Random(pages), place / "wiki"
+    repository.mkdir()
+    for number in range(pages):
+        words = " ".join(f"word{int(rng.random() ** 3 * _VOCABULARY)}" for _ in range(_WORDS_A_PAGE))
+        (repository / f"page-{number}.md").write_text(f"# Page {number}\n\nunique{number} {words}\n")
+    for command in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "-m", "Begin"]):
+        who = ["-c", "user.name=Bench", "-c", "user.email=bench@example.org"]
+        subprocess.run(["git", "-C", str(repository), *who, *command], check=True)
+    service = open_service(place)
+    service.add("wiki", str(repository), {})
+    service.wiki("wiki").sync()
+    service.wiki("wiki").backups.take()
+    return service
+
+
+def open_service(place: Path) -> Service:
+    service = wiring.build(load(place / "data", None, {}))
+    embedder = RandomEmbedder()
+    service.workshop = replace(service.workshop, embedder=lambda: embedder, identity=None)
+    return service
+
+
+def flip_bits(place: Path, file: Path) -> tuple[int, int, Sequence[float]]:
+    """How many flips were found when the index was opened to search, and by a sync; seconds a repair took."""
+    whole, places, seconds = file.read_bytes(), word_blocks(file), []
+    at_opening = by_sync = 0
+    rng = Random(1)
+    for _ in range(_FLIPS):
+        _flip(file, whole, rng.choice(places))
+        fresh = open_service(place)
+        try:
+            fresh.wiki("wiki").search(Request("unique7", mode=Mode.KEYWORD))
+        except IndexCorrupt:
+            at_opening += 1
+        began = time.monotonic()
+        fresh.wiki("wiki").sync()
+        hits = fresh.wiki("wiki").search(Request("unique7", mode=Mode.KEYWORD)).hits
+        seconds.append(time.monotonic() - began)
+        by_sync += bool(hits) and bool(fresh.wiki("wiki").status().aside)
+        newest = max(file.parent.glob("g??????.sqlite"))
+        whole, file = newest.read_bytes(), newest
+        places = word_blocks(file)
+        fresh.close()
+    return at_opening, by_sync, seconds
+
+
+def detected_by_service(place: Path, service: Service) -> float:
+    """Seconds until a service that was running when a bit fell over has repaired the index."""
+    service.close()
+    service = open_service(place)
+    handle = service.wiki("wiki")
+    handle.search(Request("page", mode=Mode.KEYWORD))
+    keeper = Keeper(service, Pace(1, 0.5, 60.0, checks=_DAY_S, interval_of=lambda _: 5.0))
+    service.on_broken = keeper.mend
+    keeper.start()
+    time.sleep(15)  # what a service does soon after its start is not what is measured
+    file = max(service.workshop.store.directory(handle.wiki.id).glob("g??????.sqlite"))
+    aside = len(handle.status().aside)
+    _flip(file, file.read_bytes(), word_blocks(file)[len(word_blocks(file)) // 2])
+    began = time.monotonic()
+    while len(handle.status().aside) == aside or not handle.health.well:
+        time.sleep(0.1)
+    took = time.monotonic() - began
+    keeper.stop(60)
+    service.close()
+    return took
+
+
+def word_blocks(file: Path) -> list[int]:
+    """Positions in the file at which the full-text index has its words."""
+    with closing(sqlite3.connect(f"file:{file}?mode=ro&immutable=1", uri=True)) as db:
+        (block,) = db.execute("SELECT block FROM words_data ORDER BY length(block) DESC LIMIT 1").fetchone()
+        blocks = [bytes(row[0]) for row in db.execute("SELECT block FROM words_data WHERE length(block) > 400")]
+    content = file.read_bytes()
+    starts = [content.find(each[:200]) for each in blocks or [bytes(block)]]
+    return [start + at for start in starts if start > 0 for at in range(40, 200, 16)]
+
+
+def _flip(file: Path, whole: bytes, position: int) -> None:
+    before = file.stat()
+    with file.open("r+b") as out:
+        out.seek(position)
+        out.write(bytes([whole[position] ^ 4]))
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def _milliseconds(work: Callable[[], object], times: int = 9) -> float:
+    took = []
+    for _ in range(times):
+        began = time.perf_counter()
+        work()
+        took.append(time.perf_counter() - began)
+    return min(took) * 1000  # the machine may be shared: the best shows what it costs
+
+
+if __name__ == "__main__":
+    main()

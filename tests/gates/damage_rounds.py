@@ -1,0 +1,243 @@
+"""Rounds of random damage to one file of a data directory, and how the next start and the next sync answer for it.
+
+Every round begins from a copy of the same data directory. Before the next sync an answer is right, says that it is
+degraded, or is an error in words; the sync then repairs all that git and the registry's backup can bring back.
+"""
+
+import os
+import shutil
+import sqlite3
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+from damage import CONTENT, OTHER_FILE, Blow, files_below, kind_of
+from farm import product, settings, stand_in
+from git_repository import Repository
+from history import begin
+from processes import Child
+
+from wikiholt import wiring
+from wikiholt.errors import WikiholtError
+from wikiholt.keeper.jobs import Job, JobState, write_job
+from wikiholt.model import Mode, QueryBounds, Recipe, Scope, Searched
+from wikiholt.search import Request
+from wikiholt.service import Service
+from wikiholt.stores.sqlite.queries import SqliteQueryLog
+
+PAGES = 9
+SLUGS = ("victim", "bystander")
+TEMPLATES = ("closed", "killed")
+"""A data directory that everybody has left, and one whose writer was killed with changes in its logs."""
+_GROUND_OF = wiring.ground_of
+_PATIENCE_S = 30.0
+
+
+@dataclass(slots=True)
+class DamageRound:
+    """One round: what was done, what searches answered before the sync, and what is wrong with all that."""
+
+    number: int
+    template: str = ""
+    kind: str = ""
+    blow: str = ""
+    cached: bool = False
+    before: dict[str, int] = field(default_factory=dict)
+    fault: str = ""
+
+    def __str__(self) -> str:
+        how = "cached" if self.cached else "plain"
+        told = f"{self.number:4}  {self.template}, {how}: {self.blow} {self.kind} → {self.before}"
+        return told + (f"\n      FAULT: {self.fault}" if self.fault else "")
+
+
+class DamageRounds:
+    """All rounds of one seed, in one directory."""
+
+    def __init__(self, directory: Path, seed: int) -> None:
+        self._directory = directory
+        self._seed = seed
+        directory.mkdir(parents=True)
+        for name in TEMPLATES:
+            made = Child(directory / "made", lambda _, name=name: self._make(name)).join()
+            assert made["outcome"] == "done", made
+        self._cases = self._all_cases()
+
+    @property
+    def cases(self) -> int:
+        """How many rounds it takes until every kind of file has suffered every kind of damage."""
+        return len(self._cases)
+
+    def play(self, number: int) -> DamageRound:
+        """One round from beginning to end."""
+        rng = Random(f"{self._seed}/{number}")
+        template, kind, blow = self._cases[number % len(self._cases)]
+        played = DamageRound(number, template, kind, blow.__name__, cached=rng.random() < 0.5)
+        data = self._directory / "round"
+        shutil.rmtree(data, ignore_errors=True)
+        shutil.copytree(self._directory / template, data)
+        file = rng.choice([file for file in files_below(data) if kind_of(file, data) == kind])
+        before = file.stat()
+        blow(file, rng)
+        if rng.random() < 0.5 and file.is_file() and not file.is_symlink():
+            os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))  # as a bad disk does it
+        child = Child(
+            self._directory / "done",
+            lambda _: _Judge(data, self._wikis(template), cached=played.cached).run(),
+            _PATIENCE_S,
+        )
+        result = child.join()
+        value = result.get("value")
+        if isinstance(value, dict):
+            played.before, played.fault = value["before"], value["fault"]
+        else:
+            played.fault = str(result.get("trace") or result.get("at") or result)
+        return played
+
+    def _all_cases(self) -> list[tuple[str, str, Blow]]:
+        """Every kind of file with every kind of damage, in an order of this seed's own."""
+        found: set[tuple[str, str]] = set()
+        for template in TEMPLATES:
+            data = self._directory / template
+            found |= {(template, kind) for file in files_below(data) if (kind := kind_of(file, data))}
+        cases = [(*where, blow) for where in sorted(found) for blow in (*CONTENT, *OTHER_FILE)]
+        Random(self._seed).shuffle(cases)
+        return cases
+
+    def _make(self, name: str) -> None:
+        """Two wikis with every kind of file; the killed writer's are copied while it is at work."""
+        wikis = self._wikis(name)
+        for slug in SLUGS:
+            begin(Repository(wikis / slug), Random(slug), PAGES)
+        data = self._directory / f"{name}-data"
+        service = product(data)
+        for slug in SLUGS:
+            _use(service, slug, wikis / slug)
+        service.registry.keys.create(None, Scope.ADMIN)
+        service.registry.backups.take()
+        if name == "closed":
+            service.close()
+            shutil.copytree(data, self._directory / name)
+        else:
+            _copy_at_work(service, data, Repository(wikis / "victim"), self._directory / name)
+            service.close()
+
+    def _wikis(self, template: str) -> Path:
+        return self._directory / f"{template}-wikis"
+
+
+def _copy_at_work(service: Service, data: Path, repository: Repository, to: Path) -> None:
+    """Readers keep the logs from being emptied; a generation is begun, and somebody is at work on the wiki."""
+    wiki, store = service.wiki("victim"), service.workshop.store
+    directory = store.directory(wiki.wiki.id)
+    with ExitStack() as stack:
+        for file in (directory / "g000001.sqlite", data / "registry.sqlite"):
+            reader = stack.enter_context(closing(sqlite3.connect(file, isolation_level=None)))
+            reader.execute("BEGIN")
+            reader.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        repository.commit({f"later/page-{PAGES}.md": f"# Later\n\nhandbook unique{PAGES}"})
+        wiki.sync()
+        service.registry.keys.create(None, Scope.ADMIN)
+        begun = store.new_generation(wiki.wiki.id, Recipe("another", 8, "{}"))
+        stack.callback(begun.close)
+        leave = stack.enter_context(store.sitting(wiki.wiki.id))
+        leave("{}")
+        for file in (directory / "g000001.sqlite-wal", data / "registry.sqlite-wal"):
+            assert file.stat().st_size, f"{file.name} is empty"
+        shutil.copytree(data, to)
+
+
+def _use(service: Service, slug: str, repository: Path) -> None:
+    """Leave every kind of file that a wiki in use has."""
+    service.add(slug, str(repository), {})
+    wiki = service.wiki(slug)
+    wiki.sync()
+    wiki.backups.take()
+    wiki.examine()
+    wiki.search(Request("handbook"))
+    wiki.settle(30)
+    store, wiki_id = service.workshop.store, wiki.wiki.id
+    write_job(store, wiki_id, Job(JobState.COMPLETE, "1"))
+    entry = Searched(1e9, "cli", "handbook", "hybrid", False, 1, False, False, 0.5, 1.0, "", ("a/page-0",), 0)
+    SqliteQueryLog(store.directory(wiki_id)).write([entry], QueryBounds(days=100_000, entries=100))
+
+
+class _Judge:
+    """The next start, in a process of its own: it may be held up by what it finds."""
+
+    def __init__(self, data: Path, wikis: Path, *, cached: bool) -> None:
+        self._settings = settings(data, "fake")
+        stand_in("fake", 0.0)
+        if not cached:
+            wiring.ground_of = _GROUND_OF
+        self._pages = {slug: Repository(wikis / slug).git("ls-files").decode().split() for slug in SLUGS}
+
+    def run(self) -> dict[str, object]:
+        before: Counter[str] = Counter()
+        after: Counter[str] = Counter()
+        fault = ""
+        service = wiring.build(self._settings)
+        try:
+            self._ask(service, before)
+            assert not any(each.startswith("without") for each in before), before
+            _restore_registry(service)
+            _sync(service)
+            service.close()
+            service = wiring.build(self._settings)
+            _sync(service)
+            self._ask(service, after)
+            assert set(after) == {"right"}, f"after the sync: {dict(after)}"
+        except AssertionError as error:
+            fault = str(error)
+        finally:
+            service.close()
+        return {"before": before, "fault": fault}
+
+    def _ask(self, service: Service, seen: Counter[str]) -> None:
+        """Ask for a word of each page in each wiki; nothing may be wrong without saying so."""
+        for slug, files in self._pages.items():
+            for file in files:
+                for mode in (Mode.KEYWORD, Mode.HYBRID):
+                    seen[_answer(service, slug, file.removesuffix(".md"), mode)] += 1
+
+
+def _restore_registry(service: Service) -> None:
+    """A damaged registry says so, and is restored by hand."""
+    try:
+        found = service.wikis()
+    except WikiholtError:
+        service.registry.backups.restore()
+        found = service.wikis()
+    assert {wiki.slug for wiki in found} == set(SLUGS), "wikis are silently missing"
+
+
+def _sync(service: Service) -> None:
+    for slug in SLUGS:
+        wiki = service.wiki(slug)
+        try:
+            wiki.sync()
+        except WikiholtError as error:
+            raise AssertionError(f"{slug}: the sync did not repair it: {error.message}") from error
+        assert wiki.check() == []
+        assert wiki.health.well, wiki.health
+        wiki.backups.take()
+        wiki.status()
+
+
+def _answer(service: Service, slug: str, page: str, mode: Mode) -> str:
+    try:
+        answer = service.wiki(slug).search(Request(f"unique{page.rpartition('-')[2]}", mode=mode))
+    except WikiholtError as error:
+        return error.code() if error.hint else f"without a hint: {error.message}"
+    if answer.degraded or answer.stale:
+        return "degraded" if answer.degraded else "stale"
+    found = [hit.path for hit in answer.hits]
+    assert found[:1] == [page], f"{slug}: a wrong answer by {mode} for {page}: {found}"
+    return "right"
+
+
+def count_faults(played: Sequence[DamageRound]) -> str:
+    return f"{len(played)} rounds of damage, {sum(bool(each.fault) for each in played)} faults"

@@ -1,0 +1,258 @@
+"""Rounds of random damage to any file of a data directory: repaired by the next sync, and never a wrong answer.
+
+The long form is `python tests/gates --damage --rounds 500`; `--seed S --round N` plays one round again.
+"""
+
+import os
+import resource
+import shutil
+import signal
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from random import Random
+
+import pytest
+from damage import OTHER_FILE, Blow, flip, make_directory
+from damage_rounds import DamageRounds, count_faults
+from ward import Ward, until
+
+from wikiholt.errors import IndexCorrupt, StorageRefused, WikiholtError
+from wikiholt.model import Condition, Mode, Occasion, Proof
+from wikiholt.search import Request
+from wikiholt.stores.sqlite import marks, store
+
+ROUNDS, SEED = 40, 2024
+SMALL = 30
+
+
+@pytest.fixture
+def ward(tmp_path: Path) -> Iterator[Ward]:
+    made = Ward(tmp_path, SMALL)
+    made.handle.backups.take(Occasion.ASKED)
+    yield made
+    made.close()
+
+
+@pytest.mark.timeout(600)
+def test_damage_to_any_file_is_repaired_by_the_next_sync_and_gives_no_wrong_answer(tmp_path: Path) -> None:
+    rounds = DamageRounds(tmp_path / "rounds", SEED)
+    played = [rounds.play(number) for number in range(ROUNDS)]
+    assert not [str(each) for each in played if each.fault], count_faults(played)
+    assert sum(sum(each.before.values()) for each in played) > ROUNDS
+
+
+@pytest.mark.parametrize("ending", ["", "-wal", "-shm"])
+@pytest.mark.parametrize("blow", OTHER_FILE)
+def test_what_is_no_file_where_an_index_should_be_is_damage_and_no_full_disk(
+    ward: Ward, ending: str, blow: Blow
+) -> None:
+    ward.service.close()
+    file = ward.index_file.with_name(ward.index_file.name + ending)
+    if ending:
+        file.touch()
+    blow(file, Random(3))
+    ward.service = ward.opened()
+    with pytest.raises(WikiholtError) as caught:
+        ward.handle.search(Request("unique7", mode=Mode.KEYWORD))
+    assert not isinstance(caught.value, StorageRefused)
+    ward.handle.sync()
+    ward.right()
+
+
+@pytest.mark.parametrize("name", ["CURRENT", "write.lock", "health.json", "activity.json", "reindex.json"])
+@pytest.mark.parametrize("blow", OTHER_FILE)
+def test_what_is_no_file_where_a_small_file_should_be_holds_nobody_up(ward: Ward, name: str, blow: Blow) -> None:
+    file = ward.directory / name
+    file.touch()
+    ward.service.close()
+    blow(file, Random(3))
+    ward.service = ward.opened()
+    assert ward.handle.search(Request("unique7", mode=Mode.KEYWORD)).hits
+    with ward.service.workshop.store.sitting(ward.handle.wiki.id) as leave:
+        leave("at work")
+    ward.handle.sync()
+    ward.right()
+    assert not ward.handle.status().aside or blow is make_directory, "the index itself was never broken"
+
+
+def flip_in_words(ward: Ward, share: float) -> None:
+    """Flip one bit of the full-text index, without a trace in size or time."""
+    file = ward.index_file
+    with closing(sqlite3.connect(f"file:{file}?mode=ro&immutable=1", uri=True)) as db:
+        blocks = [bytes(block) for (block,) in db.execute("SELECT block FROM words_data") if len(block) > 200]
+    block = max(blocks, key=len)
+    before, content = file.stat(), bytearray(file.read_bytes())
+    start = content.find(block[:100])
+    assert start > 0
+    content[start + 20 + int(share * 60)] ^= 4
+    file.write_bytes(content)
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def ask_for_all(ward: Ward) -> set[str]:
+    """Ask for the word of every page; what came of it."""
+    seen = set()
+    for number in range(SMALL):
+        try:
+            answer = ward.handle.search(Request(f"unique{number}", mode=Mode.KEYWORD))
+        except WikiholtError as error:
+            seen.add(error.code())
+        else:
+            right = [hit.path for hit in answer.hits[:1]] == [f"page-{number}"]
+            seen.add("right" if right else "degraded" if answer.degraded else "wrong")
+    return seen
+
+
+@pytest.mark.parametrize("share", [0.0, 0.25, 0.5, 0.75, 1.0])
+def test_a_bit_that_fell_over_in_the_words_is_found_before_the_first_answer(ward: Ward, share: float) -> None:
+    ward.service.close()
+    flip_in_words(ward, share)
+    ward.service = ward.opened()
+    assert ask_for_all(ward) == {"index-corrupt"}
+    assert ward.handle.health.condition is Condition.BROKEN
+    ward.handle.sync()
+    assert ask_for_all(ward) == {"right"}
+    ward.right()
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_a_sync_alone_finds_a_bit_that_fell_over_in_the_words(ward: Ward, share: float) -> None:
+    ward.service.close()
+    flip_in_words(ward, share)
+    ward.service = ward.opened()
+    ward.handle.sync()
+    assert ward.handle.status().aside
+    assert ask_for_all(ward) == {"right"}
+    ward.right()
+
+
+def test_a_word_that_is_lost_while_a_service_runs_is_no_empty_answer(
+    ward: Ward, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wikiholt.handle.EMPTY_CONFIRMED_FOR_S", 0.0)
+    assert ward.handle.search(Request("unique7", mode=Mode.KEYWORD)).hits
+    flip_in_words(ward, 0.5)
+    assert "wrong" not in ask_for_all(ward)
+    with pytest.raises(IndexCorrupt):
+        ward.handle.search(Request("nowhere", mode=Mode.KEYWORD))
+    ward.handle.sync()
+    ward.right()
+
+
+def test_a_service_compares_the_indexes_in_use_and_repairs_what_differs(
+    ward: Ward, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wikiholt.keeper.checks._FIRST", 0.1)
+    monkeypatch.setattr("wikiholt.keeper.checks._ROUND", 0.1)
+    assert ward.handle.search(Request("unique7", mode=Mode.KEYWORD)).hits
+    ward.handle.examine()
+    ward.keeper(checks=86_400.0)
+    flip_in_words(ward, 0.5)
+    until(lambda: ward.handle.status().aside and ward.handle.health.well)
+    ward.right()
+
+
+def test_an_index_that_is_too_large_to_be_compared_is_checked_as_often_as_its_share_allows(
+    ward: Ward, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wikiholt.keeper.checks._FIRST", 0.1)
+    monkeypatch.setattr("wikiholt.keeper.checks._ROUND", 0.1)
+    monkeypatch.setattr(marks, "COMPARED_BYTES", 1000)
+    ward.repository.commit({"page-0.md": "# Page 0\n\nunique0 once more\n"})
+    ward.handle.sync()
+    assert ward.handle.compare() is Proof.TOO_LARGE
+    flip_in_words(ward, 0.5)
+    ward.keeper(checks=86_400.0)
+    until(lambda: ward.handle.status().aside and ward.handle.health.well)
+    ward.right()
+
+
+def test_a_change_that_is_too_much_to_read_at_once_makes_answers_degraded_until_a_sync(
+    ward: Ward, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "_READ_AT_ONCE_BYTES", 1000)
+    ward.service.close()
+    flip_in_words(ward, 0.5)
+    ward.service = ward.opened()
+    assert ask_for_all(ward) <= {"degraded", "right", "index-corrupt"}
+    assert ward.handle.search(Request("unique7")).degraded
+    ward.handle.sync()
+    ward.right()
+
+
+def test_a_bit_where_nothing_lies_costs_no_index(ward: Ward) -> None:
+    with closing(sqlite3.connect(ward.index_file)) as db:
+        db.execute("CREATE TABLE filler (x)")
+        db.execute("INSERT INTO filler VALUES (zeroblob(50000))")
+        db.execute("DROP TABLE filler")
+        db.commit()
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    ward.handle.sync()
+    ward.service.close()
+    file = ward.index_file
+    before, content = file.stat(), bytearray(file.read_bytes())
+    content[-100] ^= 4
+    file.write_bytes(content)
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    ward.service = ward.opened()
+    assert ask_for_all(ward) == {"right"}
+    ward.handle.sync()
+    assert not ward.handle.status().aside
+    ward.right()
+
+
+@pytest.mark.parametrize("harm", ["flip", "zero", "gone"])
+def test_a_damaged_mark_is_no_damaged_index(ward: Ward, harm: str) -> None:
+    ward.service.close()
+    lock = ward.directory / "write.lock"
+    blows: dict[str, Callable[[], object]] = {
+        "flip": lambda: flip(lock, Random(1)),
+        "zero": lambda: lock.write_bytes(bytes(lock.stat().st_size)),
+        "gone": lock.unlink,
+    }
+    blows[harm]()
+    ward.service = ward.opened()
+    assert ask_for_all(ward) == {"right"}
+    ward.handle.sync()
+    assert not ward.handle.status().aside
+    assert ward.service.workshop.store.confirm(ward.handle.wiki.id) is Proof.COMPARED
+
+
+def test_a_log_that_is_lost_loses_no_page_after_the_next_sync(ward: Ward) -> None:
+    with closing(sqlite3.connect(ward.index_file, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM pages").fetchone()
+        ward.repository.commit({"page-7.md": "# Page 7\n\nunique7 after the log began\n"})
+        ward.handle.sync()
+        copy = ward.place / "copy"
+        shutil.copytree(ward.directory, copy)
+    ward.service.close()
+    log = next(copy.glob("*.sqlite-wal"))
+    assert log.stat().st_size
+    log.unlink()
+    directory = ward.directory
+    shutil.rmtree(directory)
+    copy.rename(directory)
+    ward.service = ward.opened()
+    assert "wrong" not in ask_for_all(ward)
+    ward.handle.sync()
+    ward.right()
+    assert ward.handle.search(Request("unique7 log", mode=Mode.KEYWORD)).hits[0].path == "page-7"
+
+
+def test_a_disk_that_refuses_is_no_damage(ward: Ward) -> None:
+    ward.repository.commit({"page-0.md": "# Page 0\n\nunique0 once more\n"})
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    assert signal.getsignal(signal.SIGXFSZ) == signal.SIG_IGN
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
+    try:
+        with pytest.raises(StorageRefused):
+            ward.handle.sync()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert ward.handle.health.well
+    assert not ward.handle.status().aside
+    ward.handle.sync()
+    ward.right()
