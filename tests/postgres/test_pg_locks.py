@@ -2,6 +2,7 @@
 
 import fcntl
 import logging
+import re
 import resource
 import socket
 import time
@@ -258,6 +259,20 @@ def test_locks_of_two_nodes_exclude_each_other_also_while_the_table_is_being_mad
         locks.drop(other, "a")
         other.commit()
         assert one.execute("SELECT count(*) FROM wikiholt.locks").fetchone() == (0,)
+
+
+def test_without_the_functions_for_advisory_locks_everything_works(database: str, tmp_path: Path) -> None:
+    """What the manual tells administrators to do."""
+    manual = (Path(__file__).parents[2] / "docs" / "scale.md").read_text(encoding="utf-8")
+    (revoking,) = re.findall(r"```sql\n(DO \$\$.*?advisory.*?)```", manual, re.DOTALL)
+    with psycopg.connect(database, autocommit=True) as administrator:
+        administrator.execute(revoking)
+    with node(database, tmp_path) as store:
+        filled(store, CALM).close()
+        assert synced(store, CALM, "r2") == 4
+        with psycopg.connect(address(store, CALM), autocommit=True) as session:
+            assert refused(session, "SELECT pg_advisory_lock(1)") == "42501"
+            assert refused(session, "SELECT pg_try_advisory_xact_lock_shared(1, 2)") == "42501"
 
 
 def test_a_database_whose_schema_wikiholt_is_anothers_is_refused(pg: PgServer, database: str) -> None:

@@ -170,8 +170,8 @@ _BY_MODULE = {
         "execute(sql.SQL('DROP INDEX CONCURRENTLY IF EXISTS {}').format(name))",
     ),
     "twins.py": (
+        "execute(_MARK)",
         "execute(_SEEN)",
-        "execute(_TAKE)",
     ),
     "upgrading.py": (
         "execute(order)",
