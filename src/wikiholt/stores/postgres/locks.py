@@ -19,6 +19,8 @@ from wikiholt.stores.postgres.pool import Connection
 _MAKE = (
     "CREATE SCHEMA IF NOT EXISTS wikiholt",
     "CREATE TABLE IF NOT EXISTS wikiholt.locks (name text PRIMARY KEY, pid int4, since timestamptz)",
+    # The planner would keep names as samples, which would outlive their wikis.
+    "ALTER TABLE wikiholt.locks ALTER name SET STATISTICS 0",
 )
 _TAKE = "SELECT 1 FROM wikiholt.locks WHERE name = %s FOR UPDATE"
 # It also waits for another that has just inserted the row.

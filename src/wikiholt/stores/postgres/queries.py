@@ -91,6 +91,7 @@ class PostgresQueryLog:
         with self._placements.operator(placement).writing() as connection:
             locks.take(connection, placement.schema)
             if connection.execute("SELECT to_regnamespace(%s)", (placement.schema,)).fetchone() == (None,):
+                locks.drop(connection, placement.schema)
                 return False
             names = {"schema": sql.Identifier(placement.schema)}
             connection.execute(sql.SQL(_TABLE).format(**names))
