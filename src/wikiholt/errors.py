@@ -27,6 +27,7 @@ WikiholtError
 │   ├── RevisionMismatch the page is another one than the writer read
 │   ├── NotWritable      this wiki's source takes no writes
 │   └── Busy
+│       └── LockTimeout  the database did not grant a lock in time     (HTTP 503)
 ├── ModelError           the embedder cannot be trusted               (exit 5, HTTP 503)
 │   ├── ModelMissing
 │   ├── ModelCorrupt
@@ -187,6 +188,10 @@ class NotWritable(Conflict):
 
 class Busy(Conflict):
     pass
+
+
+class LockTimeout(Busy):
+    status = 503
 
 
 class ModelError(WikiholtError):

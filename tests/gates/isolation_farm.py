@@ -187,7 +187,8 @@ def weather(farm: Farm, storm: Storm, caplog: pytest.LogCaptureFixture) -> int:
         assert farm.ground.where(wiki.code) == []
     for wiki in storm.doomed:
         assert not farm.directory(wiki).exists()
-        assert not farm.ground.traces(farm.ids[wiki.slug])
+        traces = farm.ground.traces(farm.ids[wiki.slug])
+        assert not traces, traces
     for wiki in farm.wikis[:-4]:
         assert farm.codes_of(wiki) == {wiki.code}
     farm.wikis = farm.wikis[:-4]

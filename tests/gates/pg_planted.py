@@ -3,7 +3,7 @@
 from planted import _replace
 from psycopg import sql
 
-from wikiholt.stores.postgres import moving, placing, store, writing
+from wikiholt.stores.postgres import moving, offboarding, placing, store, writing
 from wikiholt.stores.postgres.pool import Connection
 from wikiholt.stores.postgres.rows import Standing
 from wikiholt.stores.postgres.tables import Tables
@@ -22,7 +22,7 @@ def _role_stays() -> None:
         connection.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(schema)))
         return [schema]
 
-    for module in (placing, moving):
+    for module in (placing, offboarding):
         _replace(module, "remove_schema", remove_schema)
 
 

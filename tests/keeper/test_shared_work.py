@@ -1,5 +1,6 @@
 """A keeper that shares the work with others: it does its own part, and calls them for theirs."""
 
+import time
 from collections.abc import Callable, Iterator, Set
 from contextlib import AbstractContextManager, closing
 from pathlib import Path
@@ -8,9 +9,10 @@ import pytest
 from git_repository import Repository
 from keeper_ground import Ground, WatchedEmbedder, many, until
 
-from wikiholt.errors import DatabaseAway, WikiNotFound
+from wikiholt.errors import DatabaseAway, LockTimeout, WikiNotFound
 from wikiholt.keeper import JobState, Keeper, Pace
 from wikiholt.keeper import turns as turns_module
+from wikiholt.keeper.entries import Entry
 from wikiholt.ports import Call
 
 
@@ -271,3 +273,33 @@ def test_a_database_that_is_away_is_no_failure_of_the_wiki(
     assert len(tried) == 4
     assert keeper.counters().failures == 0
     assert keeper.standing(mine).error is None
+
+
+def test_a_wiki_that_stays_locked_in_the_database_is_tried_ever_less_often_and_then_at_once(
+    ground: Ground, rota: Rota, keeper: Keeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, _ = two(ground)
+    writing, tried, delays = ground.store.writing, list[float](), list[float]()
+    schedule = keeper._board.schedule
+
+    def refused(wiki_id: str, timeout: float) -> AbstractContextManager[None]:
+        tried.append(time.monotonic())
+        if len(tried) < 5:
+            raise LockTimeout("locked")
+        return writing(wiki_id, timeout)
+
+    def scheduled(entry: Entry, at: float) -> None:
+        if entry.lock_timeouts > len(delays):
+            delays.append(at - time.monotonic())
+        schedule(entry, at)
+
+    monkeypatch.setattr(ground.store, "writing", refused)
+    monkeypatch.setattr(keeper._board, "schedule", scheduled)
+    monkeypatch.setattr(turns_module, "_BUSY_DELAY", 0.1)
+    monkeypatch.setattr(turns_module, "_MAX_LOCK_DELAY_S", 0.5)
+    keeper.start()
+    rota.have(mine)
+    until(lambda: ground.finds("mine", "about", "Home"))
+    assert [round(delay, 1) for delay in delays] == [0.2, 0.4, 0.5, 0.5]
+    until(lambda: keeper._entry(mine).lock_timeouts == 0)
+    assert keeper.counters().failures == 0

@@ -19,10 +19,16 @@ RECIPE = Recipe(EMBEDDER.fingerprint, EMBEDDER.dimensions, "test")
 
 @contextmanager
 def node(
-    database: str, place: Path, *, lease: float = 15.0, connections: int = 10, linger: float = 60.0
+    database: str,
+    place: Path,
+    *,
+    lease: float = 15.0,
+    connections: int = 10,
+    linger: float = 60.0,
+    lock_timeout_s: float | None = None,
 ) -> Iterator[PostgresStore]:
     """What one process has open of a farm."""
-    home, doors = Home(database), Doors(connections)
+    home, doors = Home(database, lock_timeout_s=lock_timeout_s), Doors(connections, lock_timeout_s=lock_timeout_s)
     try:
         yield PostgresStore(home, doors, place, lease, linger=linger)
     finally:

@@ -1,5 +1,6 @@
 """Two real `wikiholt serve` over one PostgreSQL, with real repositories: whichever is asked, the same is answered."""
 
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
@@ -8,6 +9,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from git_repository import Repository
+from pg_hostile import holding_everything
 from pg_node import Node, running
 from pg_server import PgServer
 from pg_waiting import until
@@ -16,6 +18,8 @@ from wikiholt.model import Scope
 from wikiholt.registry import Registry
 from wikiholt.stores.postgres import buckets, registry, shifts
 from wikiholt.stores.postgres.home import Home
+from wikiholt.stores.postgres.placing import Placements
+from wikiholt.stores.postgres.pool import Doors
 
 PARTS = (registry.TABLES, buckets.TABLES, shifts.TABLES)
 SLUGS = ("beds", "herbs", "tools", "trees")
@@ -165,6 +169,41 @@ def test_a_wiki_removed_at_the_wrong_node_in_the_middle_of_its_sync_is_gone(farm
     rest = "SELECT count(*) FROM pg_namespace WHERE nspname LIKE %s"
     with psycopg.connect(farm.store, autocommit=True) as connection:
         until(lambda: connection.execute(rest, (f"%{wiki.id}%",)).fetchone() == (0,))
+
+
+def test_a_wiki_that_holds_every_lock_keeps_no_other_from_being_synced_added_or_removed(
+    farm: Farm, tmp_path: Path
+) -> None:
+    until(lambda: all(node.finds(slug, slug, "Home") for node in farm.nodes for slug in SLUGS))
+    wiki_id = farm.registry.get("tools").id
+    with closing(Home(farm.store, PARTS)) as home, closing(Doors(2)) as doors:
+        placements = Placements(home, doors)
+        tools = placements.get(wiki_id)
+        login = placements.login(tools).address.conninfo
+    leaving = Repository(tmp_path / "leaving")
+    leaving.commit({"Home.md": "# Home\n\nAll about leaving.\n"})
+    farm.registry.add("leaving", str(leaving.path))
+    until(lambda: farm.nodes[0].finds("leaving", "leaving", "Home"))
+    with holding_everything(login, tools):
+        farm.repositories["tools"].commit({"Hoe.md": "# Hoe\n\nHoes are sharp.\n"})
+        assert farm.nodes[0].ask("POST", "w/tools/api/v1/wake").status_code == 202
+        for slug in SLUGS[:2]:
+            farm.repositories[slug].commit({"Lock.md": f"# Lock\n\nlocks of {slug}\n"})
+            assert farm.nodes[0].ask("POST", f"w/{slug}/api/v1/wake").status_code == 202
+        until(lambda: all(node.finds(slug, "locks", "Lock") for node in farm.nodes for slug in SLUGS[:2]), 30)
+        assert farm.nodes[1].ask("DELETE", "api/v1/wikis/leaving").status_code == 200
+        coming = Repository(tmp_path / "coming")
+        coming.commit({"Home.md": "# Home\n\nAll about coming.\n"})
+        farm.registry.add("coming", str(coming.path))
+        until(lambda: farm.nodes[0].finds("coming", "coming", "Home"), 30)
+        refused = farm.nodes[0].ask("GET", "w/tools/api/v1/search?q=hoes")
+        assert (refused.status_code, refused.json()["code"]) == (503, "lock-timeout")
+        assert refused.headers["retry-after"]
+        figures = "".join(node.ask("GET", "metrics").text for node in farm.nodes)
+        counted = re.findall(r'wikiholt_database_timeouts_total\{kind="lock"\} ([0-9.]+)', figures)
+        assert sum(map(float, counted)) > 0
+    until(lambda: all(node.finds("tools", "hoes", "Hoe") for node in farm.nodes), 90)
+    farm.registry.remove("coming")
 
 
 def test_without_a_word_between_the_nodes_every_wiki_is_still_looked_at(farm: Farm) -> None:

@@ -10,7 +10,7 @@ from pg_two import addresses, another, pages, store
 
 from wikiholt.errors import Busy, IndexCorrupt, IndexMissing, InvalidSetting, WikiholtError
 from wikiholt.model import Recipe
-from wikiholt.stores.postgres import placing
+from wikiholt.stores.postgres import offboarding, placing
 from wikiholt.stores.postgres.placing import Condition, Placements
 from wikiholt.stores.postgres.store import PostgresStore
 
@@ -69,7 +69,7 @@ def test_off_boarding_that_breaks_off_is_done_by_the_next(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(placing, "remove_schema", killed)
+        patch.setattr(offboarding, "remove_schema", killed)
         with pytest.raises(KeyboardInterrupt):
             store.drop(ONE)
     assert store.ids() == [ONE], "it is found, and can be removed"

@@ -8,10 +8,11 @@ import psycopg
 import pytest
 from pg_server import PgServer
 from pg_shared import store_on
+from pg_waiting import until
 from psycopg import sql
 
 from wikiholt.model import Change, Chunk, Floats, Ints, Metadata, Page, PageEntry, Recipe, Words
-from wikiholt.stores.postgres import nearest
+from wikiholt.stores.postgres import locks, nearest
 from wikiholt.stores.postgres.index import PostgresIndex
 from wikiholt.stores.postgres.placing import Placement
 from wikiholt.stores.postgres.store import PostgresStore
@@ -148,9 +149,12 @@ def test_tending_is_left_to_the_one_who_is_at_it(store: PostgresStore, pg: PgSer
         db.execute(sql.SQL("DROP INDEX {}").format(sql.Identifier(placement.schema, "g1_pages_version")))
         dsn = pg.dsn(db.info.dbname)
     with psycopg.connect(dsn, autocommit=True) as other:
-        other.execute("SELECT pg_advisory_lock(hashtextextended('tending ' || %s, 0))", (placement.schema,))
+        assert locks.claim(other, f"indexes {placement.schema}")
         assert tend(door, placement.schema, FROM) == []
-        other.execute("SELECT pg_advisory_unlock_all()")
+        pid = other.info.backend_pid
+    # That session ended without giving anything back: its claim counts for nothing.
+    with door.reading() as db:
+        until(lambda: db.execute("SELECT 1 FROM pg_stat_activity WHERE pid = %s", (pid,)).fetchone() is None)
     assert tend(door, placement.schema, FROM) == ["g1_pages_version"]
 
 

@@ -71,6 +71,14 @@ _BY_MODULE = {
         "rows.PAGE_COLUMNS",
         "tables.pages",
     ),
+    "locks.py": (
+        "execute(_CLAIM)",
+        "execute(_DROP)",
+        "execute(_INSERT)",
+        "execute(_RELEASE)",
+        "execute(_TAKE)",
+        "execute(statement)",
+    ),
     "lookup.py": (
         "columns",
         "execute(sql)",
@@ -78,6 +86,7 @@ _BY_MODULE = {
     ),
     "moving.py": (
         "_PLACE",
+        "execute(_LONG)",
         "execute(count)",
         "execute(known)",
         "execute(order)",
@@ -96,8 +105,8 @@ _BY_MODULE = {
     "offboarding.py": (
         "execute(order)",
         "execute(sql.SQL('ALTER ROLE {} NOLOGIN').format(sql.Identifier(role)))",
-        "execute(sql.SQL('DROP OWNED BY {}').format(sql.Identifier(each)))",
-        "execute(sql.SQL('DROP ROLE {}').format(sql.Identifier(each)))",
+        "execute(sql.SQL('DROP OWNED BY {}').format(name))",
+        "execute(sql.SQL('DROP ROLE {}').format(name))",
         "execute(sql.SQL('DROP SCHEMA {} CASCADE').format(sql.Identifier(each)))",
         "execute(sql.SQL('GRANT {} TO CURRENT_USER').format(sql.Identifier(role)))",
     ),
@@ -163,7 +172,10 @@ _BY_MODULE = {
         "execute(_RENEW)",
         "execute(_TAKE_UP)",
     ),
-    "store.py": ("execute(path.format(sql.Identifier(placement.schema), sql.Identifier(database.types)))",),
+    "store.py": (
+        "execute(path.format(sql.Identifier(placement.schema), sql.Identifier(database.types)))",
+        "execute(sql.SQL('SET LOCAL lock_timeout TO {}').format(f'{SWEEP_LOCK_TIMEOUT_S:.3f}s'))",
+    ),
     "tending.py": (
         "execute(_KNOWN)",
         "execute(create + sql.SQL(index.how))",
@@ -173,8 +185,8 @@ _BY_MODULE = {
         "execute(sql.SQL('DROP INDEX CONCURRENTLY IF EXISTS {}').format(name))",
     ),
     "twins.py": (
+        "execute(_MARK)",
         "execute(_SEEN)",
-        "execute(_TAKE)",
     ),
     "upgrading.py": (
         "execute(order)",

@@ -138,6 +138,8 @@ class Entry:
     fetched_at: float = 0.0
     """When the last fetch that succeeded began."""
     backup_error: WikiholtError | None = None
+    lock_timeouts: int = 0
+    """How often in a row the database did not grant a lock on its index in time."""
     urgent: bool = False
     """Whether somebody waits for what the next fetch brings."""
     shared: tuple[tuple[object, ...], str] | None = None
@@ -159,3 +161,4 @@ class Entry:
     def forgiven(self) -> None:
         """Forget failures: it works, or somebody wants it tried at once."""
         self.failures, self.failed_head, self.error, self.retry_at = 0, None, None, 0.0
+        self.lock_timeouts = 0

@@ -7,7 +7,16 @@ from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 
 from wikiholt.batches import Pause, Paused
-from wikiholt.errors import Busy, DatabaseAway, NoCommits, SourceError, SourceMissing, WikiholtError, WikiNotFound
+from wikiholt.errors import (
+    Busy,
+    DatabaseAway,
+    LockTimeout,
+    NoCommits,
+    SourceError,
+    SourceMissing,
+    WikiholtError,
+    WikiNotFound,
+)
 from wikiholt.handle import WikiHandle
 from wikiholt.keeper.board import Board
 from wikiholt.keeper.desk import Desk, sitting
@@ -23,6 +32,9 @@ _LOG = logging.getLogger(__name__)
 
 _BUSY_DELAY = 1.0
 """Seconds until a wiki is tried again that another process was writing."""
+_MAX_LOCK_DELAY_S = 60.0
+"""The longest until a wiki is tried again whose index somebody keeps locked in the database."""
+_MAX_LOCK_TIMEOUTS = 10
 _TRUST = 600.0
 """Seconds for which a node takes it that nobody writes an index it looks after: a login for every look is dear."""
 _SOON = 1.0
@@ -90,7 +102,8 @@ class Turns:
         if result.busy:
             # Somebody else is writing it: no failure, and perhaps all that was to be done.
             entry.postponed = Rank.DUE if asked is None else asked
-            self._board.schedule(entry, time.monotonic() + _BUSY_DELAY)
+            delay = min(_BUSY_DELAY * 2**entry.lock_timeouts, _MAX_LOCK_DELAY_S)
+            self._board.schedule(entry, time.monotonic() + delay)
             return None
         if result.paused and not (result.reindexing and asked is not None):
             return Rank.DUE
@@ -188,7 +201,9 @@ class Turns:
         except Paused:
             if result is not None:
                 result.paused = True
-        except (Busy, DatabaseAway):
+        except (Busy, DatabaseAway) as error:
+            if isinstance(error, LockTimeout):  # a try takes a worker for seconds: ever fewer of them
+                entry.lock_timeouts = min(entry.lock_timeouts + 1, _MAX_LOCK_TIMEOUTS)
             # Neither is the wiki's fault: it is tried again soon, however long that goes on.
             if result is not None:
                 result.busy = True

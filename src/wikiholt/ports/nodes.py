@@ -48,6 +48,11 @@ class Databases(Protocol):
     def figures(self) -> Mapping[str, int]:
         """Connections that are open, and leases held, by this process."""
 
+    def timeouts(self) -> Mapping[str, int]:
+        """How many statements of this process the databases ended, by kind: `lock` for those that waited too long for
+        a lock, `statement` for those that ran too long.
+        """
+
     def up(self) -> Mapping[str, bool]:
         """Of each database that is known here, whether it answered when it was last needed; asks nobody."""
 

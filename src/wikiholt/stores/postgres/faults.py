@@ -7,7 +7,16 @@ from contextlib import contextmanager
 import psycopg
 from psycopg.pq import ConnStatus
 
-from wikiholt.errors import Busy, DatabaseAway, IndexCorrupt, IndexFault, IndexMissing, StorageRefused, WikiholtError
+from wikiholt.errors import (
+    Busy,
+    DatabaseAway,
+    IndexCorrupt,
+    IndexFault,
+    IndexMissing,
+    LockTimeout,
+    StorageRefused,
+    WikiholtError,
+)
 
 _LOG = logging.getLogger(__name__)
 RETRY_AFTER = 2.0
@@ -33,6 +42,11 @@ def away(error: Exception | None = None) -> DatabaseAway:
     return DatabaseAway(
         "the database cannot be reached now", retry_after=RETRY_AFTER, hint="try again in a moment; nothing is lost"
     )
+
+
+def is_statement_timeout(error: WikiholtError) -> bool:
+    """Whether the server ended a statement that took too long."""
+    return isinstance(error.__cause__, psycopg.errors.QueryCanceled)
 
 
 def missing() -> IndexMissing:
@@ -63,9 +77,10 @@ _MEANINGS: tuple[tuple[tuple[str, ...], Callable[[psycopg.Error], WikiholtError]
             hint="check its free disk space and its settings",
         ),
     ),
+    (("40001",), lambda _: Busy("the index is being changed by another", hint="try again in a moment")),
     (
-        ("40001", "40P01", "55P03"),
-        lambda _: Busy("the index is being changed by another", hint="try again in a moment"),
+        ("40P01", "55P03"),
+        lambda _: LockTimeout("another holds a lock on this wiki's index", hint="try again in a moment"),
     ),
     (
         ("XX001", "XX002"),

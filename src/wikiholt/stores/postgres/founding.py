@@ -10,14 +10,14 @@ from datetime import UTC, datetime
 
 from psycopg import sql
 
-from wikiholt.stores.postgres import layout
+from wikiholt.stores.postgres import layout, locks
 from wikiholt.stores.postgres.pool import Connection
 from wikiholt.stores.postgres.readying import ready
 
 
 def found(connection: Connection, schema: str, role: str, secret: str, guests: str) -> None:
     """Make what is missing of a wiki's schema and role, in an open transaction of the operator."""
-    connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (schema,))
+    locks.take(connection, schema)
     order = (
         "SELECT to_regrole(%(guests)s) IS NULL, to_regrole(%(role)s) IS NULL, to_regnamespace(%(schema)s) IS NULL,"
         " to_regclass(%(schema)s || '.state') IS NULL OR to_regclass(%(schema)s || '.notes') IS NULL"

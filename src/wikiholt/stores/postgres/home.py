@@ -23,15 +23,17 @@ from threading import Lock
 from psycopg import sql
 
 from wikiholt.errors import Conflict, InvalidSetting
+from wikiholt.stores.postgres import locks
 from wikiholt.stores.postgres.address import Address
 from wikiholt.stores.postgres.pool import Connection, Door, Doors, Login
 from wikiholt.stores.postgres.readying import ready, require_rights
+from wikiholt.stores.postgres.timeouts import Timeouts
 from wikiholt.stores.postgres.twins import twin_of
 
 HOME = "home"
 SCHEMA = "wikiholt"
-_LOCK = 7_340_033
-"""The advisory lock under which nodes make and change the home's tables."""
+_LOCK = "home"
+"""The lock under which nodes make and change the home's tables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +81,12 @@ class Database:
 class Home:
     """Bound to the operator's address. Safe to use from many threads and after a fork."""
 
-    def __init__(self, dsn: str, parts: Sequence[Part] = (), *, connections: int = 8) -> None:
+    def __init__(
+        self, dsn: str, parts: Sequence[Part] = (), *, connections: int = 8, lock_timeout_s: float | None = None
+    ) -> None:
         self._address = Address.parse(dsn)
         self._parts = (_DATABASES, PLACEMENTS, *parts)
-        self._doors = Doors(connections)
+        self._doors = Doors(connections, lock_timeout_s=lock_timeout_s)
         self._bare = Door(self._doors, lambda _: _login(self._address, (SCHEMA, "public")))
         self._lock = Lock()
         self._made = False
@@ -179,6 +183,11 @@ class Home:
         return self._doors.open
 
     @property
+    def timeouts(self) -> Timeouts:
+        """How many statements of the operator waited or ran for too long."""
+        return self._doors.timeouts
+
+    @property
     def up(self) -> dict[str, tuple[str, bool]]:
         """Of each database that is known here its place, and whether it answered when it was last needed."""
         places = {each.name: each.address.place for each in self._known.values()} or {HOME: self._address.place}
@@ -222,9 +231,8 @@ class Home:
         return any(known.get(part.name, 0) < len(part.steps) for part in self._parts)
 
     def _found(self, connection: Connection) -> None:
-        connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
         require_rights(connection, self._address.dbname)
-        connection.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
+        locks.take(connection, _LOCK)
         connection.execute(f"CREATE TABLE IF NOT EXISTS {SCHEMA}.parts (name text PRIMARY KEY, steps int4 NOT NULL)")
         known: dict[str, int] = dict(connection.execute("SELECT name, steps FROM parts").fetchall())
         for part in self._parts:

@@ -37,6 +37,7 @@ from wikiholt.stores.postgres.filters import where_clause
 from wikiholt.stores.postgres.pool import Connection, Door
 from wikiholt.stores.postgres.rows import Standing
 from wikiholt.stores.postgres.tables import HNSW_FROM, Tables
+from wikiholt.stores.postgres.timeouts import WIKI_WRITE_STATEMENT_TIMEOUT_S
 from wikiholt.stores.postgres.words import WordSearch
 from wikiholt.stores.sqlite.rows import moment, unpack_words
 
@@ -112,7 +113,7 @@ class PostgresIndex:
     # ── writing ──────────────────────────────────────────────────────────────────────────────────
 
     def apply(self, change: Change) -> int:
-        with self._door.writing() as db:
+        with self._door.writing(statement_timeout_s=WIKI_WRITE_STATEMENT_TIMEOUT_S) as db:
             return writing.apply(db, self._tables, change, self._fence())
 
     def reuse(self, hashes: Sequence[bytes]) -> Mapping[bytes, Floats]:

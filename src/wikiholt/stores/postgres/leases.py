@@ -24,9 +24,10 @@ from threading import Condition, Thread
 import psycopg
 from psycopg import sql
 
-from wikiholt.errors import Busy, IndexMissing, WikiholtError
+from wikiholt.errors import Busy, IndexMissing, LockTimeout, WikiholtError
 from wikiholt.stores.postgres.placing import Placements
 from wikiholt.stores.postgres.pool import Connection
+from wikiholt.stores.postgres.timeouts import LEASE_LOCK_TIMEOUT_S, RENEW_LOCK_TIMEOUT_S
 
 _LOG = logging.getLogger(__name__)
 WRITER, DESK = "writer", "desk"
@@ -145,8 +146,13 @@ class Leases:
         until, waited = time.monotonic() + timeout, False
         lease = Lease(wiki_id, name, f"{os.getpid()}-{secrets.token_hex(8)}")
         while True:
+            fence, locked = None, False
             try:
                 fence = self._take_once(lease)
+            except LockTimeout:
+                locked = True
+            except Busy:
+                pass
             except IndexMissing as error:
                 if waited:
                     raise IndexMissing(
@@ -157,11 +163,16 @@ class Leases:
                 lease.fence = fence
                 return lease
             if time.monotonic() >= until:
-                raise Busy(
-                    "another is at work on this wiki's index", hint="wait for it to finish, or raise lock.timeout"
-                )
+                raise self._given_up(lease, locked=locked)
             waited = True
             time.sleep(min(_PAUSE, max(0.0, until - time.monotonic())))
+
+    def _given_up(self, lease: Lease, *, locked: bool) -> Busy:
+        """The error for a lease that was not to be had: another has it, or a session holds a lock on the notes."""
+        if locked:
+            self._placements.home.timeouts.record("lock", lease.wiki_id)
+        kind = LockTimeout if locked else Busy
+        return kind("another is at work on this wiki's index", hint="wait for it to finish, or raise lock.timeout")
 
     def _take_once(self, lease: Lease) -> int | None:
         text = str(self.seconds) if lease.name == WRITER else ""
@@ -169,18 +180,21 @@ class Leases:
         # Asked of the home every time: nobody must begin to write where the wiki is no more.
         placement = self._placements.get(lease.wiki_id, again=True)
         order = sql.SQL(_TAKE).format(notes=sql.Identifier(placement.schema, "notes"))
-        with suppress(Busy), self._placements.operator(placement).writing() as connection:
-            connection.execute("SET LOCAL lock_timeout TO '50ms'")
+        with self._placements.operator(placement).writing(lock_timeout_s=LEASE_LOCK_TIMEOUT_S) as connection:
             lease.database = placement.database
             row = connection.execute(order, given).fetchone()
             return None if row is None else int(row[0])
-        return None
 
     def _do(self, order: str, lease: Lease, **given: object) -> int:
         placement = self._placements.get(lease.wiki_id)
         composed = sql.SQL(order).format(notes=sql.Identifier(placement.schema, "notes"))
-        with self._placements.operator(placement).reading() as connection:
-            return connection.execute(composed, lease.values | given).rowcount
+        door = self._placements.operator(placement)
+        try:
+            with door.writing(lock_timeout_s=RENEW_LOCK_TIMEOUT_S) as connection:
+                return connection.execute(composed, lease.values | given).rowcount
+        except LockTimeout:
+            door.timeouts.record("lock", placement.schema)
+            raise
 
     def _keep(self, lease: Lease) -> None:
         if self._pid != os.getpid():

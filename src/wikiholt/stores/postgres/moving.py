@@ -24,13 +24,15 @@ from wikiholt.stores.postgres import generations, layout, tables
 from wikiholt.stores.postgres.index import PostgresIndex
 from wikiholt.stores.postgres.layout import MOVED
 from wikiholt.stores.postgres.leases import hold
-from wikiholt.stores.postgres.offboarding import remove_schema
+from wikiholt.stores.postgres.offboarding import remove_place
 from wikiholt.stores.postgres.placing import Condition, Placement, Placements, new_role
 from wikiholt.stores.postgres.pool import Connection, Door, Doors
 from wikiholt.stores.postgres.store import PostgresStore
+from wikiholt.stores.postgres.timeouts import MOVE_STATEMENT_TIMEOUT_S, retry_lock_timeouts
 
 _LOG = logging.getLogger(__name__)
 _PLACE = "database, schema, role, secret"
+_LONG = sql.SQL("SET LOCAL statement_timeout TO {}").format(f"{MOVE_STATEMENT_TIMEOUT_S:.3f}s")
 _QUIET = 1.0
 """Seconds without a statement after which nobody is in the old schema any more."""
 _PATIENCE = 120.0
@@ -59,7 +61,7 @@ def finish(store: PostgresStore, wiki_id: str, timeout: float = 30.0) -> bool:
         return False
     left, switched = found
     if switched:
-        _tell(store.placements, left)
+        retry_lock_timeouts(lambda: _tell(store.placements, left))
         _await_quiet(store.placements, left)
         _remove(store.placements, left)
     else:
@@ -108,8 +110,7 @@ def _discard(placements: Placements, wiki_id: str) -> None:
 
 
 def _remove(placements: Placements, left: Placement) -> None:
-    with placements.operator(left).writing() as connection:
-        remove_schema(connection, left.schema, left.role)
+    retry_lock_timeouts(lambda: remove_place(placements.operator(left), left.schema, left.role))
     with placements.home.writing() as connection:
         connection.execute("DELETE FROM moves WHERE wiki_id = %s AND role = %s", (left.wiki_id, left.role))
 
@@ -121,6 +122,10 @@ def _begun(placements: Placements, old: Placement, to: str) -> Placement:
     with placements.home.writing() as connection:
         order = f"INSERT INTO moves (wiki_id, {_PLACE}) VALUES (%s, %s, %s, %s, %s)"
         connection.execute(order, (new.wiki_id, new.database, new.schema, new.role, new.secret))
+    return retry_lock_timeouts(lambda: _made(placements, new))
+
+
+def _made(placements: Placements, new: Placement) -> Placement:
     with placements.operator(new).writing() as connection:
         return placements.found(connection, new)
 
@@ -128,7 +133,7 @@ def _begun(placements: Placements, old: Placement, to: str) -> Placement:
 @contextmanager
 def _doorway(placements: Placements, new: Placement) -> Iterator[Door]:
     """The way to the new place, as the role that is made for it."""
-    doors = Doors(2, patience=0)
+    doors = Doors(2, patience=MOVE_STATEMENT_TIMEOUT_S)
     try:
         yield Door(doors, lambda _: placements.login(new), new.wiki_id)
     finally:
@@ -138,7 +143,7 @@ def _doorway(placements: Placements, new: Placement) -> Iterator[Door]:
 def _copied(store: PostgresStore, old: Placement, new: Placement, door: Door) -> None:
     """All generations, those set aside too, as they are at one moment."""
     with store.door(old.wiki_id).snapshot() as source:
-        source.execute("SET LOCAL statement_timeout TO 0")
+        source.execute(_LONG)
         known = generations.all_of(source)
         if generations.glance(source).layout != layout.Layout(layout.LAYOUT, layout.oldest()):
             raise IndexTooNew("the index has another layout than this Wikiholt writes", hint="upgrade Wikiholt first")
@@ -146,7 +151,7 @@ def _copied(store: PostgresStore, old: Placement, new: Placement, door: Door) ->
             for each in known:
                 for statement in tables.creating(new.schema, each.number, each.recipe.dimensions, new.role):
                     connection.execute(statement)
-        with door.writing() as target:
+        with door.writing(statement_timeout_s=MOVE_STATEMENT_TIMEOUT_S) as target:
             for table in ("state", *_tables(known)):
                 _copy(source, target, table)
 
@@ -172,6 +177,7 @@ def _copy(source: Connection, target: Connection, table: str) -> None:
 def _verified(store: PostgresStore, old: Placement, door: Door) -> None:
     """Raise unless the copy has as many rows in every table, and the one that answers is right in every byte."""
     with store.door(old.wiki_id).snapshot() as source, door.snapshot() as target:
+        source.execute(_LONG)
         known = generations.all_of(source)
         published = generations.glance(source).published
         same = known == generations.all_of(target)

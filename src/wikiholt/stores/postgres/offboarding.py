@@ -1,20 +1,28 @@
 """A wiki leaves a database: its schema, its role and whatever that role may have left behind."""
 
-from psycopg import sql
+import logging
 
-from wikiholt.stores.postgres.pool import Connection
+from psycopg import sql
+from psycopg.errors import DependentObjectsStillExist, LockNotAvailable
+
+from wikiholt.stores.postgres import locks
+from wikiholt.stores.postgres.pool import Connection, Door
+
+_LOG = logging.getLogger(__name__)
 
 
 def remove_schema(connection: Connection, schema: str, role: str | None = None) -> list[str]:
     """Remove a wiki's schema and its roles in an open transaction of the operator, and name all that went.
 
-    Without a role those go that were let into the schema and bear its name.
+    The role is one that has lost its login (`bar_login`); without a role those go that were let into the schema and
+    bear its name.
     """
-    connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (schema,))
-    roles = [role] if role is not None else _roles(connection, schema)
-    roles = [each for each in roles if _exists(connection, "pg_roles", "rolname", each)]
-    for each in roles:
-        _end_sessions(connection, each)
+    locks.take(connection, schema)
+    if role is not None:
+        roles = [role] if _exists(connection, "pg_roles", "rolname", role) else []
+    else:
+        roles = [each for each in _roles(connection, schema) if bar_login(connection, each)]
+    connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = ANY(%s)", (roles,))
     went = []
     for each in _schemas(connection, schema):
         order = (
@@ -24,11 +32,36 @@ def remove_schema(connection: Connection, schema: str, role: str | None = None) 
         connection.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(each)))
         went.append(each)
     for each in roles:
-        # It owns nothing by us, but any role may make large objects, and a role that owns one cannot go.
-        connection.execute(sql.SQL("DROP OWNED BY {}").format(sql.Identifier(each)))
-        connection.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(each)))
-        went.append(f"role {each}")
+        if _drop_role(connection, each):
+            went.append(f"role {each}")
+    locks.drop(connection, schema)
     return went
+
+
+def remove_place(door: Door, schema: str, role: str) -> list[str]:
+    """The same through the operator's door; when the role's sessions are ended, none can come back."""
+    with door.writing() as connection:
+        bar_login(connection, role)
+    with door.writing() as connection:
+        return remove_schema(connection, schema, role)
+
+
+def _drop_role(connection: Connection, role: str) -> bool:
+    """Drop a role that nobody can log in as any more; whether it could be.
+
+    Other roles can hold that up: they may grant rights on a large object of theirs to any role. Without its schema and
+    without a login a role that stays opens nothing.
+    """
+    name = sql.Identifier(role)
+    try:
+        with connection.transaction():
+            # It owns nothing by us, but any role may make large objects, and a role that owns one cannot go.
+            connection.execute(sql.SQL("DROP OWNED BY {}").format(name))
+            connection.execute(sql.SQL("DROP ROLE {}").format(name))
+    except (LockNotAvailable, DependentObjectsStillExist) as error:
+        _LOG.warning("the role %s stays, without a login: others hold it (code %s)", role, error.sqlstate)
+        return False
+    return True
 
 
 def _schemas(connection: Connection, schema: str) -> list[str]:
@@ -47,11 +80,13 @@ def _roles(connection: Connection, schema: str) -> list[str]:
     return [name for name in found if name.startswith(f"{schema}_")]
 
 
-def _end_sessions(connection: Connection, role: str) -> None:
-    """Let nobody log in as the role any more, and end those who have."""
+def bar_login(connection: Connection, role: str) -> bool:
+    """Let nobody log in as the role any more, and let the operator end its sessions; whether there is such a role."""
+    if not _exists(connection, "pg_roles", "rolname", role):
+        return False
     connection.execute(sql.SQL("GRANT {} TO CURRENT_USER").format(sql.Identifier(role)))
     connection.execute(sql.SQL("ALTER ROLE {} NOLOGIN").format(sql.Identifier(role)))
-    connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = %s", (role,))
+    return True
 
 
 def _exists(connection: Connection, table: str, column: str, name: str) -> bool:

@@ -81,6 +81,10 @@ class PostgresDatabases:
     def figures(self) -> Mapping[str, int]:
         return {"connections": self._home.connections + self._doors.open, "leases": self._store.leases.count}
 
+    def timeouts(self) -> Mapping[str, int]:
+        of_wikis = self._doors.timeouts.counts
+        return {kind: count + of_wikis[kind] for kind, count in self._home.timeouts.counts.items()}
+
     def up(self) -> Mapping[str, bool]:
         away = self._doors.away
         return {name: well and place not in away for name, (place, well) in self._home.up.items()}

@@ -28,11 +28,12 @@ from enum import StrEnum
 from threading import Lock
 
 from wikiholt.errors import DatabaseAway, IndexFault, InvalidSlug
-from wikiholt.stores.postgres import founding, layout
+from wikiholt.stores.postgres import founding, layout, locks
 from wikiholt.stores.postgres.faults import missing
 from wikiholt.stores.postgres.home import HOME, Database, Home
-from wikiholt.stores.postgres.offboarding import remove_schema
+from wikiholt.stores.postgres.offboarding import remove_place, remove_schema
 from wikiholt.stores.postgres.pool import Connection, Door, Doors, Login
+from wikiholt.stores.postgres.timeouts import retry_lock_timeouts
 
 _ID = re.compile(r"[a-z0-9]{8,64}")
 _REMEMBERED = 20_000
@@ -112,9 +113,14 @@ class Placements:
         if found is not None and found.condition is Condition.GOING:
             self.remove(wiki_id)
         chosen = self.home.database(database or self._fewest()).name
+        made = retry_lock_timeouts(lambda: self._make(wiki_id, chosen))
+        self._remember(wiki_id, made)
+        return made
+
+    def _make(self, wiki_id: str, database: str) -> Placement:
         with self.home.writing() as connection:
-            _alone(connection, wiki_id)
-            made = _reserved(connection, wiki_id, chosen)
+            locks.take(connection, _lock_of(wiki_id))
+            made = _reserved(connection, wiki_id, database)
             if made.condition is not Condition.HERE and made.database == HOME:
                 made = self.found(connection, made)
                 _set_condition(connection, made)
@@ -123,7 +129,6 @@ class Placements:
                 made = self.found(connection, made)
             with self.home.writing() as connection:
                 _set_condition(connection, made)
-        self._remember(wiki_id, made)
         return made
 
     def remove(self, wiki_id: str) -> list[str]:
@@ -134,7 +139,7 @@ class Placements:
                 connection.execute("SELECT 1")  # nothing is begun that cannot be done now
         self._known.pop(wiki_id, None)
         with self.home.writing() as connection:
-            _alone(connection, wiki_id)
+            locks.take(connection, _lock_of(wiki_id))
             order = f"UPDATE placements SET condition = 'going' WHERE wiki_id = %s RETURNING {_COLUMNS}"
             row = connection.execute(order, (wiki_id,)).fetchone()
             left = connection.execute(f"SELECT {_COLUMNS} FROM {_MOVES} WHERE wiki_id = %s", (wiki_id,)).fetchone()
@@ -142,8 +147,10 @@ class Placements:
         if row is not None:
             return went + self._removed(_placement(row), "placements")
         for database in self.home.databases():
-            with database.door.writing() as connection:
+            with database.door.about(schema_of(wiki_id)).writing() as connection:
                 went += remove_schema(connection, schema_of(wiki_id))
+        with self.home.writing() as connection:
+            locks.drop(connection, _lock_of(wiki_id))
         return went
 
     def ids(self) -> list[str]:
@@ -172,7 +179,7 @@ class Placements:
         return Door(self._doors, lambda again: self.login(self.get(wiki_id, again=again)), wiki_id)
 
     def operator(self, placement: Placement) -> Door:
-        return self.database(placement).door
+        return self.database(placement).door.about(placement.schema)
 
     def database(self, placement: Placement) -> Database:
         return self.home.database(placement.database)
@@ -233,16 +240,19 @@ class Placements:
         if known is None or known.condition is not Condition.HERE:
             self.make(wiki_id)
             return
-        with self.operator(known).writing() as connection:
-            self.found(connection, known)
+        retry_lock_timeouts(lambda: self._mend(known))
         self._doors.forget(self.login(known))
 
+    def _mend(self, known: Placement) -> None:
+        with self.operator(known).writing() as connection:
+            self.found(connection, known)
+
     def _removed(self, placement: Placement, table: str) -> list[str]:
-        with self.operator(placement).writing() as connection:
-            went = remove_schema(connection, placement.schema, placement.role)
+        went = retry_lock_timeouts(lambda: remove_place(self.operator(placement), placement.schema, placement.role))
         with self.home.writing() as connection:
             order = f"DELETE FROM {table} WHERE wiki_id = %s AND role = %s"
             connection.execute(order, (placement.wiki_id, placement.role))
+            locks.drop(connection, _lock_of(placement.wiki_id))
         return went
 
 
@@ -262,9 +272,9 @@ def new_role(schema: str) -> str:
     return f"{schema}_{secrets.token_hex(4)}"
 
 
-def _alone(connection: Connection, wiki_id: str) -> None:
-    """Wait for whoever is making or removing this wiki's place: what they have done so far cannot be seen yet."""
-    connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 1))", (wiki_id,))
+def _lock_of(wiki_id: str) -> str:
+    """The lock of those who make or remove this wiki's place: what they have done so far cannot be seen yet."""
+    return f"placement {wiki_id}"
 
 
 def _reserved(connection: Connection, wiki_id: str, database: str) -> Placement:

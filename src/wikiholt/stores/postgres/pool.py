@@ -2,19 +2,23 @@
 
     Connection                                  psycopg.Connection[tuple[Any, ...]]
     Login(address, role, path, operator=False)  who logs in where, and which schemas are in sight
-    Doors(most=20, wait=10.0, patience=30.0)    at most so many over all wikis; the longest idle goes first
+    Doors(most=20, wait=10.0, patience=30.0, lock_timeout_s=None)
+                                                at most so many over all wikis; the longest idle goes first
+        .timeouts                               how many statements waited or ran for too long (timeouts.py)
         .close()
-    Door(doors, login)                          the way into one schema. login(again) is asked at every use, and
+    Door(doors, login, wiki_id="", subject="")              the way into one schema. login(again) is asked at every use, and
                                                 again, with True, when the server does not let it in
+        .about(subject) -> Door                 the same way in; what the log calls it
         .reading()  -> context: Connection      autocommit: each statement sees the last committed state
         .snapshot() -> context: Connection      one REPEATABLE READ, READ ONLY transaction
-        .writing()  -> context: Connection      one transaction: all of it, or nothing
+        .writing(lock_timeout_s=None, statement_timeout_s=None)
+                    -> context: Connection      one transaction: all of it, or nothing
         .alone()    -> Connection               one that no pool knows, in autocommit (for LISTEN); its taker closes it
 
 All raise DatabaseAway where the database cannot be reached, Busy where every connection is in use for `wait` seconds;
-in a block, psycopg's errors come out as errors of ours (faults.py). A statement of a wiki's role that takes longer than
-`patience` seconds is ended, except in `writing`. Names need no schema: it is the search path. Safe to use from many
-threads; a forked child begins without connections.
+in a block, psycopg's errors come out as errors of ours (faults.py). Every session has a lock timeout and a statement
+timeout; the latter is `patience` seconds for a wiki's role. Names need no schema: it is the search path. Safe to use
+from many threads; a forked child begins without connections.
 """
 
 import os
@@ -30,9 +34,15 @@ import psycopg
 from psycopg import sql
 from psycopg.pq import ConnStatus, PGconn, Ping, TransactionStatus
 
-from wikiholt.errors import Busy, DatabaseAway, IndexMissing, WikiholtError
+from wikiholt.errors import Busy, DatabaseAway, IndexFault, IndexMissing, LockTimeout, WikiholtError
 from wikiholt.stores.postgres.address import Address
-from wikiholt.stores.postgres.faults import away, missing, translated
+from wikiholt.stores.postgres.faults import away, is_statement_timeout, missing, translated
+from wikiholt.stores.postgres.timeouts import (
+    OPERATOR_LOCK_TIMEOUT_S,
+    OPERATOR_STATEMENT_TIMEOUT_S,
+    WIKI_LOCK_TIMEOUT_S,
+    Timeouts,
+)
 
 _T = TypeVar("_T")
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -76,10 +86,15 @@ class Lent:
 class Doors:
     """The connections of a process, however many wikis it serves."""
 
-    def __init__(self, most: int = 20, *, wait: float = 10.0, patience: float = 30.0) -> None:
+    def __init__(
+        self, most: int = 20, *, wait: float = 10.0, patience: float = 30.0, lock_timeout_s: float | None = None
+    ) -> None:
+        """`lock_timeout_s` is for all logins; without it, the operator's and the wikis' differ."""
         self._most = max(1, most)
         self._wait = wait
         self._patience = patience
+        self._lock_timeout_s = lock_timeout_s
+        self.timeouts = Timeouts()
         self._begin()
 
     def _begin(self) -> None:
@@ -221,7 +236,9 @@ class Doors:
         if not login.operator:
             orders.append(sql.SQL("SET default_transaction_read_only TO on"))
             orders.append(sql.SQL("SET jit TO off"))  # to compile a search takes longer than the search
-            orders.append(sql.SQL("SET statement_timeout TO {}").format(f"{self._patience:.3f}s"))
+        lock_timeout_s, statement_timeout_s = self._timeouts_of(login)
+        orders.append(sql.SQL("SET lock_timeout TO {}").format(f"{lock_timeout_s:.3f}s"))
+        orders.append(sql.SQL("SET statement_timeout TO {}").format(f"{statement_timeout_s:.3f}s"))
         try:
             connection.execute(sql.SQL("; ").join(orders))
         except BaseException:
@@ -229,15 +246,30 @@ class Doors:
             raise
         return connection
 
+    def _timeouts_of(self, login: Login) -> tuple[float, float]:
+        """The lock timeout and the statement timeout of a login's sessions."""
+        if login.operator:
+            return self._lock_timeout_s or OPERATOR_LOCK_TIMEOUT_S, OPERATOR_STATEMENT_TIMEOUT_S
+        return self._lock_timeout_s or WIKI_LOCK_TIMEOUT_S, self._patience
+
 
 class Door:
     """The way into one schema, under one role."""
 
-    def __init__(self, doors: Doors, login: Callable[[bool], Login], wiki_id: str = "") -> None:
-        """`wiki_id` is the wiki whose schema it is, if it is a wiki's."""
+    def __init__(self, doors: Doors, login: Callable[[bool], Login], wiki_id: str = "", subject: str = "") -> None:
+        """`wiki_id` is the wiki whose schema it is, if it is a wiki's; logs name `subject`, else the wiki."""
         self._doors = doors
         self._login = login
         self.wiki_id = wiki_id
+        self._subject = subject or wiki_id
+
+    @property
+    def timeouts(self) -> Timeouts:
+        return self._doors.timeouts
+
+    def about(self, subject: str) -> "Door":
+        """The same way in, for work on one wiki: the log calls it so."""
+        return Door(self._doors, self._login, self.wiki_id, subject)
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -252,10 +284,19 @@ class Door:
             yield connection
 
     @contextmanager
-    def writing(self) -> Iterator[Connection]:
-        """One write transaction: all of it, or nothing."""
-        still = f"SET LOCAL idle_in_transaction_session_timeout TO '{_STILL}'; SET LOCAL statement_timeout TO 0"
-        with self._lent(f"BEGIN READ WRITE; {still}") as connection:
+    def writing(
+        self, *, lock_timeout_s: float | None = None, statement_timeout_s: float | None = None
+    ) -> Iterator[Connection]:
+        """One write transaction: all of it, or nothing.
+
+        With a lock timeout of its own it is a try of one who polls, who records a timeout when giving up.
+        """
+        begin = f"BEGIN READ WRITE; SET LOCAL idle_in_transaction_session_timeout TO '{_STILL}'"
+        if lock_timeout_s is not None:
+            begin += f"; SET LOCAL lock_timeout TO '{lock_timeout_s:.3f}s'"
+        if statement_timeout_s is not None:
+            begin += f"; SET LOCAL statement_timeout TO '{statement_timeout_s:.3f}s'"
+        with self._lent(begin, polling=lock_timeout_s is not None) as connection:
             yield connection
             connection.execute("COMMIT")
 
@@ -264,14 +305,22 @@ class Door:
         return self._let_in(self._doors.connect)
 
     @contextmanager
-    def _lent(self, begin: str = "") -> Iterator[Connection]:
+    def _lent(self, begin: str = "", *, polling: bool = False) -> Iterator[Connection]:
         lent = self._begun(begin)
         try:
             with translated(lent.connection):
                 yield lent.connection
+        except LockTimeout:
+            if not polling:
+                self.timeouts.record("lock", self._subject or lent.login.role)
+            raise
         except DatabaseAway as error:
             if self._elsewhere(lent.login):
                 raise missing() from error
+            raise
+        except IndexFault as error:
+            if is_statement_timeout(error):
+                self.timeouts.record("statement", self._subject or lent.login.role)
             raise
         finally:
             self._doors.give_back(lent)

@@ -12,6 +12,7 @@ from psycopg import sql
 
 from wikiholt.errors import IndexMissing
 from wikiholt.model import QueryBounds, QueryEntries, Searched
+from wikiholt.stores.postgres import locks
 from wikiholt.stores.postgres.layout import MOVED
 from wikiholt.stores.postgres.placing import Placements
 from wikiholt.stores.postgres.pool import Connection
@@ -91,8 +92,9 @@ class PostgresQueryLog:
         except IndexMissing:
             return False
         with self._placements.operator(placement).writing() as connection:
-            connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (placement.schema,))
+            locks.take(connection, placement.schema)
             if connection.execute("SELECT to_regnamespace(%s)", (placement.schema,)).fetchone() == (None,):
+                locks.drop(connection, placement.schema)
                 return False
             names = {"schema": sql.Identifier(placement.schema)}
             comment = connection.execute(_COMMENT, (f"{placement.schema}.searches",)).fetchone()

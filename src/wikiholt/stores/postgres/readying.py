@@ -3,6 +3,7 @@
 from psycopg import errors, sql
 
 from wikiholt.errors import InvalidSetting
+from wikiholt.stores.postgres import locks
 from wikiholt.stores.postgres.pool import Connection
 
 _OLDEST_SERVER = 160000
@@ -24,6 +25,7 @@ def ready(connection: Connection, dbname: str, guests: str | None = None) -> tup
     if connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (guests,)).fetchone() is None:
         connection.execute(sql.SQL("CREATE ROLE {} NOLOGIN").format(sql.Identifier(guests)))
     _close_to_others(connection, dbname, guests, types)
+    _make_locks(connection)
     connects = "SELECT has_database_privilege(%s, current_database(), 'CONNECT')"
     if connection.execute(connects, (guests,)).fetchone() != (True,):
         raise InvalidSetting(
@@ -75,6 +77,16 @@ def _vector(connection: Connection) -> str:
             f"pgvector {version} is too old", hint="install 0.8 or newer, then: ALTER EXTENSION vector UPDATE"
         )
     return str(schema)
+
+
+def _make_locks(connection: Connection) -> None:
+    try:
+        locks.ensure(connection)
+    except errors.InsufficientPrivilege as error:
+        raise InvalidSetting(
+            "the schema wikiholt of the database belongs to another login",
+            hint="use a database of its own, or as an administrator: ALTER SCHEMA wikiholt OWNER TO …",
+        ) from error
 
 
 def _close_to_others(connection: Connection, dbname: str, guests: str, types: str) -> None:

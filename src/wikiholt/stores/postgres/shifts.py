@@ -218,7 +218,8 @@ class PostgresShifts:
 
     def _wait(self, connection: Connection | None, seconds: float) -> None:
         """Until something is told, or close() rings, or the time is over."""
-        ears: list[socket.socket | int] = [self._bell]
+        poll = select.poll()  # select knows no descriptor above 1,023
+        poll.register(self._bell, select.POLLIN)
         if connection is not None:
-            ears.append(connection.pgconn.socket)
-        select.select(ears, [], [], seconds)
+            poll.register(connection.pgconn.socket, select.POLLIN)
+        poll.poll(max(0.0, seconds) * 1000)

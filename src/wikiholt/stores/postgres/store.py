@@ -13,9 +13,9 @@ from pathlib import Path
 
 from psycopg import sql
 
-from wikiholt.errors import Busy, DatabaseAway, IndexCorrupt, IndexFault, IndexMissing, WikiholtError
+from wikiholt.errors import Busy, DatabaseAway, IndexCorrupt, IndexFault, IndexMissing, LockTimeout, WikiholtError
 from wikiholt.model import Proof, Recipe
-from wikiholt.stores.postgres import copies, generations, layout, notes, tending, upgrading
+from wikiholt.stores.postgres import copies, generations, layout, locks, notes, tending, upgrading
 from wikiholt.stores.postgres.faults import missing
 from wikiholt.stores.postgres.generations import Generation, Glance, Origin
 from wikiholt.stores.postgres.home import Home
@@ -24,6 +24,7 @@ from wikiholt.stores.postgres.leases import DESK, WRITER, Leases, hold
 from wikiholt.stores.postgres.placing import Placement, Placements, require_id
 from wikiholt.stores.postgres.pool import Connection, Door, Doors
 from wikiholt.stores.postgres.tables import HNSW_FROM, Tables
+from wikiholt.stores.postgres.timeouts import SWEEP_LOCK_TIMEOUT_S, WIKI_WRITE_STATEMENT_TIMEOUT_S
 from wikiholt.stores.sqlite import schema as files
 from wikiholt.stores.sqlite.index import SqliteIndex
 
@@ -155,13 +156,14 @@ class PostgresStore:
         """Remove what was before, once no search can be in it, and look after the indexes of what is now."""
         with suppress(IndexMissing, Busy):  # what another is in just now goes the next time
             with self._building(wiki_id) as (connection, placement):
-                connection.execute("SET LOCAL lock_timeout TO '2s'")
+                connection.execute(sql.SQL("SET LOCAL lock_timeout TO {}").format(f"{SWEEP_LOCK_TIMEOUT_S:.3f}s"))
                 generations.remove(connection, placement, generations.swept(connection, self._linger))
             self._tender.ask(self.placements.operator(placement), placement.schema, self._hnsw_from)
 
     def tend(self, placement: Placement) -> None:
-        """Make the indexes that a wiki has come to need by its size, now."""
-        tending.tend(self.placements.operator(placement), placement.schema, self._hnsw_from)
+        """Make the indexes that a wiki has come to need by its size, now, unless others hold locks on its tables."""
+        with suppress(LockTimeout):
+            tending.tend(self.placements.operator(placement), placement.schema, self._hnsw_from)
 
     # ── writing ──────────────────────────────────────────────────────────────────────────────────
 
@@ -306,7 +308,7 @@ class PostgresStore:
     @contextmanager
     def _changing(self, wiki_id: str) -> Iterator[Connection]:
         """One transaction as the wiki's role, of one who writes: it is lost with the lease."""
-        with self.door(wiki_id).writing() as connection:
+        with self.door(wiki_id).writing(statement_timeout_s=WIKI_WRITE_STATEMENT_TIMEOUT_S) as connection:
             hold(connection, self.fence(wiki_id))
             yield connection
 
@@ -316,9 +318,9 @@ class PostgresStore:
         placement = self.placements.get(wiki_id)
         database = self.placements.database(placement)
         path = sql.SQL("SET LOCAL search_path TO {}, {}")
-        with database.door.writing() as connection:
+        with self.placements.operator(placement).writing() as connection:
             connection.execute(path.format(sql.Identifier(placement.schema), sql.Identifier(database.types)))
-            connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (placement.schema,))
+            locks.take(connection, placement.schema)
             hold(connection, self.fence(wiki_id))
             yield connection, placement
 

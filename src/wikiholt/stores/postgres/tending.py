@@ -1,28 +1,51 @@
 """The indexes of generations that have grown, made beside readers and writers; by the operator, never in a search.
 
-Each is made CONCURRENTLY. One that a kill left half made is not valid: it is dropped and made again.
+Each is made CONCURRENTLY. One that a kill left half made is not valid: it is dropped and made again. CONCURRENTLY waits
+for every older snapshot in the database, whoever has it. Where one stays for too long, the indexes of this wiki are
+made without it, which waits for locks on its own tables alone, and keeps its writers waiting meanwhile.
 """
 
 import logging
 import os
+import time
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from threading import Lock, Thread
 
 import psycopg
 from psycopg import sql
+from psycopg.errors import LockNotAvailable
 
-from wikiholt.errors import WikiholtError
+from wikiholt.errors import LockTimeout, WikiholtError
+from wikiholt.stores.postgres import locks
 from wikiholt.stores.postgres.pool import Connection, Door
 from wikiholt.stores.postgres.tables import HNSW_FROM, Sized, sized
+from wikiholt.stores.postgres.timeouts import (
+    INDEX_LOCK_TIMEOUT_S,
+    INDEX_STATEMENT_TIMEOUT_S,
+    OPERATOR_LOCK_TIMEOUT_S,
+    OPERATOR_STATEMENT_TIMEOUT_S,
+)
 
 _LOG = logging.getLogger(__name__)
 _KNOWN = (
     "SELECT c.relname, i.indisvalid FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid"
     " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s"
 )
-_LOCK = "SELECT pg_try_advisory_lock(hashtextextended('tending ' || %s, 0))"
-_UNLOCK = "SELECT pg_advisory_unlock(hashtextextended('tending ' || %s, 0))"
 _MOST_MEGABYTES = 512
+_MAX_RETRIES = 6
+"""How often a wiki whose tables are locked is tried again; after that its next sync asks for it."""
+_RETRY_DELAY_S = 2.0
+"""Before the first of them; twice as long before each next."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    door: Door
+    hnsw_from: int
+    retries: int = 0
+    not_before: float = 0.0
+    """By the monotonic clock."""
 
 
 class Tender:
@@ -39,7 +62,7 @@ class Tender:
     def _begin_process(self) -> None:
         self._process = os.getpid()
         self._lock = Lock()
-        self._asked: dict[str, tuple[Door, int]] = {}
+        self._asked: dict[str, _Request] = {}
         self._thread: Thread | None = None
 
     def ask(self, door: Door, schema: str, hnsw_from: int = HNSW_FROM) -> None:
@@ -47,7 +70,7 @@ class Tender:
         if self._process != os.getpid():
             self._begin_process()
         with self._lock:
-            self._asked[schema] = (door, hnsw_from)
+            self._asked[schema] = _Request(door, hnsw_from)
             begun = self._thread is None
             if begun:
                 self._thread = Thread(target=self._work, name="wikiholt-tending", daemon=True)
@@ -68,29 +91,45 @@ class Tender:
                 if not self._asked:
                     self._thread = None
                     return
-                schema = next(iter(self._asked))
-                door, hnsw_from = self._asked.pop(schema)
+                schema = min(self._asked, key=lambda each: self._asked[each].not_before)
+                request = self._asked[schema]
+                delay = request.not_before - time.monotonic()
+                if delay <= 0:
+                    del self._asked[schema]
+            if delay > 0:
+                time.sleep(min(delay, 0.2))  # meanwhile another may be asked for
+                continue
             try:
-                tend(door, schema, hnsw_from)
+                tend(request.door, schema, request.hnsw_from)
+            except LockTimeout:
+                self._retry(schema, request)
             except (WikiholtError, psycopg.Error) as error:
                 _LOG.info("a wiki's indexes were not looked after now: %s", error)
+
+    def _retry(self, schema: str, request: _Request) -> None:
+        if request.retries >= _MAX_RETRIES:
+            _LOG.warning("%s: its indexes could not be made, for its tables stay locked", schema)
+            return
+        not_before = time.monotonic() + _RETRY_DELAY_S * 2**request.retries
+        with self._lock:
+            self._asked.setdefault(schema, replace(request, retries=request.retries + 1, not_before=not_before))
 
 
 def tend(door: Door, schema: str, hnsw_from: int = HNSW_FROM) -> list[str]:
     """Make the indexes that the schema's generations lack by their size, and name them.
 
-    Another node that is at it is left to it. What cannot be made now is tried again the next time.
+    Another node that is at it is left to it. What cannot be made now is tried again the next time. Raises LockTimeout
+    where locks on the wiki's tables are in the way.
     """
-    with door.reading() as db:
-        lacking = list(_lacking(db, schema, hnsw_from))
-        if not lacking or not _one(db, _LOCK, schema):
+    with door.about(schema).reading() as db:
+        name = f"indexes {schema}"
+        if not any(_lacking(db, schema, hnsw_from)) or not locks.claim(db, name):
             return []
         try:
-            lacking = list(_lacking(db, schema, hnsw_from))
-            return [each.name for each in lacking if _made(db, schema, each)]
+            maker = _Maker(db, schema)
+            return [each.name for each in list(_lacking(db, schema, hnsw_from)) if maker.make(each)]
         finally:
-            db.execute("RESET statement_timeout")
-            _one(db, _UNLOCK, schema)
+            locks.release(db, name)
 
 
 def _lacking(db: Connection, schema: str, hnsw_from: int) -> Iterator[Sized]:
@@ -109,22 +148,53 @@ def _lacking(db: Connection, schema: str, hnsw_from: int) -> Iterator[Sized]:
     yield from (each for each in grown if not known.get(each.name))
 
 
-def _made(db: Connection, schema: str, index: Sized) -> bool:
-    name, table = sql.Identifier(schema, index.name), sql.Identifier(schema, index.table)
-    # A lock on the table is asked for as any other; who stands in the way longer than this is waited for another time.
-    db.execute("SET statement_timeout TO 0; SET lock_timeout TO '30s'")
-    try:
-        _give_room(db, index.megabytes)
-        db.execute(sql.SQL("DROP INDEX CONCURRENTLY IF EXISTS {}").format(name))
-        create = sql.SQL("CREATE INDEX CONCURRENTLY {} ON {} ").format(sql.Identifier(index.name), table)
-        db.execute(create + sql.SQL(index.how))
-        db.execute(sql.SQL("ANALYZE {}").format(table))  # or the planner would not know what it is good for
-    except psycopg.Error as error:
-        _LOG.warning("the index %s of a wiki could not be made now (code %s)", index.name, error.sqlstate)
-        return False
-    finally:
-        db.execute("RESET lock_timeout; RESET maintenance_work_mem")
-    return True
+class _Maker:
+    """Makes the indexes of one schema."""
+
+    def __init__(self, db: Connection, schema: str) -> None:
+        self._db = db
+        self._schema = schema
+        self._how = "CONCURRENTLY "
+
+    def make(self, index: Sized) -> bool:
+        """Whether it could be made; raises LockNotAvailable."""
+        db = self._db
+        self._set_timeouts(INDEX_STATEMENT_TIMEOUT_S, INDEX_LOCK_TIMEOUT_S)
+        try:
+            _give_room(db, index.megabytes)
+            self._build(index)
+        except LockNotAvailable:
+            raise
+        except psycopg.Error as error:
+            _LOG.warning("the index %s of a wiki could not be made now (code %s)", index.name, error.sqlstate)
+            return False
+        finally:
+            self._set_timeouts(OPERATOR_STATEMENT_TIMEOUT_S, OPERATOR_LOCK_TIMEOUT_S)
+            db.execute("RESET maintenance_work_mem")
+        return True
+
+    def _build(self, index: Sized) -> None:
+        try:
+            self._create(index)
+        except LockNotAvailable:
+            if not self._how:
+                raise
+            _LOG.warning("%s: indexes are made while its writers wait, for a session has an old snapshot", self._schema)
+            self._how = ""
+            self._set_timeouts(INDEX_STATEMENT_TIMEOUT_S, OPERATOR_LOCK_TIMEOUT_S)
+            self._create(index)
+
+    def _create(self, index: Sized) -> None:
+        name, table = sql.Identifier(self._schema, index.name), sql.Identifier(self._schema, index.table)
+        how = sql.SQL(self._how)
+        self._db.execute(sql.SQL("DROP INDEX CONCURRENTLY IF EXISTS {}").format(name))
+        create = sql.SQL("CREATE INDEX {}{} ON {} ").format(how, sql.Identifier(index.name), table)
+        self._db.execute(create + sql.SQL(index.how))
+        self._db.execute(sql.SQL("ANALYZE {}").format(table))  # or the planner would not know what it is good for
+
+    def _set_timeouts(self, statement_s: float, lock_s: float) -> None:
+        order = "SELECT set_config('statement_timeout', %s, false), set_config('lock_timeout', %s, false)"
+        self._db.execute(order, (f"{statement_s:.3f}s", f"{lock_s:.3f}s"))
 
 
 def _give_room(db: Connection, megabytes: int) -> None:
@@ -132,8 +202,3 @@ def _give_room(db: Connection, megabytes: int) -> None:
     wanted = min(megabytes, _MOST_MEGABYTES)
     order = "SELECT set_config('maintenance_work_mem', %s, false) WHERE pg_size_bytes(current_setting(%s)) < %s"
     db.execute(order, (f"{wanted}MB", "maintenance_work_mem", wanted << 20))
-
-
-def _one(db: Connection, order: str, schema: str) -> bool:
-    row = db.execute(order, (schema,)).fetchone()
-    return bool(row and row[0])

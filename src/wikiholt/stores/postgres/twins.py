@@ -1,4 +1,4 @@
-"""Whether two addresses lead to one database, whatever they look like: a lock taken by one is seen by the other."""
+"""Whether two addresses lead to one database, whatever they look like: a session of one is seen by the other."""
 
 import secrets
 from collections.abc import Sequence
@@ -7,12 +7,9 @@ from typing import Protocol
 from wikiholt.errors import DatabaseAway
 from wikiholt.stores.postgres.pool import Connection, Door
 
-# Such a lock belongs to one database, and every login of the server may see that it is held.
-_TAKE = "SELECT pg_advisory_xact_lock(%s, %s)"
-_SEEN = (
-    "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND classid::int8 = %s AND objid::int8 = %s AND objsubid = 2"
-    " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
-)
+# Every login of the server may see which name a session has given itself, and in which database it is.
+_MARK = "SELECT set_config('application_name', %s, true)"
+_SEEN = "SELECT 1 FROM pg_stat_activity WHERE application_name = %s AND datname = current_database()"
 
 
 class Named(Protocol):
@@ -27,8 +24,8 @@ class Named(Protocol):
 
 def twin_of(connection: Connection, known: Sequence[Named]) -> str | None:
     """The name of the known database that an open transaction is in; one that is away cannot be asked."""
-    mark = (secrets.randbelow(1 << 31), secrets.randbelow(1 << 31))
-    connection.execute(_TAKE, mark)
+    mark = (f"wikiholt-{secrets.token_hex(16)}",)
+    connection.execute(_MARK, mark)
     for each in known:
         try:
             with each.door.reading() as other:

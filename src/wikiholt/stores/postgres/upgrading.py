@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from psycopg import sql
 
 from wikiholt.errors import Busy, IndexFault, IndexMissing, WikiholtError
-from wikiholt.stores.postgres import layout
+from wikiholt.stores.postgres import layout, locks
 from wikiholt.stores.postgres.layout import MOVED, Layout
 from wikiholt.stores.postgres.placing import Placement, Placements
 from wikiholt.stores.postgres.pool import Connection
+from wikiholt.stores.postgres.timeouts import UPGRADE_LOCK_TIMEOUT_S, UPGRADE_STATEMENT_TIMEOUT_S
 
 _LOG = logging.getLogger(__name__)
 _AT_ONCE = 200
@@ -57,14 +58,17 @@ def upgrade_one(placements: Placements, placement: Placement) -> None:
 
     Who waits for a lock has all who come after wait too: so it is asked for often, and never for long.
     """
+    door = placements.operator(placement)
     for left in reversed(range(_TRIES)):
         try:
-            with placements.operator(placement).writing() as connection:
-                connection.execute("SET LOCAL lock_timeout TO '100ms'")
+            with door.writing(
+                lock_timeout_s=UPGRADE_LOCK_TIMEOUT_S, statement_timeout_s=UPGRADE_STATEMENT_TIMEOUT_S
+            ) as connection:
                 reached = _brought_along(connection, placement)
             break
         except Busy:
             if not left:
+                door.timeouts.record("lock", placement.schema)
                 raise
             time.sleep(_PAUSE)
     if reached.number < layout.LAYOUT:
@@ -78,7 +82,7 @@ def upgrade_one(placements: Placements, placement: Placement) -> None:
 def _brought_along(connection: Connection, placement: Placement) -> Layout:
     """Make of the layout that the schema has the one this program writes, and say which it has then."""
     names = {"schema": sql.Identifier(placement.schema)}
-    connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (placement.schema,))
+    locks.take(connection, placement.schema)
     order = sql.SQL("SELECT text FROM {schema}.notes WHERE name = 'layout' FOR UPDATE").format(**names)
     row = connection.execute(order).fetchone()
     if row == (MOVED,):

@@ -61,6 +61,11 @@ class Standing(Collector):
         yield up
         for name, count in self._databases.figures().items():
             yield GaugeMetricFamily(f"wikiholt_database_{name}", f"Now, of this process: {name}", count)
+        about = "Since the start: statements that waited for a lock, or ran, for too long"
+        ended = CounterMetricFamily("wikiholt_database_timeouts", about, labels=("kind",))
+        for kind, count in self._databases.timeouts().items():
+            ended.add_metric((kind,), count)
+        yield ended
 
 
 class Asking(Collector):

@@ -19,6 +19,7 @@ from wikiholt.errors import (
     IndexFault,
     IndexHealing,
     IndexMissing,
+    LockTimeout,
     MissingExtra,
     ModelError,
     NoCommits,
@@ -44,6 +45,7 @@ _PUBLIC: Mapping[type[WikiholtError], tuple[str, str]] = {
     IndexCorrupt: ("This wiki's index was found damaged; it is being mended.", "Try again in a moment."),
     NothingIndexed: ("This wiki has no indexed page yet.", "Try again in a moment; status says how far it is."),
     StorageRefused: ("The service cannot write to its disk.", _OPERATOR),
+    LockTimeout: ("This wiki's index is locked in the database.", "Try again in a moment; nothing is lost."),
     DatabaseAway: ("The database of this wiki cannot be reached now.", "Try again in a moment; nothing is lost."),
     IndexFault: ("This wiki's index cannot answer.", _OPERATOR),
     NoCommits: ("This wiki has no commit yet.", "Write a first page."),
@@ -53,7 +55,7 @@ _PUBLIC: Mapping[type[WikiholtError], tuple[str, str]] = {
     MissingExtra: ("The service lacks an optional part.", _OPERATOR),
     WikiholtError: ("The service could not do this.", _OPERATOR),
 }
-_SOON = (IndexMissing, NothingIndexed, IndexCorrupt)
+_SOON = (IndexMissing, NothingIndexed, IndexCorrupt, LockTimeout)
 _SOON_SECONDS = 2
 
 
