@@ -190,3 +190,23 @@ def test_a_model_that_embeds_nothing_at_all_fails_the_sync(bench: Bench) -> None
     bench.repository.commit({"a.md": "alpha", "b.md": "beta"})
     with pytest.raises(ModelUnproven):
         bench.sync()
+
+
+def test_a_page_that_takes_too_much_work_is_listed_with_a_hint_and_harms_no_other(bench: Bench) -> None:
+    bench.pipeline = replace(bench.pipeline, max_bytes=400_000)
+    bench.repository.commit({"costly.md": "x\n" * 150_000, "good.md": "fine", "long.md": "fine words\n" * 20_000})
+    report = bench.sync()
+    assert [(p.file, p.reason) for p in report.problems] == [("costly.md", "too-costly")]
+    assert "1,200,000 steps" in report.problems[0].detail
+    assert "split it into several pages, or raise page.max_bytes" in report.problems[0].detail
+    assert bench.found("fine") == {"good", "long"}
+    bench.repository.commit({"costly.md": "x\n" * 100})
+    assert bench.sync().problems == ()
+    assert bench.found("x") == {"costly"}
+
+
+def test_a_small_page_is_never_too_costly(bench: Bench) -> None:
+    bench.pipeline = replace(bench.pipeline, max_bytes=20_000)
+    bench.repository.commit({"short-lines.md": "x\n" * 9_000, "one-word.md": "x" * 19_000})
+    assert bench.sync().problems == ()
+    assert bench.found("x") == {"short-lines"}

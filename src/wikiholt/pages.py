@@ -14,6 +14,7 @@ from wikiholt.text.anchors import AnchorStyle
 from wikiholt.text.chunking import chunk, embedded_text
 from wikiholt.text.page import parse_page
 from wikiholt.text.patterns import matching
+from wikiholt.text.tokens import MeteredSpans, PageTooCostly
 from wikiholt.text.words import page_words
 
 TEXT_VERSION = 4
@@ -24,6 +25,13 @@ _RECIPE = re.compile(
     r" chunks (?P<target>\d+)/(?P<overlap>\d+)(?:, hiding (?P<hide>\[.*\]))?",
     re.DOTALL,
 )
+
+_WORK_PER_BYTE = 3
+"""Characters the tokenizer may read for a page, per byte of `page.max_bytes`. Prose in any script takes at most 2.5."""
+_MIN_WORK_LIMIT = 1_000_000
+"""A page that takes less work than this is never refused, however small `page.max_bytes` is."""
+_WORK_PER_LINE = 8
+"""A line costs the chunker about as much time as the tokenizer needs for so many characters."""
 
 _matching = cache(matching)
 
@@ -78,6 +86,12 @@ class Pipeline:
             return Problem(file, blob.id, "unreadable", "git could not read this page's content")
         try:
             return self._draft(file, blob.id, blob.data, changed, embedder)
+        except PageTooCostly:
+            detail = (
+                f"preparing this page takes more than {self._work_limit():,} steps of work (very short lines or"
+                " very long words); split it into several pages, or raise page.max_bytes"
+            )
+            return Problem(file, blob.id, "too-costly", detail)
         except Exception as error:  # noqa: BLE001 - whatever it is, it must not harm another page
             return Problem(file, blob.id, "failed", f"{type(error).__name__}: {error}")
 
@@ -92,11 +106,15 @@ class Pipeline:
         if page.metadata.hidden:
             # Hidden pages are known but hold nothing that a search could find.
             return Draft(blob, page, (), (), (), Words("", "", ""))
-        spans = embedder.token_spans
+        spans = MeteredSpans(embedder.token_spans, self._work_limit())
+        spans.spend(_WORK_PER_LINE * page.body.count("\n"))
         chunks = chunk(page, spans, target_tokens=self.target_tokens, overlap_tokens=self.overlap_tokens)
         texts = tuple(embedded_text(page, each, spans, embedder.max_tokens) for each in chunks)
         hashes = tuple(map(text_hash, texts))
         return Draft(blob, page, chunks, texts, hashes, page_words(page, self.language))
+
+    def _work_limit(self) -> int:
+        return max(_WORK_PER_BYTE * self.max_bytes, _MIN_WORK_LIMIT)
 
     def _hidden(self, file: str) -> bool:
         return bool(self.hide) and _matching(self.hide)(file)

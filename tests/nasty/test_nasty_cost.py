@@ -10,6 +10,11 @@ from hostile import PIECES
 from nasty_pages import NASTY, prose
 from reading import STEPS, seconds
 
+from wikiholt.model import Page
+from wikiholt.text.chunking import chunk, embedded_text
+from wikiholt.text.page import parse_page
+from wikiholt.text.tokens import approximate_spans
+
 AS_LONG = 150
 """An ordinary page is the measure; an unkind one of the same size may take so many times as long, and no more."""
 
@@ -24,6 +29,20 @@ before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 page = parse_page("page.md", "0" * 40, (piece * (size // len(piece))).encode(), None)
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
+_MEASURE_WORDS = """
+import resource, sys
+from wikiholt.text.analysis import TOKEN
+from wikiholt.text.identifiers import joined
+from wikiholt.text.inline import links
+text = "[" + eval(sys.argv[1]) * 1_500_000
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+for _ in TOKEN.finditer(text): pass
+for _ in joined(text): pass
+for _ in links(text, {}): pass
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+_PATTERN_KILOBYTES = 100_000
+"""Of memory for matching: a repeated group remembers some hundred bytes for each repetition, so it has a bound."""
 _KILOBYTES = 400_000
 """Of memory for reading one page, whatever it holds."""
 
@@ -59,3 +78,28 @@ def test_reading_a_page_takes_bounded_memory(piece: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=250, cwd=Path(__file__).parent)
     assert int(done.stdout) < _KILOBYTES
     assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss > 0
+
+
+@pytest.mark.parametrize("piece", ["[", "![", "[[", "*", "`", "~", "_", "[](", "<&|"])
+def test_the_tokenizer_reads_a_page_of_signs_about_once(piece: str) -> None:
+    read = 0
+
+    def count_characters(text: str) -> list[tuple[int, int]]:
+        nonlocal read
+        read += len(text)
+        return approximate_spans(text)
+
+    size = 120_000
+    page = parse_page("page.md", "0" * 40, (piece * (size // len(piece))).encode(), None)
+    assert isinstance(page, Page)
+    chunks = chunk(page, count_characters)
+    assert len(chunks) > size // 300
+    assert all(embedded_text(page, each, count_characters, 254) for each in chunks)
+    assert size <= read < 1.5 * size
+
+
+@pytest.mark.parametrize("piece", ["a.", "\\a", "a/", "漢\u0301"])
+def test_a_pattern_that_repeats_over_a_whole_page_takes_bounded_memory(piece: str) -> None:
+    command = [sys.executable, "-c", _MEASURE_WORDS, repr(piece)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=250, cwd=Path(__file__).parent)
+    assert int(done.stdout) < _PATTERN_KILOBYTES

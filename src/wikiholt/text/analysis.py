@@ -25,9 +25,9 @@ _MARKS = (
 )
 # scripts written without spaces between words
 _DENSE = f"{CJK}\u0e00-\u0eff\u1000-\u109f\u1780-\u17d3"
-_SHARP = r"(?:(?<=\b[a-zA-Z])(?<![.\-'’·][a-zA-Z])(?:\+\+|#)(?!\w))?+"
-TOKEN = re.compile(rf"\w++(?:[.\-'’·]\w++|[{_MARKS}]++\w*+)*+{_SHARP}")
-_ASCII_TOKEN = re.compile(rf"\w++(?:[.\-']\w++)*+{_SHARP}", re.ASCII)
+_SHARP = r"(?:(?<=\b[a-zA-Z])(?<![.\-'’·][a-zA-Z])(?:\+\+|#)(?!\w))?"
+TOKEN = re.compile(rf"\w++(?>(?:[.\-'’·]\w++|[{_MARKS}]++\w*+){{0,99999}}){_SHARP}")
+_ASCII_TOKEN = re.compile(rf"\w++(?>(?:[.\-']\w++){{0,99999}}){_SHARP}", re.ASCII)
 _RUN = re.compile(rf"([{_DENSE}]+)|[^{_DENSE}]+")
 _PARTS = re.compile(rf"(?:[^\W_]|[{_MARKS}])+")
 _CAMEL = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_A-Za-z]+")

@@ -11,7 +11,7 @@ from wikiholt.text.embedded import content_name, embedded_text
 from wikiholt.text.markdown import outline
 from wikiholt.text.sections import Section, sections
 from wikiholt.text.sentences import SENTENCE_ENDS, sentence_starts, spaced_starts, word_starts
-from wikiholt.text.tokens import TokenRuler, TokenSpans, approximate_spans
+from wikiholt.text.tokens import TokenRuler, TokenSpans, approximate_spans, has_at_most
 
 __all__ = ["chunk", "chunk_page", "content_name", "embedded_text"]
 
@@ -120,7 +120,7 @@ class _Gatherer:
             return False
         # a cut inside a word can make more tokens of it than it was: there the model itself must count
         inside = self._inside(start) or self._inside(end)
-        return not inside or len(self._token_spans(self._body[start:end])) <= self._target
+        return not inside or has_at_most(self._body[start:end], self._target, self._token_spans)
 
     def _inside(self, at: int) -> bool:
         """Whether a cut here would part what may be one word to the model."""
@@ -198,7 +198,7 @@ class _Gatherer:
 
     def _measured(self, start: int, end: int, limit: int) -> Iterator[tuple[int, int]]:
         """A piece of a word, halved until the model itself finds no more tokens in it than there is room for."""
-        if end - start > 1 and len(self._token_spans(self._body[start:end])) > limit:
+        if end - start > 1 and not has_at_most(self._body[start:end], limit, self._token_spans):
             middle = (start + end) // 2
             yield from self._measured(start, middle, limit)
             yield from self._measured(middle, end, limit)

@@ -4,7 +4,7 @@ from bisect import bisect_left, bisect_right
 
 from wikiholt.model import Chunk, Page
 from wikiholt.text.plain import plain_text
-from wikiholt.text.tokens import TokenSpans
+from wikiholt.text.tokens import TokenSpans, has_at_most
 
 _SEPARATOR = " > "
 
@@ -26,7 +26,7 @@ def embedded_text(page: Page, chunk: Chunk, token_spans: TokenSpans, max_tokens:
     parts = _parts(page, chunk)
     while parts:
         whole = f"{_SEPARATOR.join(parts)}\n{text}"
-        if len(token_spans(whole)) <= max_tokens:
+        if has_at_most(whole, max_tokens, token_spans):
             return whole
         # name and innermost heading say the most
         parts.pop(1 if len(parts) > 2 else 0)
@@ -46,10 +46,8 @@ def _parts(page: Page, chunk: Chunk) -> list[str]:
 
 
 def _cut(text: str, token_spans: TokenSpans, max_tokens: int) -> str:
-    while text:
+    while text and not has_at_most(text, max_tokens, token_spans):
         spans = token_spans(text)
-        if len(spans) <= max_tokens:
-            break
         # a cut inside a word may make more tokens of it than before, so the end moves on until the count holds
         text = text[: min(spans[max(max_tokens, 0)][0], len(text) - 1)]
     return text

@@ -3,9 +3,9 @@
 import re
 
 _LONGEST = 64
-_SCHEME = re.compile(r"https?://(?:www\.)?+")
+_SCHEME = re.compile(r"https?://(?:www\.)?")
 # One that fails is not tried again from each of its letters, which would take the square of its length.
-_JOINED = re.compile(r"(?<![\w.\-])[.\-]*+(\w[\w.\-]*+(?:[/\\@:]{1,3}+\.?+\w[\w.\-]*+)++)", re.ASCII)
+_JOINED = re.compile(r"(?<![\w.\-])[.\-]*+(\w[\w.\-]*+(?>(?:[/\\@:]{1,3}+\.?+\w[\w.\-]*+){1,9999}))", re.ASCII)
 _DOTTED = re.compile(r"\.[A-Za-z]\w++", re.ASCII)
 
 

@@ -1,4 +1,4 @@
-"""Inline Markdown: its links, and its text without markup. The patterns are possessive: any input takes linear time."""
+"""Inline Markdown: its links, and its text without markup. Any input takes linear time."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from markdown_it.common.utils import normalizeReference
 
 _RUN = re.compile(r"`+")
-_LABEL = r"(?:[^\[\]\\]|\\.|\[(?:[^\[\]\\]|\\.)*+\])*+"
-_DESTINATION = r"<[^<>\n]*+>|(?:[^\s()<\\]|\\.|\([^\s()]*+\))(?:[^\s()\\]|\\.|\([^\s()]*+\))*+|"
+_LABEL = r"(?>(?:[^\[\]\\]++|\\.|\[(?>(?:[^\[\]\\]++|\\.){0,9999})\]){0,9999})"
+_DESTINATION = r"<[^<>\n]*+>|(?:[^\s()<\\]|\\.|\([^\s()]*+\))(?>(?:[^\s()\\]++|\\.|\([^\s()]*+\)){0,9999})|"
 _TITLE = r"""(?:\s++(?:"[^"\n]*+"|'[^'\n]*+'|\([^()\n]*+\)))?"""
 WIKI_LINK = re.compile(r"!?\[\[([^\[\]\n]{1,500})\]\]")
 _INLINE = rf"!?\[({_LABEL})\]\(\s*+({_DESTINATION}){_TITLE}\s*+\)"
@@ -26,7 +26,7 @@ _ANY_LINK = re.compile(
 _NESTED = re.compile(r"!?\[[^\[\]]*+\]\([^()\s]*+\)")
 _MARKUP = re.compile(r"[\\`*_\[\]<&~]")
 # a tag may run over a line end, never over a blank line
-_TAG = re.compile(r"</?[a-zA-Z](?:[^<>\n\0]|\n(?![ \t]*\n))*+>")
+_TAG = re.compile(r"</?[a-zA-Z](?>(?:[^<>\n\0]++|\n(?![ \t]*\n)){0,9999})>")
 _HELD = "\0"
 """Around the number of a code span that was taken out."""
 _CODE = re.compile(r"\0(\d+)\0")

@@ -32,7 +32,7 @@ _KINDS = {
     "hr": "rule",
 }
 _INLINE_MARKUP = re.compile(r"[\\`*_\[<&]")
-_TABLE_RULE = re.compile(r"^[ \t>]*+\|?[ \t]*+:?-++:?[ \t]*+(?:\|[ \t]*+:?-++:?[ \t]*+)*+\|?[ \t]*+$")
+_TABLE_RULE = re.compile(r"^[ \t>]*+\|?[ \t]*+:?-++:?[ \t]*+(?>(?:\|[ \t]*+:?-++:?[ \t]*+){0,9999})\|?[ \t]*+$")
 _LONGEST_HEADING = 2_000
 _LONGEST_HEADING_TEXT = 500
 """Characters of a heading that are kept: every chunk under it carries them."""

@@ -8,7 +8,9 @@ from wikiholt.text.inline import strip_inline, without_comments
 _FENCE = re.compile(r"^[ \t>]*+(`{3,}+|~{3,}+)([^`\n]*+)$", re.MULTILINE)
 _RULE_LINE = re.compile(r"^(?=[^\n]*[-=*_|])[-=*_:|+> \t]{2,}$", re.MULTILINE)
 _LINE_START = re.compile(
-    r"^[ \t]*+(?:>[!|]?+[ \t]*+)*+(?:(?:[-*+]|\d{1,9}[.)])[ \t]++(?:\[[ xX]\][ \t]++)?)*+(?:#{1,6}[ \t]++)?+", re.M
+    r"^[ \t]*+(?>(?:>[!|]?+[ \t]*+){0,999})"
+    r"(?>(?:(?:[-*+]|\d{1,9}[.)])[ \t]++(?:\[[ xX]\][ \t]++)?){0,999})(?:#{1,6}[ \t]++)?",
+    re.MULTILINE,
 )
 _CLOSING_HASHES = re.compile(r"(?<=[^\s#])[ \t]++#++[ \t]*+$", re.MULTILINE)
 _ALERT = re.compile(r"^[ \t]*\[!\w+\]", re.MULTILINE)

@@ -29,12 +29,13 @@ _PRIVATE = re.compile("[\U000f0000-\U000ffffd]")
 _RULE = re.compile(r"(?=[^\n]*[-=*_|])[-=*_:|+> \t]{2,}")
 _SETEXT = re.compile(r"[ \t>]*+(?:=++|-++)[ \t]*+")
 _START = re.compile(
-    r"[ \t]*+(?P<quote>(?:>[!|]?+[ \t]*+)*+)(?P<item>(?:(?:[-*+:]|\d{1,9}[.)])[ \t]++(?:\[[ xX/-]\][ \t]++)?)*+)"
-    r"(?P<heading>(?:#{1,6}(?:[ \t]++|$))?+)"
+    r"[ \t]*+(?P<quote>(?>(?:>[!|]?+[ \t]*+){0,999}))"
+    r"(?P<item>(?>(?:(?:[-*+:]|\d{1,9}[.)])[ \t]++(?:\[[ xX/-]\][ \t]++)?){0,999}))"
+    r"(?P<heading>(?:#{1,6}(?:[ \t]++|$))?)"
 )
 _CLOSING = re.compile(r"[ \t]++#++[ \t]*+$")
 _ALERT = re.compile(r"\[!\w++(?:\|[^\[\]]*+)?\][+-]?+[ \t]*+")
-_CONTAINER = re.compile(r":{3,}+[ \t]*+(?:\{[^{}]*+\}|[\w-]++)?+")
+_CONTAINER = re.compile(r":{3,}+[ \t]*+(?:\{[^{}]*+\}|[\w-]++)?")
 # definitions of links and abbreviations, imports of components, a table of contents, attributes, a fence left alone
 _SKIPPED = re.compile(
     r" {0,3}\*?\[(?!\^)[^\[\]\n]++\]:(?:[ \t]++\S.*+|[ \t]*+<?(?:\w++:|[/.#])\S*+.*+)"
@@ -55,7 +56,7 @@ _APART = re.compile(
 _REST_OF_TAG = re.compile(
     r"\A(?=[^<>\n]{0,300}?=\")[^<>\n]{0,300}+>|<(?:/|[a-zA-Z][\w-]*\s[\w-]++=|!--)[^<>]*+\Z|<(?=[A-Z]\w*\s)"
 )
-_TARGET = r"(?:[^()\s]|\([^()\s]*+\))*+(?:\)|\Z)"
+_TARGET = r"(?>(?:[^()\s]++|\([^()\s]*+\)){0,9999})(?:\)|\Z)"
 _REST_OF_LINK = re.compile(
     rf"!?\[([^\[\]]*+)\]\({_TARGET}|!?\[([^\[\]]*+)\]\((?:\w++:|[./#])[^()\n]{{0,500}}+\)|\]\({_TARGET}|\[\[|\]\]"
 )

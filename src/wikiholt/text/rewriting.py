@@ -13,8 +13,8 @@ from wikiholt.text.links import Names, has_ending, last_part, paths_of, wiki_par
 from wikiholt.text.markdown import link_lines
 
 _DEFINITION = re.compile(
-    r"(?:[ \t>]|(?:[-*+]|\d{1,9}[.)])[ \t])*+"
-    r"\[(?:[^\[\]\\]|\\.)++\]:\s*+(?:<(?P<angle>[^<>\n]*+)>|(?P<bare>[^\s<]\S*+))"
+    r"(?>(?:[ \t>]++|(?:[-*+]|\d{1,9}[.)])[ \t]){0,999})"
+    r"\[(?>(?:[^\[\]\\]++|\\.){1,9999})\]:\s*+(?:<(?P<angle>[^<>\n]*+)>|(?P<bare>[^\s<]\S*+))"
 )
 _NOT_IN_WIKI_LINKS = re.compile(r"[\[\]|#^\n\r]")
 _ENTITY = re.compile(r"&(?=#?\w+;)")

@@ -15,7 +15,7 @@ _HALF = 200
 _HALF_SHORTCODE = re.compile(r"\A(?:(?!\n\n|\{\{|\}\}).){0,200}[>%]\}\}", re.DOTALL)
 _TEXT = re.compile(r"""\b(?:text|label|title)=(?:"([^"]*+)"|'([^']*+)')""")
 _TERM = re.compile(r"""\bterm_id=["']?([\w-]++)""")
-_CALL = re.compile(r"\s*+([\w.-]++)\s*+\(([^()]*+(?:\([^()]*+\)[^()]*+)*+)\)")
+_CALL = re.compile(r"\s*+([\w.-]++)\s*+\(([^()]*+(?>(?:\([^()]*+\)[^()]*+){0,9999}))\)")
 _ARGUMENT = re.compile(r"\"([^\"]*+)\"|'([^']*+)'")
 # macros that stand for a link with a text; all others draw boxes, badges, bars and samples
 _LINKING = re.compile(

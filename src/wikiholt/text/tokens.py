@@ -21,6 +21,41 @@ def approximate_spans(text: str) -> list[tuple[int, int]]:
     return [found.span() for found in _APPROXIMATE.finditer(text)]
 
 
+def has_at_most(text: str, limit: int, token_spans: TokenSpans) -> bool:
+    """Return whether the model makes at most `limit` tokens of the text.
+
+    A token covers at least one ASCII character, and a model may put one token in front, so a short ASCII text needs
+    no counting. This matters for long runs of signs, which are measured many times.
+    """
+    return (len(text) < limit and text.isascii()) or len(token_spans(text)) <= limit
+
+
+class PageTooCostly(Exception):
+    """Preparing a page takes more work than one page may."""
+
+
+class MeteredSpans:
+    """A model's `token_spans` that does a limited amount of work for one page, then raises PageTooCostly.
+
+    Work is counted in characters that the tokenizer reads, never in seconds: a page that is refused on one machine is
+    refused on every other.
+    """
+
+    def __init__(self, token_spans: TokenSpans, max_work: int) -> None:
+        self._token_spans = token_spans
+        self._left = max_work
+
+    def __call__(self, text: str) -> Sequence[tuple[int, int]]:
+        self.spend(len(text))
+        return self._token_spans(text)
+
+    def spend(self, work: int) -> None:
+        """Count work that was done elsewhere."""
+        self._left -= work
+        if self._left < 0:
+            raise PageTooCostly
+
+
 class TokenRuler:
     """Counts the tokens of a text by range, on the safe side.
 

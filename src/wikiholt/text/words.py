@@ -9,8 +9,8 @@ from wikiholt.text.queries import parse_query
 
 __all__ = ["page_words", "parse_query", "terms"]
 
-_LINK_TARGET = re.compile(r"\]\([^()\s]*+(?:\([^()\s]*+\)[^()\s]*+)*+")
-_SCHEME = re.compile(r"https?://(?:www\.)?+")
+_LINK_TARGET = re.compile(r"\]\([^()\s]*+(?>(?:\([^()\s]*+\)[^()\s]*+){0,9999})")
+_SCHEME = re.compile(r"https?://(?:www\.)?")
 
 
 def terms(text: str, language: str = "english") -> list[str]:

@@ -42,7 +42,7 @@ _ALIGNMENTS = {"left", "center", "right"}
 _CLASSES = {"li": {"task"}, "span": {"picture"}, "td": _ALIGNMENTS, "th": _ALIGNMENTS}
 _LANGUAGE = re.compile(r"language-[\w+#.-]{1,40}")
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
-_IMAGE = re.compile(r"<img\b(?:[^<>\"']|\"[^\"]*+\"|'[^']*+')*+>", re.IGNORECASE)
+_IMAGE = re.compile(r"<img\b(?>(?:[^<>\"']++|\"[^\"]*+\"|'[^']*+')*)>", re.IGNORECASE)
 _ALT = re.compile(r"""\balt\s*=\s*(?:"([^"]*+)"|'([^']*+)')""", re.IGNORECASE)
 _TAG = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9]*)")
 _VOID = frozenset({"br", "hr", "img", "col", "wbr", "input", "area", "embed", "link", "meta", "source", "track"})

@@ -1,0 +1,85 @@
+"""Regular expressions use only what every supported interpreter matches right.
+
+Python before 3.11.5 gets a possessive quantifier behind a group wrong: it may match too much, or for ever. A possessive
+quantifier behind one character or set is right everywhere, and so is an atomic group that captures nothing.
+"""
+
+import ast
+import importlib
+import pkgutil
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from re import _parser as parser  # type: ignore[attr-defined]
+from typing import Any
+
+import pytest
+
+import wikiholt.text
+
+_SOURCES = Path(wikiholt.text.__file__).resolve().parents[1]
+_QUANTIFIER = r"(?:[*+?]|\{\d*,?\d*\})\+"
+_BEHIND_GROUP = re.compile(rf"(?<!\\)\){_QUANTIFIER}")
+_BEHIND_FIELD = re.compile(_QUANTIFIER)
+
+
+def find_possessive_groups(source: str) -> list[str]:
+    """The string literals of a module in which a possessive quantifier stands behind a group, or behind `{...}`."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and _BEHIND_GROUP.search(node.value):
+            found.append(node.value)
+        if isinstance(node, ast.JoinedStr):
+            parts = zip(node.values, node.values[1:], strict=False)
+            found += [
+                after.value
+                for before, after in parts
+                if isinstance(before, ast.FormattedValue)
+                and isinstance(after, ast.Constant)
+                and _BEHIND_FIELD.match(str(after.value))
+            ]
+    return found
+
+
+def find_captures_in_atomic_groups(parsed: Any, *, atomic: bool = False) -> Iterator[str]:
+    """Captures inside atomic groups, which several versions restore wrongly after a failure."""
+    if isinstance(parsed, list | tuple | parser.SubPattern):
+        items = list(parsed)
+        if len(items) == 2 and str(items[0]) == "SUBPATTERN" and atomic and items[1][0] is not None:
+            yield f"group {items[1][0]}"
+        inside = atomic or (len(items) == 2 and str(items[0]) == "ATOMIC_GROUP")
+        for item in items:
+            yield from find_captures_in_atomic_groups(item, atomic=inside)
+
+
+@pytest.mark.parametrize("source", [r'x = r"(?:ab?c)*+"', r'x = r"(a)?+b"', r'x = r"(?:a){2,3}+"', r'x = rf"{y}++"'])
+def test_a_possessive_group_is_found(source: str) -> None:
+    assert find_possessive_groups(source)
+
+
+@pytest.mark.parametrize("source", [r'x = r"[^a]*+\)*+b++.{1,3}+"', r'x = r"(?>(?:ab?c)*)"', r'x = rf"{y}[ab]*+"'])
+def test_other_patterns_are_left_alone(source: str) -> None:
+    assert not find_possessive_groups(source)
+
+
+def test_no_pattern_has_a_possessive_quantifier_behind_a_group() -> None:
+    found = {
+        str(path.relative_to(_SOURCES)): strings
+        for path in sorted(_SOURCES.rglob("*.py"))
+        if (strings := find_possessive_groups(path.read_text()))
+    }
+    assert not found, f"write (?>(?:...)*) for (?:...)*+ in {found}"
+
+
+def test_no_atomic_group_captures() -> None:
+    assert list(find_captures_in_atomic_groups(parser.parse("(?>(?:(a)|b)*)c")))
+    modules = [
+        importlib.import_module(f"wikiholt.text.{each.name}") for each in pkgutil.iter_modules(wikiholt.text.__path__)
+    ]
+    patterns = {value for module in modules for value in vars(module).values() if isinstance(value, re.Pattern)}
+    assert len(patterns) > 50
+    assert not [
+        pattern.pattern
+        for pattern in patterns
+        if any(find_captures_in_atomic_groups(parser.parse(pattern.pattern, pattern.flags)))
+    ]
