@@ -6,7 +6,7 @@
                                                 at most so many over all wikis; the longest idle goes first
         .timeouts                               how many statements waited or ran for too long (timeouts.py)
         .close()
-    Door(doors, login, wiki_id="", subject="")              the way into one schema. login(again) is asked at every use, and
+    Door(doors, login, wiki_id="", subject="")  the way into one schema. login(again) is asked at every use, and
                                                 again, with True, when the server does not let it in
         .about(subject) -> Door                 the same way in; what the log calls it
         .reading()  -> context: Connection      autocommit: each statement sees the last committed state
