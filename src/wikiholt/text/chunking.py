@@ -192,8 +192,7 @@ class _Gatherer:
     def _tokens(self, start: int, end: int, limit: int) -> Iterator[tuple[int, int]]:
         """A word too long for one chunk, or text without spaces, cut where tokens begin."""
         size = max(limit // 4, 1)
-        cuts = self._ruler.cuts(start, end)[size - 1 :: size]
-        for first, last in self._ranges(start, cuts, end):
+        for first, last in self._ranges(start, self._ruler.cuts(start, end, size), end):
             yield from self._measured(first, last, limit)
 
     def _measured(self, start: int, end: int, limit: int) -> Iterator[tuple[int, int]]:

@@ -91,9 +91,10 @@ class TokenRuler:
             return floor
         return max(floor, self._starts[last - tokens]) if tokens > 0 else end
 
-    def cuts(self, start: int, end: int) -> list[int]:
-        """The places within a range where a token begins."""
-        return list(self._starts[bisect_right(self._starts, start) : bisect_left(self._starts, end)])
+    def cuts(self, start: int, end: int, every: int) -> list[int]:
+        """The places within a range where a token begins: every so many tokens one."""
+        first = bisect_right(self._starts, start) + every - 1
+        return list(self._starts[first : bisect_left(self._starts, end) : every])
 
     def _reread(self, text: str, start: int, end: int, token_spans: TokenSpans) -> None:
         for begin in range(start, end, _PIECE):
