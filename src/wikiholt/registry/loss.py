@@ -36,7 +36,7 @@ class SealFile:
     def read(self) -> frozenset[str]:
         """The seals; none where the file is missing or damaged."""
         try:
-            *seals, checksum = self._file.read_text("ascii").split()
+            *seals, checksum = self._file.read_bytes().decode().split()
         except (OSError, ValueError):
             return frozenset()
         sound = checksum == _checksum(seals) and all(map(_SEAL.fullmatch, seals))
@@ -47,8 +47,8 @@ class SealFile:
         draft = self._registry.with_name(f".{self._registry.name}.{secrets.token_hex(8)}")
         try:
             descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(descriptor, "w", encoding="ascii") as file:
-                file.write("".join(f"{line}\n" for line in (*seals, _checksum(seals))))
+            with os.fdopen(descriptor, "wb") as file:
+                file.write("".join(f"{line}\n" for line in (*seals, _checksum(seals))).encode())
                 file.flush()
                 os.fsync(file.fileno())
             draft.replace(self._file)
