@@ -40,6 +40,8 @@ OPENS = tuple(f"wikiholt.vectors.chroma.{part}." for part in ("engine", "layout"
 """Opens a wiki's collection, names it, and is the other end of the wire. What searches holds one collection's rows."""
 FINDS = "wikiholt.sources.discovery."
 """Proposes slugs for directories."""
+TELLS_APART = "wikiholt.sources.identity."
+"""Says whether a repository is still the one a wiki was made from. Reads no page."""
 
 
 def marked() -> set[tuple[int, str]]:
@@ -124,6 +126,10 @@ def test_no_function_of_the_whole_package_takes_a_wiki_beside_a_query() -> None:
 
 def test_only_the_parts_that_open_wikis_are_ever_told_one() -> None:
     told = {name for name, function in functions() if wiki_parameters(function)}
-    searching = {name for name in told if name.split(".")[1] not in KNOWS_MANY and not name.startswith((FINDS, *OPENS))}
+    searching = {
+        name
+        for name in told
+        if name.split(".")[1] not in KNOWS_MANY and not name.startswith((FINDS, TELLS_APART, *OPENS))
+    }
     # Made for one wiki, once: bound by their constructors.
     assert {name for name in searching if not name.endswith(".__init__")} == set()

@@ -45,7 +45,8 @@ class Header:
     """What a cache file says about itself."""
 
     kind: str
-    wiki_id: str
+    owner: str
+    """The id of the wiki it belongs to."""
     generation: int
     version: int
     about: Mapping[str, Any]
@@ -108,11 +109,11 @@ class SectionWriter:
         view = mmap.mmap(self._file.fileno(), section.offset + section.length, access=mmap.ACCESS_READ)
         return np.frombuffer(view, np.float32, section.length // 4, section.offset).reshape(-1, width)
 
-    def finish(self, kind: str, wiki_id: str, generation: int, version: int, about: Mapping[str, Any]) -> Header:
-        """Write the header and bring every byte to the disk."""
+    def finish(self, kind: str, owner: str, generation: int, version: int, about: Mapping[str, Any]) -> Header:
+        """Write the header, which says whose file it is, and bring every byte to the disk."""
         end = max((section.offset + section.length for section in self._sections), default=0)
         size = max(end, ALIGNMENT)
-        header = Header(kind, wiki_id, generation, version, about, size, tuple(self._sections))
+        header = Header(kind, owner, generation, version, about, size, tuple(self._sections))
         self._file.seek(0)
         self._file.write(header.pack())
         self._file.truncate(size)

@@ -41,7 +41,7 @@ class Folder:
         self.family = family
 
     @property
-    def wiki_id(self) -> str:
+    def owner(self) -> str:
         """Whose caches these are: the folder bears the id of its wiki."""
         return self.path.name
 

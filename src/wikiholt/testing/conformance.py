@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from wikiholt.errors import Busy, IndexFault, IndexMissing, WikiholtError
+from wikiholt.errors import Busy, IndexFault, IndexForeign, IndexMissing, WikiholtError
 from wikiholt.model import Change, Filter, Problem, Proof, Recipe, WordQuery
 from wikiholt.ports import Store, WikiIndex
 from wikiholt.testing.contents import ContentsConformance
@@ -317,6 +317,17 @@ class StoreConformance(ContentsConformance, NotesConformance):
         assert (restored.generation, restored.state().revision, list(restored.pages())) == (generation, "r1", ["a.md"])
         assert restored.check() == []
         restored.close()
+
+    def test_a_copy_of_another_wiki_is_not_adopted(self, store: Store, index: WikiIndex, tmp_path: Path) -> None:
+        index.apply(Change(pages=(entry("a.md", ["alpha"], EMBEDDER),), revision="r1"))
+        index.backup(tmp_path / "copy")
+        copy = store.copy_at(tmp_path / "copy")
+        assert index.wiki_id == copy.wiki_id == ONE
+        copy.close()
+        with pytest.raises(IndexForeign) as caught:
+            store.adopt(OTHER, tmp_path / "copy")
+        assert caught.value.hint
+        assert store.published(OTHER) is None
 
     def test_what_is_no_copy_is_refused_and_changes_nothing(
         self, store: Store, index: WikiIndex, tmp_path: Path

@@ -38,9 +38,9 @@ def build_file(
         if count > engine.scan_below:
             for section, part in engine.derive(writer.written("vectors", dimensions)):
                 writer.write(section, part)
-        writer.finish(engine.kind, folder.wiki_id, generation, version, {"dimensions": dimensions, "count": count})
+        writer.finish(engine.kind, folder.owner, generation, version, {"dimensions": dimensions, "count": count})
         # Opened before it has its name: from then on another process may replace or remove it.
-        built = open_file(Path(file.name), folder.wiki_id, name, engine, dimensions, trusted=True)
+        built = open_file(Path(file.name), folder.owner, name, engine, dimensions, trusted=True)
     folder.remove_before(name)
     return built
 
@@ -61,12 +61,12 @@ def build_in_memory(engine: Engine, version: int, dimensions: int, blocks: Itera
 
 
 def open_file(
-    path: Path, wiki_id: str, name: CacheName, engine: Engine, dimensions: int, *, trusted: bool = False
+    path: Path, owner: str, name: CacheName, engine: Engine, dimensions: int, *, trusted: bool = False
 ) -> Built:
-    """Map a file of this wiki and check what is cheap to check; raises CacheBroken or OSError."""
+    """Map a file of this owner and check what is cheap to check; raises CacheBroken or OSError."""
     file = MappedFile(path)
     header = file.header
-    if header.wiki_id != wiki_id:
+    if header.owner != owner:
         raise CacheBroken(f"The vector cache {name} belongs to another wiki.")
     count = header.about.get("count")
     expected = (name.kind, name.generation, name.version, {"dimensions": dimensions, "count": count})

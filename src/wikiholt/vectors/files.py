@@ -40,7 +40,7 @@ class CacheFiles:
                 return None
             try:
                 return open_file(
-                    self._folder.locate(name), self._folder.wiki_id, name, self._engine, state.recipe.dimensions
+                    self._folder.locate(name), self._folder.owner, name, self._engine, state.recipe.dimensions
                 )
             except FileNotFoundError:
                 continue

@@ -38,7 +38,7 @@ def write(folder: Folder, generation: int, postings: Postings) -> None:
         writer.write("lengths", postings.lengths.astype("<i8", copy=False))
         writer.write("rows", postings.rows.astype("<i4", copy=False))
         writer.write("counts", postings.counts.astype("<f4", copy=False))
-        writer.finish(KIND, folder.wiki_id, generation, postings.version, _about(postings))
+        writer.finish(KIND, folder.owner, generation, postings.version, _about(postings))
     folder.remove_before(name)
 
 
@@ -46,7 +46,7 @@ def open_mapped(folder: Folder, name: CacheName) -> tuple[Postings, MappedFile, 
     """The postings in this file and whether every byte was checked; raises CacheBroken unless it can be used."""
     file = MappedFile(folder.locate(name))
     header = file.header
-    if header.wiki_id != folder.wiki_id:
+    if header.owner != folder.owner:
         raise CacheBroken("The cache's file belongs to another wiki.")
     if (header.kind, header.generation, header.version) != (KIND, name.generation, name.version):
         raise CacheBroken("The cache's file is not what its name says.")
