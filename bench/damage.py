@@ -37,7 +37,6 @@ from wikiholt.testing import FakeEmbedder
 _DIMENSIONS = 384
 _WORDS_A_PAGE = 400
 _VOCABULARY = 20_000
-_FLIPS = 3
 _DAY_S = 86_400.0
 
 
@@ -56,6 +55,7 @@ class RandomEmbedder(FakeEmbedder):
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pages", type=int, nargs="+", default=[30, 300, 3000])
+    parser.add_argument("--flips", type=int, default=3, help="how many bits, one after another")
     parser.add_argument("--serve", action="store_true", help="also wait for a running service to find the damage")
     parser.add_argument("--write", action="store_true", help="write bench/results/damage.md")
     arguments = parser.parse_args()
@@ -64,14 +64,14 @@ def main() -> None:
     rows = [f"| {' | '.join((*titles, *more))} |", "|---" * len((*titles, *more)) + "|"]
     for pages in arguments.pages:
         with tempfile.TemporaryDirectory(prefix="bench-damage-") as place:
-            figures = measure(Path(place), pages, serve=arguments.serve)
+            figures = measure(Path(place), pages, arguments.flips, serve=arguments.serve)
         rows.append(f"| {' | '.join(figures)} |")
         print(rows[-1], flush=True)
     if arguments.write:
         write("damage", f"{machine()}\n\n" + "\n".join(rows) + "\n")
 
 
-def measure(place: Path, pages: int, *, serve: bool) -> list[str]:
+def measure(place: Path, pages: int, flips: int, *, serve: bool) -> list[str]:
     """One row of the table."""
     service = prepare(place, pages)
     handle = service.wiki("wiki")
@@ -81,10 +81,10 @@ def measure(place: Path, pages: int, *, serve: bool) -> list[str]:
     checked = _milliseconds(handle.check, 3)
     synced = _milliseconds(handle.sync, 3)
     size = file.stat().st_size / 2**20
-    at_opening, by_sync, seconds = flip_bits(place, file)
+    at_opening, by_sync, seconds = flip_bits(place, file, flips)
     served = f"{detected_by_service(place, service):.0f}" if serve else "–"
     costs = [f"{compared:.2f}", f"{compared / pages:.4f}", f"{checked:.0f}", f"{checked / pages:.2f}", f"{synced:.0f}"]
-    found = [f"{at_opening} of {_FLIPS}", f"{by_sync} of {_FLIPS}", f"{median(seconds):.2f}", served]
+    found = [f"{at_opening} of {flips}", f"{by_sync} of {flips}", f"{median(seconds):.2f}", served]
     service.close()
     return [f"{pages:,}", f"{size:.1f}", *costs, *found]
 
@@ -113,16 +113,16 @@ def open_service(place: Path) -> Service:
     return service
 
 
-def flip_bits(place: Path, file: Path) -> tuple[int, int, Sequence[float]]:
+def flip_bits(place: Path, file: Path, flips: int) -> tuple[int, int, Sequence[float]]:
     """How many flips were found when the index was opened to search, and by a sync; seconds a repair took."""
     whole, places, seconds = file.read_bytes(), word_blocks(file), []
     at_opening = by_sync = 0
     rng = Random(1)
-    for _ in range(_FLIPS):
+    for _ in range(flips):
         _flip(file, whole, rng.choice(places))
         fresh = open_service(place)
         try:
-            fresh.wiki("wiki").search(Request("unique7", mode=Mode.KEYWORD))
+            at_opening += fresh.wiki("wiki").search(Request("unique7", mode=Mode.KEYWORD)).degraded
         except IndexCorrupt:
             at_opening += 1
         began = time.monotonic()
