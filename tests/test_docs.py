@@ -228,7 +228,7 @@ def test_exit_codes_of_the_manual_are_those_of_the_errors() -> None:
         for kind in family.__subclasses__() or [family]:
             assert kind.exit_code == code
             if kind.__module__ == wikiholt.errors.__name__:
-                assert f"`{kind.code()}`" in table[code], f"{kind.code()} is not listed at {code}"
+                assert f"`{kind.code}`" in table[code], f"{kind.code} is not listed at {code}"
 
 
 def test_help_and_manual_list_the_same_exit_codes() -> None:

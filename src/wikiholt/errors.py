@@ -60,6 +60,7 @@ from typing import ClassVar
 class WikiholtError(Exception):
     """An error with a message a person can act on and, where there is one, a hint."""
 
+    code: ClassVar[str] = "wikiholt-error"
     exit_code: ClassVar[int] = 1
     status: ClassVar[int] = 500
 
@@ -68,63 +69,63 @@ class WikiholtError(Exception):
         self.message = message
         self.hint = hint
 
-    @classmethod
-    def code(cls) -> str:
-        """The stable name of this kind of error on every surface, derived from the class."""
-        return re.sub(r"(?<!^)(?=[A-Z])", "-", cls.__name__).lower()
-
 
 class BadInput(WikiholtError):
+    code = "bad-input"
     exit_code = 2
     status = 422
 
 
 class InvalidSlug(BadInput):
-    pass
+    code = "invalid-slug"
 
 
 class InvalidQuery(BadInput):
-    pass
+    code = "invalid-query"
 
 
 class InvalidSetting(BadInput):
-    pass
+    code = "invalid-setting"
 
 
 class InvalidSource(BadInput):
-    pass
+    code = "invalid-source"
 
 
 class InvalidPage(BadInput):
-    pass
+    code = "invalid-page"
 
 
 class InvalidImport(BadInput):
-    pass
+    code = "invalid-import"
 
 
 class InvalidEvaluation(BadInput):
-    pass
+    code = "invalid-evaluation"
 
 
 class TooLarge(BadInput):
+    code = "too-large"
     status = 413
 
 
 class Refused(WikiholtError):
+    code = "refused"
     exit_code = 11
     status = 403
 
 
 class Unauthorized(Refused):
+    code = "unauthorized"
     status = 401
 
 
 class Forbidden(Refused):
-    pass
+    code = "forbidden"
 
 
 class TooManyRequests(Refused):
+    code = "too-many-requests"
     status = 429
 
     def __init__(self, message: str, *, retry_after: float, hint: str = "") -> None:
@@ -133,49 +134,53 @@ class TooManyRequests(Refused):
 
 
 class NotFound(WikiholtError):
+    code = "not-found"
     exit_code = 3
     status = 404
 
 
 class WikiNotFound(NotFound):
-    pass
+    code = "wiki-not-found"
 
 
 class PageNotFound(NotFound):
-    pass
+    code = "page-not-found"
 
 
 class AttachmentNotFound(NotFound):
-    pass
+    code = "attachment-not-found"
 
 
 class KeyNotFound(NotFound):
-    pass
+    code = "key-not-found"
 
 
 class BackupNotFound(NotFound):
-    pass
+    code = "backup-not-found"
 
 
 class NoQueryLog(NotFound):
-    pass
+    code = "no-query-log"
 
 
 class Conflict(WikiholtError):
+    code = "conflict"
     exit_code = 4
     status = 409
 
 
 class WikiExists(Conflict):
-    pass
+    code = "wiki-exists"
 
 
 class PageExists(Conflict):
-    pass
+    code = "page-exists"
 
 
 class RevisionMismatch(Conflict):
     """`current` is the revision that last changed the page, or None when the page is not there."""
+
+    code = "revision-mismatch"
 
     def __init__(self, message: str, *, current: str | None, hint: str = "") -> None:
         super().__init__(message, hint=hint)
@@ -183,98 +188,104 @@ class RevisionMismatch(Conflict):
 
 
 class NotWritable(Conflict):
-    pass
+    code = "not-writable"
 
 
 class Busy(Conflict):
-    pass
+    code = "busy"
 
 
 class LockTimeout(Busy):
+    code = "lock-timeout"
     status = 503
 
 
 class ModelError(WikiholtError):
+    code = "model-error"
     exit_code = 5
     status = 503
 
 
 class ModelMissing(ModelError):
-    pass
+    code = "model-missing"
 
 
 class ModelCorrupt(ModelError):
-    pass
+    code = "model-corrupt"
 
 
 class ModelMismatch(ModelError):
-    pass
+    code = "model-mismatch"
 
 
 class ModelUnproven(ModelError):
-    pass
+    code = "model-unproven"
 
 
 class SourceError(WikiholtError):
+    code = "source-error"
     exit_code = 6
     status = 503
 
 
 class SourceMissing(SourceError):
-    pass
+    code = "source-missing"
 
 
 class SourceBroken(SourceError):
-    pass
+    code = "source-broken"
 
 
 class RepositoryReplaced(SourceError):
-    pass
+    code = "repository-replaced"
 
 
 class NoCommits(SourceError):
-    pass
+    code = "no-commits"
 
 
 class IndexFault(WikiholtError):
+    code = "index-fault"
     exit_code = 7
     status = 503
 
 
 class IndexMissing(IndexFault):
-    pass
+    code = "index-missing"
 
 
 class IndexHealing(IndexMissing):
-    pass
+    code = "index-healing"
 
 
 class IndexCorrupt(IndexFault):
-    pass
+    code = "index-corrupt"
 
 
 class IndexForeign(IndexCorrupt):
-    pass
+    code = "index-foreign"
 
 
 class IndexTooNew(IndexFault):
-    pass
+    code = "index-too-new"
 
 
 class NothingIndexed(IndexFault):
-    pass
+    code = "nothing-indexed"
 
 
 class NotHere(IndexFault):
-    pass
+    code = "not-here"
 
 
 class StorageRefused(IndexFault):
-    pass
+    code = "storage-refused"
 
 
 class DatabaseAway(IndexFault):
     """A database cannot be reached now. Never taken for damage: what it holds is there when it is back."""
+
+    code = "database-away"
 
     def __init__(self, message: str, *, retry_after: float = 5.0, hint: str = "") -> None:
         super().__init__(message, hint=hint)
@@ -282,14 +293,16 @@ class DatabaseAway(IndexFault):
 
 
 class SyncFailed(WikiholtError):
+    code = "sync-failed"
     exit_code = 8
     status = 503
 
 
 class NoPages(SyncFailed):
-    pass
+    code = "no-pages"
 
 
 class MissingExtra(WikiholtError):
+    code = "missing-extra"
     exit_code = 9
     status = 503

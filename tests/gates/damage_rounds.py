@@ -231,7 +231,7 @@ def _answer(service: Service, slug: str, page: str, mode: Mode) -> str:
     try:
         answer = service.wiki(slug).search(Request(f"unique{page.rpartition('-')[2]}", mode=mode))
     except WikiholtError as error:
-        return error.code() if error.hint else f"without a hint: {error.message}"
+        return error.code if error.hint else f"without a hint: {error.message}"
     if answer.degraded or answer.stale:
         return "degraded" if answer.degraded else "stale"
     found = [hit.path for hit in answer.hits]

@@ -155,7 +155,7 @@ def _run(report: Path, task: Callable[[], object], patience: float) -> None:
     try:
         result: dict[str, object] = {"outcome": "done", "value": task()}
     except WikiholtError as error:
-        result = {"outcome": error.code(), "message": f"{error.message} ({error.hint})", "at": traceback.format_exc()}
+        result = {"outcome": error.code, "message": f"{error.message} ({error.hint})", "at": traceback.format_exc()}
     except MemoryError:
         result = {"outcome": OUT_OF_MEMORY}
     except BaseException:  # noqa: BLE001 - whatever it is, the parent must hear of it
@@ -189,7 +189,7 @@ def _searched(service: Service, slug: str, mode: Mode) -> str:
     try:
         answer = service.wiki(slug).search(Request(EVERYWHERE, mode=mode))
     except WikiholtError as error:
-        return error.code()
+        return error.code
     if not answer.hits:
         raise AssertionError(f"a silently empty list: {answer}")
     return "degraded" if answer.degraded else "answered"

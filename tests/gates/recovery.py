@@ -224,7 +224,7 @@ def searched(wiki: WikiHandle) -> str:
         try:
             answer = wiki.search(Request(EVERYWHERE, mode=mode))
         except WikiholtError as error:
-            seen.add(error.code())
+            seen.add(error.code)
         else:
             assert answer.hits, f"a silently empty list: {answer}"
             seen.add("degraded" if answer.degraded else "answered")

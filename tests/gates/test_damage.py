@@ -98,7 +98,7 @@ def ask_for_all(ward: Ward) -> set[str]:
         try:
             answer = ward.handle.search(Request(f"unique{number}", mode=Mode.KEYWORD))
         except WikiholtError as error:
-            seen.add(error.code())
+            seen.add(error.code)
         else:
             right = [hit.path for hit in answer.hits[:1]] == [f"page-{number}"]
             seen.add("right" if right else "degraded" if answer.degraded else "wrong")

@@ -133,7 +133,7 @@ def test_the_backup_of_another_wiki_is_not_restored(two: Two) -> None:
     assert [backup.fault for backup in handle.backups.list()] == ["it belongs to another wiki"]
     with pytest.raises(WikiholtError) as caught:
         handle.restore()
-    assert (caught.value.code(), "another wiki" in caught.value.message) == ("index-foreign", True)
+    assert (caught.value.code, "another wiki" in caught.value.message) == ("index-foreign", True)
     assert caught.value.hint
     assert two.told() == {two.wikis[0].code}
     # Nor when the index is lost and whatever backup there is would take its place.
@@ -194,7 +194,7 @@ def test_the_backup_of_another_wiki_is_not_restored_into_postgresql(tmp_path: Pa
         store = two.service.workshop.store
         with store.writing(two.ids[0], 5), pytest.raises(WikiholtError) as caught:
             store.adopt(two.ids[0], file)
-        assert caught.value.code() == "index-foreign"
+        assert caught.value.code == "index-foreign"
         assert two.told() == {two.wikis[0].code}
     finally:
         two.service.close()

@@ -31,7 +31,7 @@ def test_every_error_is_a_problem_of_its_class(kind: type[WikiholtError]) -> Non
     answer = problem(made(kind))
     assert answer.status_code == kind.status
     assert answer.media_type == "application/problem+json"
-    assert kind.code() in bytes(answer.body).decode()
+    assert kind.code in bytes(answer.body).decode()
     # What is not the visitor's to mend may hold paths of this machine: none of it is told.
     assert (b"/srv/secret" in bytes(answer.body)) == (kind.status < 500)
     assert all(told(made(kind)))

@@ -120,7 +120,7 @@ def test_the_wiki_itself_fails_soon_and_recovers_once_the_locks_are_gone(
             store.leases._taken(HOSTILE, WRITER, 0.1)
         with pytest.raises(LockTimeout) as caught:
             synced(store, HOSTILE, "r2")
-        assert (caught.value.status, caught.value.code()) == (503, "lock-timeout")
+        assert (caught.value.status, caught.value.code) == (503, "lock-timeout")
         assert caught.value.hint
         assert time.monotonic() - began < 20
     assert store.placements.home.timeouts.counts["lock"] > counts

@@ -47,7 +47,7 @@ try:
     said = {{"pages": index.state().pages, "near": len(near.chunk_ids), "text": text, "check": list(index.check())}}
     index.close()
 except WikiholtError as error:
-    said = {{"error": error.code(), "message": error.message, "hint": error.hint}}
+    said = {{"error": error.code, "message": error.message, "hint": error.hint}}
 print(json.dumps(said))
 """
 

@@ -6,6 +6,10 @@ from wikiholt.errors import IndexFault
 class CacheNotReady(IndexFault):
     """The cache stands for no version yet: it is being built, or it was closed."""
 
+    code = "cache-not-ready"
+
 
 class CacheBroken(IndexFault):
     """The cache's file does not hold what was written; it is dropped and made anew on the next refresh."""
+
+    code = "cache-broken"

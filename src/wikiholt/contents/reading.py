@@ -90,7 +90,7 @@ class Reading:
         try:
             return self._linking.links_of(page.path, page.links), ()
         except IndexFault as error:
-            return PageLinks(page.path), (f"its links are not known now ({error.code()})",)
+            return PageLinks(page.path), (f"its links are not known now ({error.code})",)
 
 
 def read_text(source: Source, place: Located, limit: int) -> Read:

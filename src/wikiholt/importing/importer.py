@@ -95,7 +95,7 @@ class Importer:
                 found[slug] = list(source.tree(source.head()))
             except WikiholtError as error:
                 if slug in chosen:
-                    self._failed[slug] = (error.code(), error.message)
+                    self._failed[slug] = (error.code, error.message)
                 found[slug] = ()
         return found
 
@@ -121,7 +121,7 @@ class Importer:
             try:
                 done.append(self._one(wiki, planned, found, Knowing(embedder, spool.of(wiki.slug), trusted)))
             except WikiholtError as error:
-                self._failed[wiki.slug] = (error.code(), error.message)
+                self._failed[wiki.slug] = (error.code, error.message)
         return replace(report, agreements=agreements, wikis=tuple(done))
 
     def _surveyed(self, wiki: Wiki, spool: Spool, embedder: Embedder, samples: Samples) -> Survey | None:
@@ -130,7 +130,7 @@ class Importer:
             index = self._donor(wiki, embedder)
             return survey(self._service.parts(wiki), embedder, index, spool.of(wiki.slug), samples)
         except WikiholtError as error:
-            self._failed[wiki.slug] = (error.code(), error.message)
+            self._failed[wiki.slug] = (error.code, error.message)
             return None
         finally:
             if index is not None:

@@ -73,7 +73,7 @@ class Reindexing:
                     found,
                     state=JobState.FAILED,
                     finished_at=datetime.now(UTC),
-                    error_code=error.code(),
+                    error_code=error.code,
                     error=message,
                     hint=error.hint,
                 )

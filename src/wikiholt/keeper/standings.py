@@ -60,7 +60,7 @@ def _written(entry: Entry) -> str:
 
 
 def _told(error: WikiholtError | None) -> list[str] | None:
-    return [error.code(), error.message, error.hint] if error else None
+    return [error.code, error.message, error.hint] if error else None
 
 
 def _error(told: list[str] | None) -> WikiholtError | None:
@@ -71,7 +71,7 @@ def _error(told: list[str] | None) -> WikiholtError | None:
     kinds = [WikiholtError]
     for kind in kinds:
         kinds += kind.__subclasses__()
-        if kind.code() == code:
+        if kind.code == code:
             with suppress(TypeError):  # one that knows more than a note says
                 return kind(message, hint=hint)
     return WikiholtError(message, hint=hint)

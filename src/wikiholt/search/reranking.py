@@ -90,7 +90,7 @@ class Rereader:
             logits = reader.scores(query, whole, until - time.monotonic())
         except ModelError as error:
             _LOG.warning("not reranked: %s", error.message)
-            return Reread(best, f"not reranked, for the reranker cannot be used ({error.code()})")
+            return Reread(best, f"not reranked, for the reranker cannot be used ({error.code})")
         except WikiholtError:
             raise  # the index's
         except Exception:  # noqa: BLE001 - whatever a reader may do, the search is done

@@ -267,7 +267,7 @@ class Searcher:
             if run.request.mode is Mode.SEMANTIC:
                 raise
             _LOG.warning("searched by words alone: %s", error.message)
-            run.degrade(f"searched by words alone, for the model cannot be used ({error.code()})")
+            run.degrade(f"searched by words alone, for the model cannot be used ({error.code})")
             return None
 
     def _knows(self, word: str) -> bool:
@@ -358,7 +358,7 @@ class Searcher:
             return self._head()
         except WikiholtError as error:
             # The message may name a path of this machine, and notes travel to visitors.
-            run.notes.append(f"HEAD is unknown, for the repository cannot be read ({error.code()})")
+            run.notes.append(f"HEAD is unknown, for the repository cannot be read ({error.code})")
             return None
 
 

@@ -34,7 +34,7 @@ def backup(service: Service, arguments: Namespace) -> int:
             if arguments.slug:
                 raise
             complain(error, slug)
-            done.append({"wiki": slug, "error": {"code": error.code(), "message": error.message}})
+            done.append({"wiki": slug, "error": {"code": error.code, "message": error.message}})
             code = code or error.exit_code
             continue
         done.append({"wiki": slug, **backup_document(taken)})

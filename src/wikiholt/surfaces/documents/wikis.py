@@ -132,4 +132,4 @@ def status_document(status: Status) -> StatusDocument:
 
 
 def error_document(error: WikiholtError) -> ErrorDocument:
-    return {"code": error.code(), "message": error.message, "hint": error.hint}
+    return {"code": error.code, "message": error.message, "hint": error.hint}

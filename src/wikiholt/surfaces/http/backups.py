@@ -48,7 +48,7 @@ def list_backups(who: Who, _: NoQuery) -> Response:
     document: BackupsDocument = {"backups": shown, "total": len(shown), "error": None}
     if error is not None:
         message, hint = told(error)
-        document["error"] = {"code": error.code(), "message": message, "hint": hint}
+        document["error"] = {"code": error.code, "message": message, "hint": hint}
     return json_response(document, headers=_NO_STORE)
 
 

@@ -68,6 +68,8 @@ class RenamePage(Edit):
 class PreconditionFailed(RevisionMismatch):
     """If-Match or If-None-Match does not hold."""
 
+    code = "precondition-failed"
+
     status = 412
 
 

@@ -94,6 +94,6 @@ def _part(tried: Callable[[], object]) -> PartDocument:
     try:
         tried()
     except WikiholtError as error:
-        _LOG.warning("not ready (%s): %s", error.code(), error.message)
-        return {"ready": False, "code": error.code()}
+        _LOG.warning("not ready (%s): %s", error.code, error.message)
+        return {"ready": False, "code": error.code}
     return {"ready": True, "code": None}

@@ -171,7 +171,7 @@ def _index_document(wiki: OpenWiki) -> IndexDocument:
 
 def _error_document(error: WikiholtError) -> ErrorDocument:
     message, hint = told(error)
-    return {"code": error.code(), "message": message, "hint": hint}
+    return {"code": error.code, "message": message, "hint": hint}
 
 
 def _activity_document(activity: Activity) -> ActivityDocument:

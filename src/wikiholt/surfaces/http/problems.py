@@ -93,8 +93,8 @@ def problem(error: WikiholtError, status: int | None = None, errors: Sequence[Fi
     message, hint = told(error)
     if error.status >= 500:
         # A wiki that is being indexed for the first time is no trouble.
-        _LOG.log(logging.DEBUG if isinstance(error, _SOON) else logging.WARNING, "%s: %s", error.code(), error.message)
-    document = _document(status or error.status, error.code(), message, hint)
+        _LOG.log(logging.DEBUG if isinstance(error, _SOON) else logging.WARNING, "%s: %s", error.code, error.message)
+    document = _document(status or error.status, error.code, message, hint)
     if errors:
         document["errors"] = list(errors)
     if isinstance(error, RevisionMismatch):

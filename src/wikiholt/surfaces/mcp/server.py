@@ -143,7 +143,7 @@ class _Agent:
             return _failure(telling.invalid_text(tool.name, error))
         except WikiholtError as error:
             if error.status >= 500:
-                _LOG.info("a tool failed: %s: %s", error.code(), error.message)
+                _LOG.info("a tool failed: %s: %s", error.code, error.message)
             return _failure(telling.error_text(error, _alike(wiki, error, arguments)))
         except Exception:  # noqa: BLE001 - whatever it is, the agent gets an answer and the log the rest
             _LOG.exception("the tool %s failed", tool.name)

@@ -156,7 +156,7 @@ def error_text(error: WikiholtError, alike: Iterable[str] = ()) -> str:
         following, hint = f"The page is at revision {error.current} now. {_sentence(hint)}", ""
     if near := list(alike):
         following = f"Did you mean {' or '.join(map(repr, near))}? {following}"
-    lines = [f"{error.code()}: {message}"]
+    lines = [f"{error.code}: {message}"]
     steps = " ".join(filter(None, [_sentence(following), _sentence(hint)]))
     return "\n".join([*lines, *([f"Next: {steps}"] if steps else [])])
 

@@ -6,6 +6,8 @@ from wikiholt.errors import IndexFault
 class ChromaAway(IndexFault):
     """Chroma could not be reached, went away in the middle, or took too long (`hung`)."""
 
+    code = "chroma-away"
+
     def __init__(self, message: str, *, hint: str = "", hung: bool = False) -> None:
         super().__init__(message, hint=hint)
         self.hung = hung
@@ -13,6 +15,8 @@ class ChromaAway(IndexFault):
 
 class ChromaRefused(IndexFault):
     """Chroma answered, with an error (`answered`) or with what makes no sense (0)."""
+
+    code = "chroma-refused"
 
     def __init__(self, message: str, *, hint: str = "", answered: int = 0) -> None:
         super().__init__(message, hint=hint)
@@ -22,6 +26,10 @@ class ChromaRefused(IndexFault):
 class NotOurs(IndexFault):
     """There is something of that name which Wikiholt did not make; it is neither read nor changed."""
 
+    code = "not-ours"
+
 
 class OthersAtWork(IndexFault):
     """Another process is writing the collection; a moment later it will be ready."""
+
+    code = "others-at-work"
