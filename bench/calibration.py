@@ -21,20 +21,20 @@ from bench.evidence import HYBRID, MEANING, NAMES, NAMING, RIGHT, SHARE, Asked, 
 from bench.fitting import brier, calibration_error, fitted, share_of
 from bench.report import machine, write
 from wikiholt import ranking
-from wikiholt.model import Floats, Mode
-from wikiholt.ranking import BEHIND, HIGH, MEDIUM, Candidate, Curve, Grounds, grounds, ranked, rivals
+from wikiholt.model import FloatArray, SearchMode
+from wikiholt.ranking import TRAILING_LEAD_WEIGHT, HIGH_SCORE, MEDIUM_SCORES, Candidate, ScoreCurve, ScoreFeatures, get_score_features, rank_candidates, get_competition
 
 TOP = 5
 FEATURES = {
-    Mode.HYBRID: ("evidence", "meaning", "standing"),
-    Mode.SEMANTIC: ("meaning",),
-    Mode.KEYWORD: ("evidence", "standing"),
+    SearchMode.HYBRID: ("evidence", "meaning", "standing"),
+    SearchMode.SEMANTIC: ("meaning",),
+    SearchMode.KEYWORD: ("evidence", "standing"),
 }
 OWN, FOREIGN, NEAR = range(3)
 UNANSWERED = 0.25
 """What foreign queries weigh in a fit beside those the collection answers: one question in five has no answer."""
-FORMERLY = {Mode.HYBRID: (0.52, 0.117), Mode.SEMANTIC: (0.52, 0.09), Mode.KEYWORD: (0.42, 0.12)}
-Curves = tuple[Curve, Curve]
+FORMERLY = {SearchMode.HYBRID: (0.52, 0.117), SearchMode.SEMANTIC: (0.52, 0.09), SearchMode.KEYWORD: (0.42, 0.12)}
+Curves = tuple[ScoreCurve, ScoreCurve]
 HEADS = (
     "| first hits | queries | right | Brier | ECE | called high | right of high | right ones called high | right of medium "
     "| called low | foreign: nothing relevant | foreign: high | without the page: nothing relevant | high |"
@@ -46,11 +46,11 @@ BINS = (0.0, 0.1, 0.25, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 class Hits:
     """The best hits of many queries in one mode, as arrays in one order."""
 
-    right: Floats
-    grounds: Floats
-    formerly: Floats
-    place: Floats
-    sort: Floats
+    right: FloatArray
+    grounds: FloatArray
+    formerly: FloatArray
+    place: FloatArray
+    sort: FloatArray
     wiki: np.ndarray
     kind: np.ndarray
     held_out: np.ndarray
@@ -62,8 +62,8 @@ class Hits:
     def codes(self) -> np.ndarray:
         return np.char.endswith(self.kind, "(codes)")
 
-    def column(self, name: str) -> Floats:
-        return np.asarray(self.grounds[:, Grounds._fields.index(name)])
+    def column(self, name: str) -> FloatArray:
+        return np.asarray(self.grounds[:, ScoreFeatures._fields.index(name)])
 
 
 def main() -> None:
@@ -73,15 +73,15 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="write bench/results/calibration.md")
     arguments = parser.parse_args()
     asked = gathered(arguments.collections, arguments.data)
-    text = "\n".join(line for mode in Mode for line in told(mode, found(mode, asked)))
+    text = "\n".join(line for mode in SearchMode for line in told(mode, found(mode, asked)))
     print(text)
     if arguments.write:
         write("calibration", f"{__doc__}\n{machine()}\n{text}")
 
 
-def found(mode: Mode, asked: list[Asked]) -> Hits:
+def found(mode: SearchMode, asked: list[Asked]) -> Hits:
     """The hits of every query; of those a collection answers also what comes first when the wanted pages are gone."""
-    rows: list[tuple[float, Grounds, float, int, int, str, str, bool]] = []
+    rows: list[tuple[float, ScoreFeatures, float, int, int, str, str, bool]] = []
     for each in asked:
         about = (each.wiki, each.kind, each.held_out)
         sort = FOREIGN if each.foreign else OWN
@@ -91,48 +91,48 @@ def found(mode: Mode, asked: list[Asked]) -> Hits:
     return Hits(*(np.array(column) for column in zip(*rows, strict=True)))
 
 
-def best_of(mode: Mode, rows: Floats, top: int) -> Iterator[tuple[float, Grounds, float, int]]:
+def best_of(mode: SearchMode, rows: FloatArray, top: int) -> Iterator[tuple[float, ScoreFeatures, float, int]]:
     """Right or not, by what the score follows, the score it had formerly, and the place; nothing found is a wrong hit."""
     possible = {
-        Mode.HYBRID: rows[:, HYBRID] > 0,
-        Mode.KEYWORD: rows[:, SHARE] > 0,
-        Mode.SEMANTIC: rows[:, MEANING] > -2,
+        SearchMode.HYBRID: rows[:, HYBRID] > 0,
+        SearchMode.KEYWORD: rows[:, SHARE] > 0,
+        SearchMode.SEMANTIC: rows[:, MEANING] > -2,
     }
-    by_words = mode is Mode.KEYWORD
+    by_words = mode is SearchMode.KEYWORD
     candidates = [
-        Candidate(page, 0, None if by_words else 1 - row[MEANING], row[SHARE] or None, naming=row[NAMING])
+        Candidate(page, 0, None if by_words else 1 - row[MEANING], row[SHARE] or None, title_overlap=row[NAMING])
         for page, row in enumerate(rows.tolist())
         if possible[mode][page]
     ]
-    best = ranked(mode, candidates)
-    among = rivals(mode, best)
+    best = rank_candidates(mode, candidates)
+    among = get_competition(mode, best)
     for place, each in enumerate(best[:top]):
-        yield float(rows[each.page_id, RIGHT]), grounds(mode, each, among), formerly(mode, each), place
+        yield float(rows[each.page_id, RIGHT]), get_score_features(mode, each, among), formerly(mode, each), place
     if not best:
-        yield 0.0, Grounds(0.0, 0.0, 0.0, 0.0), 0.0, 0
+        yield 0.0, ScoreFeatures(0.0, 0.0, 0.0, 0.0), 0.0, 0
 
 
-def formerly(mode: Mode, candidate: Candidate) -> float:
+def formerly(mode: SearchMode, candidate: Candidate) -> float:
     """The score of docs/adr/0024: the strongest case that evidence makes, by curves placed by eye."""
-    cases = tuple(Mode) if mode is Mode.HYBRID else (mode,)
-    bare = candidate._replace(naming=0.0)
-    told = ((case, ranking.evidence(case, candidate if case is Mode.HYBRID else bare)) for case in cases)
+    cases = tuple(SearchMode) if mode is SearchMode.HYBRID else (mode,)
+    bare = candidate._replace(title_overlap=0.0)
+    told = ((case, ranking.compute_evidence(case, candidate if case is SearchMode.HYBRID else bare)) for case in cases)
     return max(1 / (1 + math.exp((FORMERLY[case][0] - amount) / FORMERLY[case][1])) for case, amount in told)
 
 
-def fit(mode: Mode, hits: Hits) -> Curves:
+def fit(mode: SearchMode, hits: Hits) -> Curves:
     """Whether the wiki answers, by first hits of its own and of foreign queries; which page does, by its own alone."""
     usable = (hits.place == 0) & (hits.sort != NEAR)
-    if mode is Mode.SEMANTIC:
+    if mode is SearchMode.SEMANTIC:
         usable &= ~hits.codes  # a model knows nothing of them
     both = hits.of(usable)
     own = both.of(both.sort == OWN)
     whether = fitted([both.column(name) for name in FEATURES[mode]], both.sort == OWN, weights(both))
     which = fitted([own.column("lead")], own.right > 0, weights(own))
-    return Curve(-whether[0], **dict(zip(FEATURES[mode], whether[1:], strict=True))), Curve(-which[0], lead=which[1])
+    return ScoreCurve(-whether[0], **dict(zip(FEATURES[mode], whether[1:], strict=True))), ScoreCurve(-which[0], lead=which[1])
 
 
-def weights(hits: Hits) -> Floats:
+def weights(hits: Hits) -> FloatArray:
     """Every set of queries weighs the same, whatever its size; the codes of all collections are one set."""
     groups = np.where(hits.codes, "codes", np.where(hits.sort == OWN, hits.kind, hits.wiki))
     found = np.zeros(len(groups))
@@ -144,12 +144,12 @@ def weights(hits: Hits) -> Floats:
     return np.asarray(found * len(found) / found.sum(), np.float32)
 
 
-def likelihoods(hits: Hits, curves: Curves) -> Floats:
+def likelihoods(hits: Hits, curves: Curves) -> FloatArray:
     whether, which = curves
     lead = hits.column("lead")
     sums = (
-        hits.grounds @ np.array(whether[1:]) - whether.exceed,
-        np.where(lead < 0, BEHIND, which.lead) * lead - which.exceed,
+        hits.grounds @ np.array(whether[1:]) - whether.bias,
+        np.where(lead < 0, TRAILING_LEAD_WEIGHT, which.lead) * lead - which.bias,
     )
     return np.asarray(np.prod([1 / (1 + np.exp(-each)) for each in sums], axis=0))
 
@@ -159,24 +159,24 @@ class Scored:
     """Hits with a score each, and from which score on they are called high and medium."""
 
     hits: Hits
-    scores: Floats
+    scores: FloatArray
     medium: float
-    high: float = HIGH
+    high: float = HIGH_SCORE
 
     def of(self, chosen: np.ndarray) -> "Scored":
         return replace(self, hits=self.hits.of(chosen), scores=self.scores[chosen])
 
-    def first(self, sort: int) -> tuple[Floats, Floats]:
+    def first(self, sort: int) -> tuple[FloatArray, FloatArray]:
         """The scores of the first hits of such queries, and which are right."""
         chosen = (self.hits.sort == sort) & (self.hits.place == 0)
         return self.scores[chosen], self.hits.right[chosen]
 
 
-def scored(mode: Mode, hits: Hits, curves: Curves) -> Scored:
-    return Scored(hits, likelihoods(hits, curves), MEDIUM[mode])
+def scored(mode: SearchMode, hits: Hits, curves: Curves) -> Scored:
+    return Scored(hits, likelihoods(hits, curves), MEDIUM_SCORES[mode])
 
 
-def told(mode: Mode, hits: Hits) -> Iterator[str]:
+def told(mode: SearchMode, hits: Hits) -> Iterator[str]:
     curves = fit(mode, hits.of(~hits.held_out))
     unseen = {name: fit(mode, hits.of(hits.wiki != name)) for name in NAMES}
     ours, codes = hits.of(~hits.codes), hits.of(hits.codes)
@@ -200,25 +200,25 @@ def told(mode: Mode, hits: Hits) -> Iterator[str]:
     yield row("codes, second half, formerly", replace(coded, scores=coded.hits.formerly, high=0.75, medium=0.25))
     yield row("codes, second half, fitted to the first", coded)
     yield row("codes, all, fitted to the others", across(mode, codes, unseen))
-    product = scored(mode, ours, (ranking.WHETHER[mode], ranking.WHICH[mode]))
+    product = scored(mode, ours, (ranking.ANSWERABLE_CURVES[mode], ranking.IS_THE_PAGE_CURVES[mode]))
     yield row("all but codes, as in the product (seen)", product)
     yield from strangers(held)
     yield from reliability(held, apart)
 
 
-def across(mode: Mode, hits: Hits, unseen: dict[str, Curves]) -> Scored:
+def across(mode: SearchMode, hits: Hits, unseen: dict[str, Curves]) -> Scored:
     """Each collection's hits with scores by curves that did not see it."""
     scores = np.zeros(len(hits.right))
     for name, curves in unseen.items():
         scores[hits.wiki == name] = likelihoods(hits.of(hits.wiki == name), curves)
-    return Scored(hits, scores.astype(np.float32), MEDIUM[mode])
+    return Scored(hits, scores.astype(np.float32), MEDIUM_SCORES[mode])
 
 
 def constants(curves: dict[str, Curves]) -> Iterator[str]:
     yield "| fitted to | whether: exceed | evidence | meaning | standing | which: exceed | lead |"
     yield "|---|---|---|---|---|---|---|"
     for name, (whether, which) in curves.items():
-        yield f"| {name} | {' | '.join(f'{each:.2f}' for each in (*whether[:4], which.exceed, which.lead))} |"
+        yield f"| {name} | {' | '.join(f'{each:.2f}' for each in (*whether[:4], which.bias, which.lead))} |"
 
 
 def chosen(half: Scored) -> Iterator[str]:

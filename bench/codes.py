@@ -8,7 +8,7 @@ from collections import defaultdict
 from hashlib import blake2b
 
 from bench.collections import Queries
-from wikiholt.model import Filter
+from wikiholt.model import PageFilter
 from wikiholt.ports import WikiIndex
 
 MOST_PAGES = 3
@@ -27,10 +27,10 @@ _CODE = re.compile(
 
 def holding(index: WikiIndex) -> dict[str, set[str]]:
     """Every code of the collection, with the pages it stands on as written."""
-    _, listed = index.list_pages(Filter(), None)
+    _, listed = index.list_pages(PageFilter(), None)
     paths = {page.page_id: page.path for page in listed}
     found: defaultdict[str, set[str]] = defaultdict(set)
-    for page_id, chunks in index.page_chunks(sorted(paths)).items():
+    for page_id, chunks in index.get_page_chunks(sorted(paths)).items():
         for code in _CODE.findall("\n".join(chunk.text for chunk in chunks)):
             if 4 <= len(code) <= 30:
                 found[code].add(paths[page_id])

@@ -27,11 +27,11 @@ import numpy as np
 from bench.report import machine, write
 from wikiholt import wiring
 from wikiholt.errors import IndexCorrupt
-from wikiholt.keeper import Keeper, Pace
-from wikiholt.model import Floats, Mode
-from wikiholt.search import Request
-from wikiholt.service import Service
-from wikiholt.settings import load
+from wikiholt.keeper import Scheduler, SchedulerConfig
+from wikiholt.model import FloatArray, SearchMode
+from wikiholt.search import SearchRequest
+from wikiholt.service import WikiService
+from wikiholt.settings import load_settings
 from wikiholt.testing import FakeEmbedder
 
 _DIMENSIONS = 384
@@ -46,7 +46,7 @@ class RandomEmbedder(FakeEmbedder):
     def __init__(self) -> None:
         super().__init__(_DIMENSIONS)
 
-    def _vector(self, text: str) -> Floats:
+    def _vector(self, text: str) -> FloatArray:
         seed = int.from_bytes(blake2b(text.encode(), digest_size=8).digest())
         vector = np.random.default_rng(seed).standard_normal(self.dimensions).astype(np.float32)
         return np.asarray(vector / np.linalg.norm(vector), np.float32)
@@ -74,10 +74,10 @@ def main() -> None:
 def measure(place: Path, pages: int, flips: int, *, serve: bool) -> list[str]:
     """One row of the table."""
     service = prepare(place, pages)
-    handle = service.wiki("wiki")
-    store, wiki_id = service.workshop.store, handle.wiki.id
-    file = next(store.directory(wiki_id).glob("g*.sqlite"))
-    compared = _milliseconds(lambda: store.confirm(wiki_id))
+    handle = service.get_handle("wiki")
+    store, wiki_id = service.components.store, handle.wiki.id
+    file = next(store.get_directory(wiki_id).glob("g*.sqlite"))
+    compared = _milliseconds(lambda: store.compare_checksum(wiki_id))
     checked = _milliseconds(handle.check, 3)
     synced = _milliseconds(handle.sync, 3)
     size = file.stat().st_size / 2**20
@@ -89,7 +89,7 @@ def measure(place: Path, pages: int, flips: int, *, serve: bool) -> list[str]:
     return [f"{pages:,}", f"{size:.1f}", *costs, *found]
 
 
-def prepare(place: Path, pages: int) -> Service:
+def prepare(place: Path, pages: int) -> WikiService:
     """A wiki, synced and backed up."""
     rng, repository = Random(pages), place / "wiki"
     repository.mkdir()
@@ -101,15 +101,15 @@ def prepare(place: Path, pages: int) -> Service:
         subprocess.run(["git", "-C", str(repository), *who, *command], check=True)
     service = open_service(place)
     service.add("wiki", str(repository), {})
-    service.wiki("wiki").sync()
-    service.wiki("wiki").backups.take()
+    service.get_handle("wiki").sync()
+    service.get_handle("wiki").backups.create()
     return service
 
 
-def open_service(place: Path) -> Service:
-    service = wiring.build(load(place / "data", None, {}))
+def open_service(place: Path) -> WikiService:
+    service = wiring.build_service(load_settings(place / "data", None, {}))
     embedder = RandomEmbedder()
-    service.workshop = replace(service.workshop, embedder=lambda: embedder, identity=None)
+    service.components = replace(service.components, embedder=lambda: embedder, identity=None)
     return service
 
 
@@ -122,14 +122,14 @@ def flip_bits(place: Path, file: Path, flips: int) -> tuple[int, int, Sequence[f
         _flip(file, whole, rng.choice(places))
         fresh = open_service(place)
         try:
-            at_opening += fresh.wiki("wiki").search(Request("unique7", mode=Mode.KEYWORD)).degraded
+            at_opening += fresh.get_handle("wiki").search(SearchRequest("unique7", mode=SearchMode.KEYWORD)).degraded
         except IndexCorrupt:
             at_opening += 1
         began = time.monotonic()
-        fresh.wiki("wiki").sync()
-        hits = fresh.wiki("wiki").search(Request("unique7", mode=Mode.KEYWORD)).hits
+        fresh.get_handle("wiki").sync()
+        hits = fresh.get_handle("wiki").search(SearchRequest("unique7", mode=SearchMode.KEYWORD)).hits
         seconds.append(time.monotonic() - began)
-        by_sync += bool(hits) and bool(fresh.wiki("wiki").status().aside)
+        by_sync += bool(hits) and bool(fresh.get_handle("wiki").get_status().quarantined)
         newest = max(file.parent.glob("g??????.sqlite"))
         whole, file = newest.read_bytes(), newest
         places = word_blocks(file)
@@ -137,21 +137,21 @@ def flip_bits(place: Path, file: Path, flips: int) -> tuple[int, int, Sequence[f
     return at_opening, by_sync, seconds
 
 
-def detected_by_service(place: Path, service: Service) -> float:
+def detected_by_service(place: Path, service: WikiService) -> float:
     """Seconds until a service that was running when a bit fell over has repaired the index."""
     service.close()
     service = open_service(place)
-    handle = service.wiki("wiki")
-    handle.search(Request("page", mode=Mode.KEYWORD))
-    keeper = Keeper(service, Pace(1, 0.5, 60.0, checks=_DAY_S, interval_of=lambda _: 5.0))
-    service.on_broken = keeper.mend
+    handle = service.get_handle("wiki")
+    handle.search(SearchRequest("page", mode=SearchMode.KEYWORD))
+    keeper = Scheduler(service, SchedulerConfig(1, 0.5, 60.0, check_interval_s=_DAY_S, get_interval=lambda _: 5.0))
+    service.on_damage = keeper.request_repair
     keeper.start()
     time.sleep(15)  # what a service does soon after its start is not what is measured
-    file = max(service.workshop.store.directory(handle.wiki.id).glob("g??????.sqlite"))
-    aside = len(handle.status().aside)
+    file = max(service.components.store.get_directory(handle.wiki.id).glob("g??????.sqlite"))
+    aside = len(handle.get_status().quarantined)
     _flip(file, file.read_bytes(), word_blocks(file)[len(word_blocks(file)) // 2])
     began = time.monotonic()
-    while len(handle.status().aside) == aside or not handle.health.well:
+    while len(handle.get_status().quarantined) == aside or not handle.health.is_ok:
         time.sleep(0.1)
     took = time.monotonic() - began
     keeper.stop(60)

@@ -32,12 +32,12 @@ from bench.report import machine, write
 from bench.search import QUESTIONS
 from bench.vectors import Truth, resident
 from wikiholt.cachefile.faults import CacheNotReady
-from wikiholt.embedding import load
-from wikiholt.model import Floats, Ints, VectorDelta, VectorRows
+from wikiholt.embedding import load_embedder
+from wikiholt.model import FloatArray, IntArray, VectorDelta, VectorRows
 from wikiholt.ports import VectorCache, WikiIndex
 from wikiholt.stores.sqlite.store import SqliteStore
-from wikiholt.vectors import ExactCache, FaissCache
-from wikiholt.vectors.chroma import Chroma, Place
+from wikiholt.vectors import ExactVectorCache, FaissVectorCache
+from wikiholt.vectors.chroma import ChromaEngine, ChromaConfig
 
 SIZES = (1_000, 10_000, 100_000)
 LIMIT = 30
@@ -74,31 +74,31 @@ class Trial:
 class Rows(Truth):
     """An index of rows whose history is known from any version on; ten chunks a page."""
 
-    def __init__(self, vectors: Floats) -> None:
+    def __init__(self, vectors: FloatArray) -> None:
         super().__init__(vectors)
-        self._lives: dict[int, list[tuple[int, Ints]]] = {}
+        self._lives: dict[int, list[tuple[int, IntArray]]] = {}
         """Page → the version from which it had these chunk ids."""
 
     def edit(self, page: int) -> None:
         super().edit(page)
         first = [(1, page * 10 + np.arange(10))]
-        self._lives.setdefault(page, first).append((self.version(), self.edits[-1][1].chunk_ids))
+        self._lives.setdefault(page, first).append((self.get_version(), self.edits[-1][1].chunk_ids))
 
-    def changes_since(self, version: int) -> VectorDelta:
+    def get_vector_changes(self, version: int) -> VectorDelta:
         pages = [page for page, lives in self._lives.items() if lives[-1][0] > version]
         gone = [next(ids for at, ids in reversed(self._lives[page]) if at <= version) for page in pages]
         added = [self._rows(page) for page in pages]
         none = np.empty(0, np.int64)
-        return VectorDelta(self.version(), _joined(added, self.vectors), np.concatenate(gone) if gone else none)
+        return VectorDelta(self.get_version(), _joined(added, self.vectors), np.concatenate(gone) if gone else none)
 
     def _rows(self, page: int) -> VectorRows:
         return VectorRows(self._lives[page][-1][1], np.full(10, page), self.vectors[page * 10 : page * 10 + 10])
 
     @contextmanager
-    def snapshot(self) -> Iterator["Shot"]:  # type: ignore[override]
-        yield Shot(self.version(), self)
+    def open_vector_snapshot(self) -> Iterator["Shot"]:  # type: ignore[override]
+        yield Shot(self.get_version(), self)
 
-    def blocks(self) -> Iterator[VectorRows]:
+    def iter_blocks(self) -> Iterator[VectorRows]:
         for start in range(0, len(self.vectors), 8_000):
             ids = np.arange(start, min(start + 8_000, len(self.vectors)))
             whole = VectorRows(ids, ids // 10, self.vectors[ids])
@@ -118,11 +118,11 @@ class Shot:
     def count(self) -> int:
         return len(self.rows.vectors)
 
-    def blocks(self) -> Iterator[VectorRows]:
-        return self.rows.blocks()
+    def iter_blocks(self) -> Iterator[VectorRows]:
+        return self.rows.iter_blocks()
 
 
-def _joined(rows: Sequence[VectorRows], like: Floats) -> VectorRows:
+def _joined(rows: Sequence[VectorRows], like: FloatArray) -> VectorRows:
     none = np.empty(0, np.int64)
     if not rows:
         return VectorRows(none, none, like[:0])
@@ -130,16 +130,16 @@ def _joined(rows: Sequence[VectorRows], like: Floats) -> VectorRows:
     return VectorRows(*(np.concatenate(part) for part in parts))
 
 
-def real_vectors(most: int) -> Floats:
+def real_vectors(most: int) -> FloatArray:
     """The vectors of the largest index that bench.sync left, in an order drawn by lot."""
     store = SqliteStore(DATA / "sync" / "wikis")
-    largest: Floats = np.empty((0, 0), np.float32)
-    for wiki_id in store.ids():
+    largest: FloatArray = np.empty((0, 0), np.float32)
+    for wiki_id in store.list_wiki_ids():
         index = store.open(wiki_id)
         try:
-            with index.snapshot() as snapshot:
+            with index.open_vector_snapshot() as snapshot:
                 if snapshot.count > len(largest):
-                    largest = np.concatenate([block.vectors for block in snapshot.blocks()])
+                    largest = np.concatenate([block.vectors for block in snapshot.iter_blocks()])
         finally:
             index.close()
     if len(largest) < most:
@@ -194,16 +194,16 @@ def server(folder: Path) -> Iterator[str]:
 class Restarted:
     """A Chroma that is opened anew for every cache, as by a process that has just begun."""
 
-    def __init__(self, stack: ExitStack, place: Callable[[], Place], folder: Path) -> None:
+    def __init__(self, stack: ExitStack, place: Callable[[], ChromaConfig], folder: Path) -> None:
         self._stack = stack
         self._place = place
         self._folder = folder
-        self._open: Chroma | None = None
+        self._open: ChromaEngine | None = None
         stack.callback(self.close)
 
     def cache(self, truth: Truth) -> VectorCache:
-        self._open = self._open or Chroma(self._place(), self._folder / "owner", lambda: [_ID])
-        return self._open.cache(cast(WikiIndex, truth), self._folder, _ID, "bench")
+        self._open = self._open or ChromaEngine(self._place(), self._folder / "owner", lambda: [_ID])
+        return self._open.open_cache(cast(WikiIndex, truth), self._folder, _ID, "bench")
 
     def close(self) -> None:
         if self._open is not None:
@@ -212,25 +212,25 @@ class Restarted:
 
 
 def trials(root: Path, stack: ExitStack) -> list[Trial]:
-    def of(name: str, kind: type[ExactCache] | type[FaissCache]) -> Trial:
+    def of(name: str, kind: type[ExactVectorCache] | type[FaissVectorCache]) -> Trial:
         folder = root / name
         folder.mkdir()
         return Trial(name, lambda truth: kind(cast(WikiIndex, truth), folder, background=False), folder)
 
-    def of_chroma(name: str, place: Callable[[Path], Place]) -> Trial:
+    def of_chroma(name: str, place: Callable[[Path], ChromaConfig]) -> Trial:
         folder = root / name.replace(" ", "-")
         (folder / "db").mkdir(parents=True)
         wanted = place(folder / "db")
         chroma = Restarted(stack, lambda: wanted, folder)
         return Trial(name, chroma.cache, folder, chroma.close)
 
-    def served(folder: Path) -> Place:
-        return Place(url=stack.enter_context(server(folder)), timeout=60.0, patience=PATIENCE)
+    def served(folder: Path) -> ChromaConfig:
+        return ChromaConfig(url=stack.enter_context(server(folder)), timeout=60.0, background_timeout=PATIENCE)
 
     return [
-        of("exact", ExactCache),
-        of("faiss", FaissCache),
-        of_chroma("chroma in a child", lambda folder: Place(path=folder, timeout=60.0, patience=PATIENCE)),
+        of("exact", ExactVectorCache),
+        of("faiss", FaissVectorCache),
+        of_chroma("chroma in a child", lambda folder: ChromaConfig(path=folder, timeout=60.0, background_timeout=PATIENCE)),
         of_chroma("chroma as a server", served),
     ]
 
@@ -238,7 +238,7 @@ def trials(root: Path, stack: ExitStack) -> list[Trial]:
 # ── measuring ────────────────────────────────────────────────────────────────────────────────────
 
 
-def helped(cache: VectorCache, query: Floats) -> bool:
+def helped(cache: VectorCache, query: FloatArray) -> bool:
     """Wait until the engine itself answers."""
     until = time.monotonic() + PATIENCE
     while time.monotonic() < until:
@@ -246,11 +246,11 @@ def helped(cache: VectorCache, query: Floats) -> bool:
         with suppress(CacheNotReady):
             if not cache.search(query, LIMIT, None).degraded:
                 return True
-        cache.settle(PATIENCE)
+        cache.wait_idle(PATIENCE)
     return False
 
 
-def prepared(trial: Trial, vectors: Floats, query: Floats) -> tuple[Truth, VectorCache]:
+def prepared(trial: Trial, vectors: FloatArray, query: FloatArray) -> tuple[Truth, VectorCache]:
     """Built, closed, opened again, and brought up to date with some pages."""
     truth = Rows(vectors)
     start = time.perf_counter()
@@ -272,14 +272,14 @@ def prepared(trial: Trial, vectors: Floats, query: Floats) -> tuple[Truth, Vecto
         start = time.perf_counter()
         cache.refresh()
         seen.append(time.perf_counter() - start)
-        cache.settle(PATIENCE)
+        cache.wait_idle(PATIENCE)
         followed.append(time.perf_counter() - start)
     trial.seen, trial.followed = statistics.median(seen), statistics.median(followed)
     trial.disk = size_of(trial.folder)
     return truth, cache
 
 
-def ask(trial: Trial, cache: VectorCache, query: Floats, expected: set[int], count: int) -> None:
+def ask(trial: Trial, cache: VectorCache, query: FloatArray, expected: set[int], count: int) -> None:
     start = time.perf_counter()
     cache.refresh()
     found = cache.search(query, LIMIT, None)
@@ -292,7 +292,7 @@ def ask(trial: Trial, cache: VectorCache, query: Floats, expected: set[int], cou
     trial.recalls.append(len(set(same.tolist()) & expected) / 10)
 
 
-def measure(vectors: Floats, queries: Floats, root: Path, rounds: int) -> list[Trial]:
+def measure(vectors: FloatArray, queries: FloatArray, root: Path, rounds: int) -> list[Trial]:
     with ExitStack() as stack:
         tested = trials(root, stack)
         caches = []
@@ -332,8 +332,8 @@ def main() -> None:
     parser.add_argument("--write", action="store_true")
     arguments = parser.parse_args()
     vectors = real_vectors(max(arguments.sizes))
-    with load() as embedder:
-        queries = np.stack([embedder.query(question) for question in QUESTIONS])
+    with load_embedder() as embedder:
+        queries = np.stack([embedder.embed_query(question) for question in QUESTIONS])
     parts = []
     busy = [os.getloadavg()[0]]
     for size in arguments.sizes:

@@ -12,14 +12,14 @@ from pathlib import Path
 import numpy as np
 
 from bench import codes, collections
-from wikiholt.model import Filter, Floats, Mode, WordQuery
+from wikiholt.model import PageFilter, FloatArray, SearchMode, KeywordQuery
 from wikiholt.ports import Embedder, WikiIndex
-from wikiholt.ranking import Candidate, evidence
-from wikiholt.search.naming import shared
+from wikiholt.ranking import Candidate, compute_evidence
+from wikiholt.search.naming import compute_dice
 from wikiholt.search.request import MAX_HITS
-from wikiholt.search.searcher import BY_MEANING, BY_WORDS
-from wikiholt.text.fields import idf
-from wikiholt.text.queries import parse_query, plain_query, telling_terms
+from wikiholt.search.searcher import VECTOR_CANDIDATES, KEYWORD_CANDIDATES
+from wikiholt.text.fields import compute_idf
+from wikiholt.text.queries import parse_query, to_plain_query, get_significant_terms
 from wikiholt.wiring import open_service
 
 NAMES = ("cranfield", "scifact", "wiki-dendron", "wiki-k8s-en")
@@ -35,7 +35,7 @@ class Asked:
     kind: str
     query: str
     terms: int
-    rows: Floats
+    rows: FloatArray
 
     @property
     def foreign(self) -> bool:
@@ -74,12 +74,12 @@ def _write(file: Path, asked: list[Asked]) -> None:
 
 def _gather(directory: Path, data: Path) -> Iterator[Asked]:
     service = open_service(data / "quality")
-    indexes = {name: service.workshop.store.open(service.wiki(name).wiki.id) for name in NAMES}
+    indexes = {name: service.components.store.open(service.get_handle(name).wiki.id) for name in NAMES}
     held = {name: codes.holding(index) for name, index in indexes.items()}
     kinds = [kind for name in NAMES for kind in (*collections.queries(directory / name), codes.mined(name, held[name]))]
-    vectors: dict[str, Floats] = {}
+    vectors: dict[str, FloatArray] = {}
     for name, index in indexes.items():
-        asking = Asking(index, service.workshop.embedder(), vectors)
+        asking = Asking(index, service.components.embedder(), vectors)
         for kind in kinds:
             own = kind.collection == name
             for query, text in kind.texts.items():
@@ -96,30 +96,30 @@ def _gather(directory: Path, data: Path) -> Iterator[Asked]:
 class Asking:
     """One index in memory, to be asked many queries."""
 
-    def __init__(self, index: WikiIndex, embedder: Embedder, vectors: dict[str, Floats]) -> None:
+    def __init__(self, index: WikiIndex, embedder: Embedder, vectors: dict[str, FloatArray]) -> None:
         self._index = index
         self._embedder = embedder
         self._known = vectors
-        _, listed = index.list_pages(Filter(), None)
+        _, listed = index.list_pages(PageFilter(), None)
         self._paths = {page.page_id: page.path for page in listed}
-        self._names = {page.page_id: telling_terms(page.name) for page in listed}
-        rows = index.page_vectors(sorted(self._paths))
+        self._names = {page.page_id: get_significant_terms(page.name) for page in listed}
+        rows = index.get_page_vectors(sorted(self._paths))
         order = np.argsort(rows.page_ids, kind="stable")
         self._chunks_of, self._vectors = rows.page_ids[order], rows.vectors[order]
         self._page_ids, self._begins = np.unique(self._chunks_of, return_index=True)
         self._holding: dict[str, set[int]] = {}
 
-    def rows(self, text: str, words: WordQuery, relevant: set[str], left_out: set[str]) -> Floats:
+    def rows(self, text: str, words: KeywordQuery, relevant: set[str], left_out: set[str]) -> FloatArray:
         """Right, cosine, share, naming, coverage, and whether hybrid search has the candidate."""
         cosines = self._vectors @ self._vector(text)
         by_page = np.maximum.reduceat(cosines, self._begins)
         meaning = dict(zip(self._page_ids.tolist(), by_page.tolist(), strict=True))
-        best = self._index.best_possible(words)
-        hits = self._index.words(words, MAX_HITS, Filter()) if words else []
+        best = self._index.get_max_keyword_score(words)
+        hits = self._index.search_keywords(words, MAX_HITS, PageFilter()) if words else []
         shares = {hit.page_id: min(1.0, hit.score / best) for hit in hits}
-        near = set(self._chunks_of[np.argsort(-cosines, kind="stable")[:BY_MEANING]].tolist())
-        hybrid = near | {hit.page_id for hit in hits[:BY_WORDS]}
-        weights = {term: idf(len(self._paths), len(self._held(term))) for term in words.terms}
+        near = set(self._chunks_of[np.argsort(-cosines, kind="stable")[:VECTOR_CANDIDATES]].tolist())
+        hybrid = near | {hit.page_id for hit in hits[:KEYWORD_CANDIDATES]}
+        weights = {term: compute_idf(len(self._paths), len(self._held(term))) for term in words.terms}
         terms = frozenset(words.terms)
         table = np.array(
             [
@@ -127,7 +127,7 @@ class Asking:
                     self._paths[page_id] in relevant,
                     meaning.get(page_id, 0.0),
                     shares.get(page_id, 0.0),
-                    shared(terms, self._names[page_id]),
+                    compute_dice(terms, self._names[page_id]),
                     sum(weight for term, weight in weights.items() if page_id in self._held(term))
                     / (sum(weights.values()) or 1.0),
                     page_id in hybrid,
@@ -136,30 +136,30 @@ class Asking:
                 if self._paths[page_id] not in left_out
             ]
         )
-        return table[sorted(set().union(*(_best(mode, table) for mode in Mode)))]
+        return table[sorted(set().union(*(_best(mode, table) for mode in SearchMode)))]
 
-    def _vector(self, text: str) -> Floats:
+    def _vector(self, text: str) -> FloatArray:
         if text not in self._known:
-            self._known[text] = self._embedder.query(plain_query(text))
+            self._known[text] = self._embedder.embed_query(to_plain_query(text))
         return self._known[text]
 
     def _held(self, term: str) -> set[int]:
         if term not in self._holding:
-            self._holding[term] = set(self._index.holding(WordQuery(phrases=((term,),))).tolist())
+            self._holding[term] = set(self._index.find_matching_page_ids(KeywordQuery(phrases=((term,),))).tolist())
         return self._holding[term]
 
 
-def amounts(mode: Mode, rows: Floats) -> Floats:
+def amounts(mode: SearchMode, rows: FloatArray) -> FloatArray:
     """The evidence of each candidate; -1 for a page that is none in this mode."""
     found = []
     for _, cosine, share, naming, _, hybrid in rows.tolist():
-        candidate = Candidate(0, 0, 1.0 - cosine, share, naming=naming)
-        possible = {Mode.HYBRID: hybrid, Mode.KEYWORD: share > 0, Mode.SEMANTIC: True}[mode]
-        found.append(evidence(mode, candidate) if possible else -1.0)
+        candidate = Candidate(0, 0, 1.0 - cosine, share, title_overlap=naming)
+        possible = {SearchMode.HYBRID: hybrid, SearchMode.KEYWORD: share > 0, SearchMode.SEMANTIC: True}[mode]
+        found.append(compute_evidence(mode, candidate) if possible else -1.0)
     return np.array(found)
 
 
-def _best(mode: Mode, rows: Floats) -> set[int]:
+def _best(mode: SearchMode, rows: FloatArray) -> set[int]:
     found = amounts(mode, rows)
     order = np.argsort(-found, kind="stable")[:KEPT]
     return {int(at) for at in order if found[at] >= 0}

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from wikiholt.model import Floats
+from wikiholt.model import FloatArray
 
 _RIDGE = 1e-5
 """A part of the queries' number by which weights are held small, so that nothing runs off to infinity."""
 
 
-def fitted(features: Sequence[Floats], yes: np.ndarray, weights: Floats) -> list[float]:
+def fitted(features: Sequence[FloatArray], yes: np.ndarray, weights: FloatArray) -> list[float]:
     """The constant and the weight of each feature, by Newton's method."""
     columns = np.column_stack(features)
     middle, spread = columns.mean(axis=0), columns.std(axis=0) + 1e-9
@@ -30,12 +30,12 @@ def fitted(features: Sequence[Floats], yes: np.ndarray, weights: Floats) -> list
     return [float(found[0] - plain @ middle), *map(float, plain)]
 
 
-def brier(scores: Floats, right: Floats) -> float:
+def brier(scores: FloatArray, right: FloatArray) -> float:
     """The mean square of what a score is wrong by."""
     return float(np.mean((scores - right) ** 2))
 
 
-def calibration_error(scores: Floats, right: Floats, bins: int = 10) -> float:
+def calibration_error(scores: FloatArray, right: FloatArray, bins: int = 10) -> float:
     """How far scores are from how often they are right, in as many groups of the same size."""
     groups = np.array_split(np.argsort(scores, kind="stable"), bins)
     return float(np.mean([abs(scores[group].mean() - right[group].mean()) for group in groups if len(group)]))

@@ -17,11 +17,11 @@ import numpy as np
 
 from bench import collections
 from bench.report import machine, write
-from wikiholt.evaluating.metrics import ndcg
-from wikiholt.model import Filter
+from wikiholt.evaluating.metrics import compute_ndcg
+from wikiholt.model import PageFilter
 from wikiholt.ports import Embedder, WikiIndex
-from wikiholt.ranking import best_by_page
-from wikiholt.text.queries import parse_query, plain_query
+from wikiholt.ranking import group_by_page
+from wikiholt.text.queries import parse_query, to_plain_query
 from wikiholt.wiring import open_service
 
 NAMES = ("cranfield", "scifact", "wiki-dendron", "wiki-k8s-en")
@@ -41,15 +41,15 @@ Way = Callable[[Found], Mapping[int, float]]
 
 
 def find(index: WikiIndex, embedder: Embedder, text: str) -> Found:
-    query, vector = parse_query(text), embedder.query(plain_query(text))
-    words = {hit.page_id: hit.score for hit in index.words(query, DEPTH, Filter())} if query else {}
-    near = {c.page_id: c.distance or 0.0 for c in best_by_page(index.nearest(vector, DEPTH * 12, None))}
+    query, vector = parse_query(text), embedder.embed_query(to_plain_query(text))
+    words = {hit.page_id: hit.score for hit in index.search_keywords(query, DEPTH, PageFilter())} if query else {}
+    near = {c.page_id: c.distance or 0.0 for c in group_by_page(index.search_vectors(vector, DEPTH * 12, None))}
     meaning = dict(list(near.items())[:DEPTH])
     lacking = np.array(sorted(set(words) - set(near)), np.int64)
     if len(lacking):
-        near |= {c.page_id: c.distance or 0.0 for c in best_by_page(index.nearest(vector, 10**6, lacking))}
+        near |= {c.page_id: c.distance or 0.0 for c in group_by_page(index.search_vectors(vector, 10**6, lacking))}
     cosines = {page: 1 - near[page] for page in {*meaning, *words} if page in near}
-    return Found(meaning, words, cosines, index.best_possible(query) if words else 1.0)
+    return Found(meaning, words, cosines, index.get_max_keyword_score(query) if words else 1.0)
 
 
 def ranks(constant: int, weight: float) -> Way:
@@ -115,13 +115,13 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="write bench/results/fusion.md")
     arguments = parser.parse_args()
     service = open_service(Path("bench/data/quality"))
-    embedder = service.workshop.embedder()
+    embedder = service.components.embedder()
     asked = {name: collections.queries(arguments.collections / name) for name in NAMES}
     columns: list[str] = []
     means: dict[str, list[float]] = {way: [] for way in WAYS}
     evidence: list[str] = []
     for name in NAMES:
-        index = service.workshop.store.open(service.wiki(name).wiki.id)
+        index = service.components.store.open(service.get_handle(name).wiki.id)
         for kind in asked[name]:
             columns.append(kind.name)
             for way, value in scored(index, embedder, kind).items():
@@ -149,12 +149,12 @@ def scored(index: WikiIndex, embedder: Embedder, kind: collections.Queries) -> d
     values: dict[str, list[float]] = {way: [] for way in WAYS}
     for query, text in kind.texts.items():
         found = find(index, embedder, text)
-        pages = index.stored_pages(sorted({*found.cosines, *found.words}))
+        pages = index.get_pages(sorted({*found.cosines, *found.words}))
         left_out = kind.exclude.get(query, set())
         for way, combine in WAYS.items():
             points = combine(found)
             order = [pages[p].path for p in sorted(points, key=lambda p: (-points[p], p)) if p in pages]
-            values[way].append(ndcg([path for path in order if path not in left_out], kind.relevant[query]))
+            values[way].append(compute_ndcg([path for path in order if path not in left_out], kind.relevant[query]))
     return {way: statistics.fmean(each) for way, each in values.items()}
 
 

@@ -21,11 +21,11 @@ from pathlib import Path
 from bench import collections
 from bench.peers import PEERS, Peer, Running, missing, write_texts
 from bench.report import machine, write
-from wikiholt.evaluating import Found, Kind, Outcome, Question, Run, answered, compared, judged, wanted
+from wikiholt.evaluating import ReturnedPage, QuestionKind, QuestionOutcome, Question, EvaluationRun, run_question, compare_runs, score_ranking, get_result_limit
 from wikiholt.handle import WikiHandle
-from wikiholt.model import Answer, Mode
-from wikiholt.search import Request
-from wikiholt.service import Service
+from wikiholt.model import SearchResult, SearchMode
+from wikiholt.search import SearchRequest
+from wikiholt.service import WikiService
 from wikiholt.wiring import open_service
 
 DATA = Path("bench/data")
@@ -50,8 +50,8 @@ class Search:
     """One way to search a collection, and how a question is put to it."""
 
     label: str
-    mode: Mode
-    ask: Callable[[Question], Outcome]
+    mode: SearchMode
+    ask: Callable[[Question], QuestionOutcome]
 
 
 def main() -> None:
@@ -84,7 +84,7 @@ def main() -> None:
         write("quality", f"{__doc__}{NOTES}\n{machine()} {load}\n\n{text}\n")
 
 
-def of_collection(name: str, arguments: argparse.Namespace) -> Iterator[tuple[str, list[Run]]]:
+def of_collection(name: str, arguments: argparse.Namespace) -> Iterator[tuple[str, list[EvaluationRun]]]:
     """For each kind of the collection's queries, how every search answered them."""
     directory, data = arguments.collections / name, arguments.data
     repository = data / "collections" / f"{name}.git"
@@ -93,7 +93,7 @@ def of_collection(name: str, arguments: argparse.Namespace) -> Iterator[tuple[st
     reranker = {"rerank.model": RERANKER, **budget} if arguments.rerank else {}
     with ExitStack() as stack:
 
-        def opened(setting: str, value: str) -> Service:
+        def opened(setting: str, value: str) -> WikiService:
             ending = f"-{value.split('-', maxsplit=1)[0]}" if value else ""
             overrides = {**reranker, **({setting: value} if value else {})}
             service = open_service(data / f"quality{ending}", overrides=overrides)
@@ -102,70 +102,70 @@ def of_collection(name: str, arguments: argparse.Namespace) -> Iterator[tuple[st
             return service
 
         service = opened("precision", arguments.precision)
-        wiki = service.wiki(name)
+        wiki = service.get_handle(name)
         searches = []
         if arguments.peers:
             place = data / "peers" / name
-            write_texts(directory, place, lambda: service.workshop.store.open(wiki.wiki.id))
+            write_texts(directory, place, lambda: service.components.store.open(wiki.wiki.id))
             searches += [peer(stack.enter_context(Running(each, place)), each) for each in arguments.peers]
-        searches += [ours(f"Wikiholt {mode}", wiki, mode) for mode in (Mode.KEYWORD, Mode.SEMANTIC, Mode.HYBRID)]
-        searches += [ours(f"{HYBRID}, reranked", wiki, Mode.HYBRID, rerank=True)] if arguments.rerank else []
+        searches += [ours(f"Wikiholt {mode}", wiki, mode) for mode in (SearchMode.KEYWORD, SearchMode.SEMANTIC, SearchMode.HYBRID)]
+        searches += [ours(f"{HYBRID}, reranked", wiki, SearchMode.HYBRID, rerank=True)] if arguments.rerank else []
         for model in arguments.model:
-            other = opened("model", model).wiki(name)
-            searches.append(ours(f"{HYBRID}, {model}", other, Mode.HYBRID))
+            other = opened("model", model).get_handle(name)
+            searches.append(ours(f"{HYBRID}, {model}", other, SearchMode.HYBRID))
             if arguments.rerank:
-                searches.append(ours(f"{HYBRID}, {model}, reranked", other, Mode.HYBRID, rerank=True))
+                searches.append(ours(f"{HYBRID}, {model}, reranked", other, SearchMode.HYBRID, rerank=True))
         for asked in collections.queries(directory):
             found = measured(asked, searches, arguments.limit)
             print("\n".join(row(asked.name, run) for run in found), flush=True)
             yield asked.name, found
 
 
-def bring_up_to_date(service: Service, name: str, repository: Path) -> None:
+def bring_up_to_date(service: WikiService, name: str, repository: Path) -> None:
     """Make the collection a wiki that is indexed and whose caches are there."""
-    if name not in [wiki.slug for wiki in service.wikis()]:
+    if name not in [wiki.slug for wiki in service.list_wikis()]:
         service.add(name, str(repository.resolve()), {})
     began = time.perf_counter()
-    wiki = service.wiki(name)
+    wiki = service.get_handle(name)
     report = wiki.sync()
-    wiki.settle(600)
+    wiki.wait_for_caches(600)
     took = time.perf_counter() - began
     print(f"{name}: {report.added} pages, {report.chunks_embedded} chunks in {took:.0f} s", flush=True)
 
 
-def ours(label: str, wiki: WikiHandle, mode: Mode, *, rerank: bool = False) -> Search:
-    def search(_: Question, request: Request) -> Answer:
+def ours(label: str, wiki: WikiHandle, mode: SearchMode, *, rerank: bool = False) -> Search:
+    def search(_: Question, request: SearchRequest) -> SearchResult:
         return wiki.search(replace(request, rerank=rerank))
 
-    return Search(label, mode, lambda question: answered(question, mode, search))
+    return Search(label, mode, lambda question: run_question(question, mode, search))
 
 
 def peer(running: Running, about: Peer) -> Search:
-    def ask(question: Question) -> Outcome:
-        pages, took = running.ask(question.text, wanted(question))
-        return judged(question, [Found(page, page, 0.0) for page in pages], took)
+    def ask(question: Question) -> QuestionOutcome:
+        pages, took = running.ask(question.text, get_result_limit(question))
+        return score_ranking(question, [ReturnedPage(page, page, 0.0) for page in pages], took)
 
     return Search(about.label, about.mode, ask)
 
 
-def measured(asked: collections.Queries, searches: Sequence[Search], limit: int | None = None) -> list[Run]:
+def measured(asked: collections.Queries, searches: Sequence[Search], limit: int | None = None) -> list[EvaluationRun]:
     """Every question put to every search, in turns that begin with another one each time."""
     questions = [
-        Question(query, Kind.LABELLED, text, asked.relevant[query], frozenset(asked.exclude.get(query, ())))
+        Question(query, QuestionKind.LABELLED, text, asked.relevant[query], frozenset(asked.exclude.get(query, ())))
         for query, text in asked.texts.items()
     ][:limit]
     for question in questions[:WARM]:
         for search in searches:
             search.ask(question)
-    outcomes: dict[str, list[Outcome]] = {search.label: [] for search in searches}
+    outcomes: dict[str, list[QuestionOutcome]] = {search.label: [] for search in searches}
     for number, question in enumerate(questions):
         first = number % len(searches)
         for search in (*searches[first:], *searches[:first]):
             outcomes[search.label].append(search.ask(question))
-    return [Run(each.label, each.mode, tuple(outcomes[each.label])) for each in searches]
+    return [EvaluationRun(each.label, each.mode, tuple(outcomes[each.label])) for each in searches]
 
 
-def table(found: dict[str, list[Run]]) -> Iterator[str]:
+def table(found: dict[str, list[EvaluationRun]]) -> Iterator[str]:
     yield "| collection | queries | search | nDCG@10 | recall@10 | MRR@10 | success@1 | p50 ms | p95 ms |"
     yield "|---|---|---|---|---|---|---|---|---|"
     yield from (row(kind, run) for kind, runs in found.items() for run in runs)
@@ -176,13 +176,13 @@ def table(found: dict[str, list[Run]]) -> Iterator[str]:
             yield f"{label}: {count} of {len(outcomes)} answers said: {note}."
 
 
-def row(kind: str, run: Run) -> str:
-    figures = " | ".join(f"{each.mean:.3f} [{each.low:.3f} {each.high:.3f}]" for each in run.figures().values())
-    half, most = run.milliseconds()
+def row(kind: str, run: EvaluationRun) -> str:
+    figures = " | ".join(f"{each.mean:.3f} [{each.low:.3f} {each.high:.3f}]" for each in run.compute_metrics().values())
+    half, most = run.get_latency_ms()
     return f"| {kind} | {len(run.outcomes)} | {run.label} | {figures} | {half:.1f} | {most:.1f} |"
 
 
-def tested(found: dict[str, list[Run]]) -> Iterator[str]:
+def tested(found: dict[str, list[EvaluationRun]]) -> Iterator[str]:
     """Whether hybrid search differs from each of the others by more than chance."""
     yield f"nDCG@10 of {HYBRID} against each other search, question by question (a paired test, exchanged 10,000 times):"
     yield ""
@@ -192,7 +192,7 @@ def tested(found: dict[str, list[Run]]) -> Iterator[str]:
         hybrid = next(run for run in runs if run.label == HYBRID)
         for other in runs:
             if other is not hybrid:
-                gap = compared(hybrid, other)["ndcg@10"]
+                gap = compare_runs(hybrid, other)["ndcg@10"]
                 bounds = f"{gap.interval.mean:+.3f} [{gap.interval.low:+.3f} {gap.interval.high:+.3f}]"
                 counts = f"{gap.better} | {gap.worse} | {gap.same}"
                 yield f"| {kind} | {other.label} | {bounds} | {gap.p_value:.4f} | {counts} |"

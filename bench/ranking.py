@@ -21,14 +21,14 @@ import numpy as np
 
 from bench import collections
 from bench.report import machine, write
-from wikiholt.evaluating.chance import difference
-from wikiholt.evaluating.metrics import ndcg
-from wikiholt.model import Filter, Floats, StoredPage
+from wikiholt.evaluating.chance import compute_difference
+from wikiholt.evaluating.metrics import compute_ndcg
+from wikiholt.model import PageFilter, FloatArray, StoredPage
 from wikiholt.ports import Embedder, WikiIndex
-from wikiholt.search.naming import shared
-from wikiholt.search.searcher import BY_MEANING, BY_WORDS
-from wikiholt.text.links import Names, last_part
-from wikiholt.text.queries import parse_query, plain_query, telling_terms
+from wikiholt.search.naming import compute_dice
+from wikiholt.search.searcher import VECTOR_CANDIDATES, KEYWORD_CANDIDATES
+from wikiholt.text.links import PageNameIndex, get_last_part
+from wikiholt.text.queries import parse_query, to_plain_query, get_significant_terms
 from wikiholt.wiring import open_service
 
 NAMES = ("cranfield", "scifact", "wiki-dendron", "wiki-k8s-en")
@@ -42,7 +42,7 @@ class Shelf:
 
     pages: dict[int, StoredPage]
     page_ids: np.ndarray
-    vectors: Floats
+    vectors: FloatArray
     texts: dict[int, str]
     names: dict[int, Terms]
     ends: dict[int, Terms]
@@ -56,25 +56,25 @@ class Found:
     """The candidates of a query and what speaks for each, as arrays in one order."""
 
     pages: list[str]
-    meaning: Floats
-    share: Floats
-    name: Floats
-    path: Floats
-    called: Floats
-    five: Floats
-    middle: Floats
-    original: Floats
-    phrase: Floats
+    meaning: FloatArray
+    share: FloatArray
+    name: FloatArray
+    path: FloatArray
+    called: FloatArray
+    five: FloatArray
+    middle: FloatArray
+    original: FloatArray
+    phrase: FloatArray
 
 
-Way = Callable[[Found], Floats]
+Way = Callable[[Found], FloatArray]
 
 
-def mean(found: Found, words: float = 0.5) -> Floats:
+def mean(found: Found, words: float = 0.5) -> FloatArray:
     return np.asarray((1 - words) * found.meaning + words * found.share)
 
 
-def passages(found: Found, other: Floats, part: float) -> Floats:
+def passages(found: Found, other: FloatArray, part: float) -> FloatArray:
     return np.asarray(0.5 * ((1 - part) * found.meaning + part * other) + 0.5 * found.share)
 
 
@@ -118,17 +118,17 @@ def main() -> None:
     service = open_service(arguments.data / "quality")
     values: dict[str, dict[str, tuple[list[float], list[float]]]] = {way: {} for way in WAYS}
     for name in NAMES:
-        index = service.workshop.store.open(service.wiki(name).wiki.id)
+        index = service.components.store.open(service.get_handle(name).wiki.id)
         shelf = shelved(index)
         for kind in collections.queries(arguments.collections / name):
-            for query, found in asked(index, shelf, service.workshop.embedder(), kind):
+            for query, found in asked(index, shelf, service.components.embedder(), kind):
                 half = blake2b(f"{kind.name}/{query}".encode(), digest_size=2).digest()[0] & 1
                 left_out = kind.exclude.get(query, set())
                 for way, combine in WAYS.items():
                     order = np.argsort(-combine(found), kind="stable").tolist()
                     ranking = [found.pages[at] for at in order if found.pages[at] not in left_out]
                     halves = values[way].setdefault(kind.name, ([], []))
-                    halves[half].append(ndcg(ranking, kind.relevant[query]))
+                    halves[half].append(compute_ndcg(ranking, kind.relevant[query]))
             print(kind.name, flush=True)
         index.close()
     text = "\n".join([*table(values), "", *tested(values)])
@@ -159,26 +159,26 @@ def tested(values: dict[str, dict[str, tuple[list[float], list[float]]]]) -> Ite
     )
     for ours, theirs in pairs:
         one, other = ([value for _, second in values[way].values() for value in second] for way in (ours, theirs))
-        gap = difference(one, other)
+        gap = compute_difference(one, other)
         bounds = f"{gap.interval.mean:+.4f} [{gap.interval.low:+.4f} {gap.interval.high:+.4f}]"
         yield f"| {ours} against {theirs} | {bounds} | {gap.p_value:.4f} | {gap.better} | {gap.worse} |"
 
 
 def shelved(index: WikiIndex) -> Shelf:
-    _, listed = index.list_pages(Filter(), None)
+    _, listed = index.list_pages(PageFilter(), None)
     pages = {page.page_id: page for page in listed}
-    rows = index.page_vectors(sorted(pages))
+    rows = index.get_page_vectors(sorted(pages))
     texts = {
         page_id: plain("\n".join(chunk.text for chunk in chunks))
-        for page_id, chunks in index.page_chunks(sorted(pages)).items()
+        for page_id, chunks in index.get_page_chunks(sorted(pages)).items()
     }
     return Shelf(
         pages,
         rows.page_ids,
         rows.vectors,
         texts,
-        {page_id: telling_terms(page.name) for page_id, page in pages.items()},
-        {page_id: telling_terms(last_part(page.path)) for page_id, page in pages.items()},
+        {page_id: get_significant_terms(page.name) for page_id, page in pages.items()},
+        {page_id: get_significant_terms(get_last_part(page.path)) for page_id, page in pages.items()},
         calls(index, pages),
         copied(rows.page_ids, rows.vectors),
     )
@@ -186,12 +186,12 @@ def shelved(index: WikiIndex) -> Shelf:
 
 def calls(index: WikiIndex, pages: dict[int, StoredPage]) -> dict[int, list[tuple[str, Terms]]]:
     """For each page the links to it: the page they stand on, and their words."""
-    names = Names(page.path for page in pages.values())
+    names = PageNameIndex(page.path for page in pages.values())
     ids = {page.path: page_id for page_id, page in pages.items()}
     found: defaultdict[int, list[tuple[str, Terms]]] = defaultdict(list)
-    for link in index.links():
-        target = names.page(link.paths, link.wiki) or site_page(link.paths, ids)
-        if target and link.page_id in pages and (terms := telling_terms(link.text)):
+    for link in index.get_links():
+        target = names.find_page(link.paths, link.wiki) or site_page(link.paths, ids)
+        if target and link.page_id in pages and (terms := get_significant_terms(link.text)):
             found[ids[target]].append((pages[link.page_id].path, terms))
     return found
 
@@ -202,7 +202,7 @@ def site_page(paths: tuple[str, ...], ids: dict[str, int]) -> str | None:
     return next((path for path in tried if path in ids), None)
 
 
-def copied(page_ids: np.ndarray, vectors: Floats) -> np.ndarray:
+def copied(page_ids: np.ndarray, vectors: FloatArray) -> np.ndarray:
     copies = np.zeros(len(vectors))
     for begin in range(0, len(vectors), 1000):
         near = vectors[begin : begin + 1000] @ vectors.T > 0.93
@@ -217,10 +217,10 @@ def plain(text: str) -> str:
 def asked(index: WikiIndex, shelf: Shelf, embedder: Embedder, kind: collections.Queries) -> Iterator[tuple[str, Found]]:
     for query, text in kind.texts.items():
         words = parse_query(text)
-        cosines = shelf.vectors @ embedder.query(plain_query(text))
-        best = index.best_possible(words)
-        shares = {hit.page_id: min(1.0, hit.score / best) for hit in index.words(words, BY_WORDS, Filter())}
-        near = shelf.page_ids[np.argsort(-cosines, kind="stable")[:BY_MEANING]].tolist()
+        cosines = shelf.vectors @ embedder.embed_query(to_plain_query(text))
+        best = index.get_max_keyword_score(words)
+        shares = {hit.page_id: min(1.0, hit.score / best) for hit in index.search_keywords(words, KEYWORD_CANDIDATES, PageFilter())}
+        near = shelf.page_ids[np.argsort(-cosines, kind="stable")[:VECTOR_CANDIDATES]].tolist()
         ids = sorted({*shares, *near})
         yield query, judged(shelf, ids, cosines, shares, frozenset(words.terms), text, kind.exclude.get(query, set()))
 
@@ -228,7 +228,7 @@ def asked(index: WikiIndex, shelf: Shelf, embedder: Embedder, kind: collections.
 def judged(
     shelf: Shelf,
     ids: list[int],
-    cosines: Floats,
+    cosines: FloatArray,
     shares: dict[int, float],
     terms: Terms,
     text: str,
@@ -245,8 +245,8 @@ def judged(
         [shelf.pages[page_id].path for page_id in ids],
         positive(each[0] for each in ordered),
         np.array([shares.get(page_id, 0.0) for page_id in ids]),
-        np.array([shared(terms, shelf.names[page_id]) for page_id in ids]),
-        np.array([shared(terms, shelf.ends[page_id]) for page_id in ids]),
+        np.array([compute_dice(terms, shelf.names[page_id]) for page_id in ids]),
+        np.array([compute_dice(terms, shelf.ends[page_id]) for page_id in ids]),
         np.array([alias(shelf.called.get(page_id, []), terms, excluded) for page_id in ids]),
         positive(each[:5].mean() for each in ordered),
         positive(float(cosines[rows].sum()) / length for rows, length in zip(of_page, lengths, strict=True)),
@@ -255,13 +255,13 @@ def judged(
     )
 
 
-def positive(values: Iterator[float]) -> Floats:
+def positive(values: Iterator[float]) -> FloatArray:
     return np.maximum(0.0, np.fromiter(values, np.float64))
 
 
 def alias(links: list[tuple[str, Terms]], terms: Terms, excluded: set[str]) -> float:
     usable = (words for page, words in links if page not in excluded and not (excluded and words == terms))
-    return max((shared(terms, words) for words in usable), default=0.0)
+    return max((compute_dice(terms, words) for words in usable), default=0.0)
 
 
 if __name__ == "__main__":

@@ -17,12 +17,12 @@ from onnxruntime import InferenceSession, SessionOptions
 from tokenizers import Tokenizer
 
 from bench import collections
-from wikiholt.model import Filter, Floats
+from wikiholt.model import PageFilter, FloatArray
 from wikiholt.ports import Embedder, WikiIndex
-from wikiholt.search.naming import shared
-from wikiholt.search.searcher import BY_MEANING, BY_WORDS
-from wikiholt.text.plain import plain_text
-from wikiholt.text.queries import parse_query, plain_query, telling_terms
+from wikiholt.search.naming import compute_dice
+from wikiholt.search.searcher import VECTOR_CANDIDATES, KEYWORD_CANDIDATES
+from wikiholt.text.plain import to_plain_text
+from wikiholt.text.queries import parse_query, to_plain_query, get_significant_terms
 from wikiholt.wiring import open_service
 
 NAMES = ("scifact", "cranfield", "wiki-dendron", "wiki-k8s-en")
@@ -58,9 +58,9 @@ class Asked:
     paths: list[str]
     passages: list[list[int]]
     """The three nearest passages of each page."""
-    meaning: Floats
-    share: Floats
-    name: Floats
+    meaning: FloatArray
+    share: FloatArray
+    name: FloatArray
 
     @property
     def held_out(self) -> bool:
@@ -76,8 +76,8 @@ def gathered(directory: Path, data: Path) -> tuple[list[Asked], dict[str, Shelf]
         asked: list[Asked] = []
         shelves = {}
         for name in NAMES:
-            index = service.workshop.store.open(service.wiki(name).wiki.id)
-            asked += _asked(index, service.workshop.embedder(), directory / name)
+            index = service.components.store.open(service.get_handle(name).wiki.id)
+            asked += _asked(index, service.components.embedder(), directory / name)
             shelves[name] = _shelved(index)
             index.close()
             print(name, len(asked), flush=True)
@@ -87,14 +87,14 @@ def gathered(directory: Path, data: Path) -> tuple[list[Asked], dict[str, Shelf]
 
 
 def _shelved(index: WikiIndex) -> Shelf:
-    _, pages = index.list_pages(Filter(), None)
+    _, pages = index.list_pages(PageFilter(), None)
     names = {page.page_id: page.name for page in pages}
     headings: dict[int, list[str]] = {}
     passages = {}
-    for page_id, chunks in index.page_chunks(sorted(names)).items():
+    for page_id, chunks in index.get_page_chunks(sorted(names)).items():
         found: dict[str, None] = {}
         for chunk in chunks:
-            text = plain_text(chunk.text) or chunk.text.strip()
+            text = to_plain_text(chunk.text) or chunk.text.strip()
             passages[chunk.chunk_id] = (_under(names[page_id], chunk.heading_path, text), text)
             found |= dict.fromkeys(chunk.heading_path)
             found |= dict.fromkeys(re.findall(r"^#{1,6} +(.+?)[ #]*$", chunk.text, re.MULTILINE))
@@ -110,31 +110,31 @@ def _under(name: str, headings: tuple[str, ...], text: str) -> str:
 
 
 def _asked(index: WikiIndex, embedder: Embedder, directory: Path) -> Iterator[Asked]:
-    _, listed = index.list_pages(Filter(), None)
+    _, listed = index.list_pages(PageFilter(), None)
     pages = {page.page_id: page for page in listed}
-    names = {page_id: telling_terms(page.name) for page_id, page in pages.items()}
-    rows = index.page_vectors(sorted(pages))
+    names = {page_id: get_significant_terms(page.name) for page_id, page in pages.items()}
+    rows = index.get_page_vectors(sorted(pages))
     for kind in collections.queries(directory):
         for query, text in kind.texts.items():
             words = parse_query(text)
-            cosines = rows.vectors @ embedder.query(plain_query(text))
+            cosines = rows.vectors @ embedder.embed_query(to_plain_query(text))
             order = np.argsort(-cosines, kind="stable")
-            best = index.best_possible(words)
-            shares = {hit.page_id: min(1.0, hit.score / best) for hit in index.words(words, BY_WORDS, Filter())}
-            ids = np.array(sorted({*shares, *rows.page_ids[order[:BY_MEANING]].tolist()}))
+            best = index.get_max_keyword_score(words)
+            shares = {hit.page_id: min(1.0, hit.score / best) for hit in index.search_keywords(words, KEYWORD_CANDIDATES, PageFilter())}
+            ids = np.array(sorted({*shares, *rows.page_ids[order[:VECTOR_CANDIDATES]].tolist()}))
             near: dict[int, list[int]] = {}
             for at in order[np.isin(rows.page_ids[order], ids)].tolist():
                 near.setdefault(int(rows.page_ids[at]), []).append(at)
             meaning = np.array([max(0.0, *(float(cosines[at]) for at in near.get(each, [])[:1]), -1.0) for each in ids])
             share = np.array([shares.get(each, 0.0) for each in ids.tolist()])
-            name = np.array([shared(frozenset(words.terms), names[each]) for each in ids.tolist()])
+            name = np.array([compute_dice(frozenset(words.terms), names[each]) for each in ids.tolist()])
             best_first = np.argsort(-evidence(meaning, share, name), kind="stable")[:KEPT]
             kept = ids[best_first].tolist()
             yield Asked(
                 kind.name,
                 kind.collection,
                 query,
-                plain_query(text),
+                to_plain_query(text),
                 kind.relevant[query],
                 kind.exclude.get(query, set()),
                 kept,
@@ -146,7 +146,7 @@ def _asked(index: WikiIndex, embedder: Embedder, directory: Path) -> Iterator[As
             )
 
 
-def evidence(meaning: Floats, share: Floats, name: Floats) -> Floats:
+def evidence(meaning: FloatArray, share: FloatArray, name: FloatArray) -> FloatArray:
     """As wikiholt.ranking has it for hybrid search."""
     return np.asarray(0.5 * meaning + 0.5 * share + 0.3 * name * meaning)
 
@@ -199,12 +199,12 @@ class Model:
             self._known[text] = self.tokens.encode(text, add_special_tokens=False).ids
         return self._known[text]
 
-    def run(self, first: list[int], second: list[int] | None = None) -> Floats:
+    def run(self, first: list[int], second: list[int] | None = None) -> FloatArray:
         """The first output for one text or for a pair."""
         ids = [_CLS, *first, _SEP, *([*second, _SEP] if second is not None else [])]
         types = [0] * (len(first) + 2) + [1] * (len(ids) - len(first) - 2)
         feed = {"input_ids": [ids], "attention_mask": [[1] * len(ids)], "token_type_ids": [types]}
-        output: Floats = self.session.run(None, {name: np.array(each, np.int64) for name, each in feed.items()})[0]
+        output: FloatArray = self.session.run(None, {name: np.array(each, np.int64) for name, each in feed.items()})[0]
         return output
 
     def logit(self, query: str, text: str, most: int) -> float:
@@ -227,7 +227,7 @@ def score(asked: list[Asked], shelves: dict[str, Shelf], data: Path, reading: st
                 print(reading, most, row, flush=True)
 
 
-def scores(data: Path, reading: str, most: int, rows: int) -> Floats:
+def scores(data: Path, reading: str, most: int, rows: int) -> FloatArray:
     """For each query and rank the raw score, or NaN."""
     found = np.full((rows, KEPT), np.nan)
     file = data / "rerank" / f"{reading}.{most}.tsv"

@@ -21,10 +21,10 @@ import numpy as np
 from bench import collections
 from bench.report import machine, write
 from bench.rerankers import KEPT, Asked, Shelf, evidence, gathered, score, scores
-from wikiholt.evaluating.chance import difference
-from wikiholt.model import Floats
-from wikiholt.search.naming import shared
-from wikiholt.text.queries import parse_query, telling_terms
+from wikiholt.evaluating.chance import compute_difference
+from wikiholt.model import FloatArray
+from wikiholt.search.naming import compute_dice
+from wikiholt.text.queries import parse_query, get_significant_terms
 
 READ = (("named", 128, 10), ("name", 128, 10), ("outline", 96, 10), ("path", 128, 10))
 """What is read, how many tokens of it, of how many pages."""
@@ -36,17 +36,17 @@ _DISCOUNT = 1 / np.log2(np.arange(10) + 2)
 class Shop:
     """All queries and candidates as arrays: a row a query, a column a rank of hybrid search."""
 
-    evidence: Floats
-    meaning: Floats
-    headings: Floats
-    gains: Floats
-    ideal: Floats
+    evidence: FloatArray
+    meaning: FloatArray
+    headings: FloatArray
+    gains: FloatArray
+    ideal: FloatArray
     gone: np.ndarray
     """Where there is no candidate, or one the collection leaves out."""
     kinds: np.ndarray
     held_out: np.ndarray
 
-    def ndcg(self, fused: Floats, depth: int) -> Floats:
+    def ndcg(self, fused: FloatArray, depth: int) -> FloatArray:
         """Of the order by `fused` among the first `depth`; the others come after them."""
         ranks = np.arange(KEPT)[None]
         keys = np.where(self.gone, np.inf, np.where(ranks < depth, -fused, 1e6 + ranks))
@@ -58,13 +58,13 @@ class Shop:
     def names(self) -> list[str]:
         return list(dict.fromkeys(self.kinds.tolist()))
 
-    def mean(self, values: Floats, chosen: np.ndarray) -> float:
+    def mean(self, values: FloatArray, chosen: np.ndarray) -> float:
         """The mean over sets of queries, each weighing the same."""
         parts = [values[chosen & (self.kinds == name)] for name in self.names]
         return float(np.mean([part.mean() for part in parts if len(part)]))
 
 
-Fusion = Callable[[Floats, Floats], Floats]
+Fusion = Callable[[FloatArray, FloatArray], FloatArray]
 
 
 def linear(weight: float, low: float = -12.0, high: float = 12.0) -> Fusion:
@@ -76,7 +76,7 @@ def sigmoid(weight: float, even: float, width: float) -> Fusion:
 
 
 def ranks(weight: float, constant: float) -> Fusion:
-    def fused(ours: Floats, logits: Floats) -> Floats:
+    def fused(ours: FloatArray, logits: FloatArray) -> FloatArray:
         places = [np.argsort(np.argsort(-each, axis=1, kind="stable"), axis=1) for each in (ours, logits)]
         return np.asarray((1 - weight) / (constant + places[0]) + weight / (constant + places[1]))
 
@@ -97,10 +97,10 @@ FUSIONS: dict[str, Fusion] = {
 }
 
 
-def both(passage: float, name: float, headings: float = 0.0) -> Callable[[Shop, Floats, Floats], Floats]:
+def both(passage: float, name: float, headings: float = 0.0) -> Callable[[Shop, FloatArray, FloatArray], FloatArray]:
     """A passage and the name read by themselves, each with its weight, and headings without a reader."""
 
-    def fused(shop: Shop, passages: Floats, names: Floats) -> Floats:
+    def fused(shop: Shop, passages: FloatArray, names: FloatArray) -> FloatArray:
         ours = linear(name)(linear(passage)(shop.evidence, passages), names)
         return np.asarray(ours + headings * shop.headings * shop.meaning)
 
@@ -165,18 +165,18 @@ def told(asked: list[Asked], shelves: dict[str, Shelf], data: Path) -> Iterator[
                 yield from compared(shop, ways, usable, depth, 5, "")
 
 
-def known(raw: Floats) -> Floats:
+def known(raw: FloatArray) -> FloatArray:
     """The raw scores; a page that has none is neither here nor there."""
     return np.where(np.isnan(raw), -4.0, raw)
 
 
-def there(shop: Shop, raw: Floats, depth: int) -> np.ndarray:
+def there(shop: Shop, raw: FloatArray, depth: int) -> np.ndarray:
     """The queries of which all pages that count were read."""
     return np.asarray(~(np.isnan(raw) & ~shop.gone & (np.arange(KEPT)[None] < depth)).any(axis=1))
 
 
 def stocked(asked: list[Asked], shelves: dict[str, Shelf]) -> Shop:
-    def table(rows: Iterator[Floats | list[float]]) -> Floats:
+    def table(rows: Iterator[FloatArray | list[float]]) -> FloatArray:
         found = np.zeros((len(asked), KEPT))
         for row, values in enumerate(rows):
             found[row, : len(values)] = values
@@ -204,14 +204,14 @@ def heading_likeness(asked: Asked, shelf: Shelf) -> list[float]:
     for page_id in asked.pages[:20]:
         name = words_of(shelf.names[page_id])
         found.append(
-            max((shared(terms, name | words_of(each)) for each in shelf.headings.get(page_id, [])), default=0.0)
+            max((compute_dice(terms, name | words_of(each)) for each in shelf.headings.get(page_id, [])), default=0.0)
         )
     return found
 
 
 @cache
 def words_of(text: str) -> frozenset[str]:
-    return telling_terms(text)
+    return get_significant_terms(text)
 
 
 def ceilings(shop: Shop) -> Iterator[str]:
@@ -225,7 +225,7 @@ def ceilings(shop: Shop) -> Iterator[str]:
 
 
 def compared(
-    shop: Shop, ways: dict[str, Floats], usable: np.ndarray, depth: int, shown: int, taken: str
+    shop: Shop, ways: dict[str, FloatArray], usable: np.ndarray, depth: int, shown: int, taken: str
 ) -> Iterator[str]:
     """The ways that do best on the first half, best first, and the plainest; then a test of the best and of what was taken."""
     before = shop.ndcg(shop.evidence, 0)
@@ -243,14 +243,14 @@ def compared(
             yield from tested(shop, gains[way], way, second)
 
 
-def tested(shop: Shop, gains: Floats, name: str, second: np.ndarray) -> Iterator[str]:
+def tested(shop: Shop, gains: FloatArray, name: str, second: np.ndarray) -> Iterator[str]:
     """Whether this way gains more than chance on the second half."""
     yield f"\n| {name}, second half | difference | p | better | worse |"
     yield "|---|---|---|---|---|"
     for kind in (*shop.names, ""):
         part = gains[second & (shop.kinds == kind)] if kind else gains[second]
         if len(part):
-            gap = difference(part.tolist(), [0.0] * len(part))
+            gap = compute_difference(part.tolist(), [0.0] * len(part))
             bounds = f"{gap.interval.mean:+.4f} [{gap.interval.low:+.4f} {gap.interval.high:+.4f}]"
             yield f"| {kind or 'all queries'} | {bounds} | {gap.p_value:.3f} | {gap.better} | {gap.worse} |"
 

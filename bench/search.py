@@ -23,15 +23,15 @@ import numpy as np
 
 from bench.corpus import DATA, DEFAULT, BareWiki, cloned, smaller
 from bench.report import machine, write
-from wikiholt.backups import BackupPlan
-from wikiholt.grounds import ground_of
-from wikiholt.model import Floats, Mode
+from wikiholt.backups import BackupPolicy
+from wikiholt.grounds import open_backend
+from wikiholt.model import FloatArray, SearchMode
 from wikiholt.ports import Embedder, WikiIndex
-from wikiholt.search import Request
-from wikiholt.service import Service
-from wikiholt.settings import load
+from wikiholt.search import SearchRequest
+from wikiholt.service import WikiService
+from wikiholt.settings import load_settings
 from wikiholt.sync import Syncer
-from wikiholt.wiring import open_service, parts_of
+from wikiholt.wiring import open_service, build_wiki_config
 
 SIZES = {"mdn-1k": 77, "mdn-10k": 770, "mdn-100k": 7600, "mdn": 0}
 QUESTIONS = """how to center an element vertically
@@ -88,23 +88,23 @@ class Remembering:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._embedder, name)
 
-    def passages(self, texts: Sequence[str]) -> Floats:
+    def embed_passages(self, texts: Sequence[str]) -> FloatArray:
         hashes = [blake2b(text.encode(), digest_size=16).digest() for text in texts]
-        found = dict(self._known.reuse(hashes))
+        found = dict(self._known.find_vectors_by_hash(hashes))
         lacking = [text for text, digest in zip(texts, hashes, strict=True) if digest not in found]
-        fresh = iter(self._embedder.passages(lacking))
+        fresh = iter(self._embedder.embed_passages(lacking))
         return np.stack([found[digest] if digest in found else next(fresh) for digest in hashes])
 
 
-def prepare(service: Service, slug: str, large: BareWiki, pages: int) -> None:
-    if slug not in [wiki.slug for wiki in service.wikis()]:
+def prepare(service: WikiService, slug: str, large: BareWiki, pages: int) -> None:
+    if slug not in [wiki.slug for wiki in service.list_wikis()]:
         repository = smaller(large, DATA / f"{slug}.git", pages) if pages else large
         service.add(slug, str(repository.path.resolve()), {})
-    shop, wiki = service.workshop, service.wiki(slug).wiki
-    known = shop.store.open(service.wiki("mdn").wiki.id)
+    shop, wiki = service.components, service.get_handle(slug).wiki
+    known = shop.store.open(service.get_handle("mdn").wiki.id)
     embedder = Remembering(shop.embedder(), known) if pages else shop.embedder()
-    settings = load()
-    parts = parts_of(wiki, settings, ground_of(settings, BackupPlan()))
+    settings = load_settings()
+    parts = build_wiki_config(wiki, settings, open_backend(settings, BackupPolicy()))
     Syncer(wiki.id, shop.store, parts.source, embedder, parts.pipeline, 60).sync()
     known.close()
 
@@ -120,23 +120,23 @@ def titles(wiki: BareWiki, count: int) -> list[str]:
     return found
 
 
-def measured(service: Service, asked: list[str], rounds: int) -> list[str]:
+def measured(service: WikiService, asked: list[str], rounds: int) -> list[str]:
     times: dict[tuple[str, str], list[float]] = {}
     alone: list[float] = []
-    embedder = service.workshop.embedder()
+    embedder = service.components.embedder()
     for slug in SIZES:
-        service.wiki(slug).search(Request("warm up"))
-        service.wiki(slug).settle(600)
-        service.wiki(slug).search(Request("warm up"))
+        service.get_handle(slug).search(SearchRequest("warm up"))
+        service.get_handle(slug).wait_for_caches(600)
+        service.get_handle(slug).search(SearchRequest("warm up"))
     for _ in range(rounds):
         for query in asked:
             began = time.perf_counter()
-            embedder.query(query)
+            embedder.embed_query(query)
             alone.append(time.perf_counter() - began)
             for slug in SIZES:
-                for mode in Mode:
+                for mode in SearchMode:
                     began = time.perf_counter()
-                    answer = service.wiki(slug).search(Request(query, mode=mode))
+                    answer = service.get_handle(slug).search(SearchRequest(query, mode=mode))
                     times.setdefault((slug, mode), []).append(time.perf_counter() - began)
                     assert not answer.degraded, answer.notes
     embed = statistics.median(alone) * 1e3
@@ -147,14 +147,14 @@ def measured(service: Service, asked: list[str], rounds: int) -> list[str]:
         "|---|---|---|---|---|---|---|",
     ]
     for slug in SIZES:
-        state = service.wiki(slug).status().state
+        state = service.get_handle(slug).get_status().state
         assert state is not None
         peak = json.loads(
             subprocess.run(
                 [sys.executable, "-m", "bench.search", "--memory-of", slug], capture_output=True, check=True
             ).stdout
         )
-        for mode in Mode:
+        for mode in SearchMode:
             spread = statistics.quantiles(times[slug, mode], n=20)
             p50, p95 = spread[9] * 1e3, spread[18] * 1e3
             rows.append(
@@ -167,7 +167,7 @@ def memory(slug: str) -> dict[str, float]:
     """Peak resident memory of a process that opens one wiki and searches it."""
     service = open_service(DATA / "sync")
     for query in QUESTIONS:
-        service.wiki(slug).search(Request(query))
+        service.get_handle(slug).search(SearchRequest(query))
     # Of this program alone: getrusage would count what its parent had before it became another.
     peak = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
     return {"mb": int(peak.split()[1]) / 1024}

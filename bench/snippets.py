@@ -25,12 +25,12 @@ from bench.report import machine, write
 from wikiholt import embedding
 from wikiholt.embedding.embedder import OnnxEmbedder
 from wikiholt.handle import WikiHandle
-from wikiholt.hits import shown
-from wikiholt.model import Floats, Mode
-from wikiholt.search import Request
-from wikiholt.text.plain import plain_text
-from wikiholt.text.readable import readable
-from wikiholt.text.words import terms
+from wikiholt.hits import strip_leading_headings
+from wikiholt.model import FloatArray, SearchMode
+from wikiholt.search import SearchRequest
+from wikiholt.text.plain import to_plain_text
+from wikiholt.text.readable import to_display_text
+from wikiholt.text.words import to_terms
 from wikiholt.wiring import open_service
 
 NAMES = ("scifact", "cranfield", "wiki-dendron", "wiki-k8s-en")
@@ -56,7 +56,7 @@ class Choice:
 
     query: str
     sentences: list[str]
-    close: Floats
+    close: FloatArray
     """How near the model finds each."""
 
     @property
@@ -77,8 +77,8 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="write bench/results/snippets.md")
     arguments = parser.parse_args()
     service = open_service(arguments.data)
-    model = embedding.load("all-MiniLM-L6-v2")
-    wikis = {name: service.wiki(name) for name in NAMES}
+    model = embedding.load_embedder("all-MiniLM-L6-v2")
+    wikis = {name: service.get_handle(name) for name in NAMES}
     asked = {name: list(queries(arguments.collections / name, arguments.queries)) for name in NAMES}
     choices, hits, milliseconds = chosen(wikis, asked, model)
     parts = [
@@ -108,21 +108,21 @@ def chosen(
     hits, milliseconds = 0, []
     for name, wiki in wikis.items():
         for query in asked[name]:
-            vector = model.query(query)
-            for hit in wiki.search(Request(query, 5, Mode.HYBRID)).hits:
+            vector = model.embed_query(query)
+            for hit in wiki.search(SearchRequest(query, 5, SearchMode.HYBRID)).hits:
                 hits += 1
                 sentences = _sentences(hit.text)
                 if len(sentences) < 2:
                     continue
                 began = time.perf_counter()
-                vectors = np.stack([model.query(each) for each in sentences])
+                vectors = np.stack([model.embed_query(each) for each in sentences])
                 milliseconds.append((time.perf_counter() - began) * 1000 / len(sentences))
                 found.append(Choice(query, sentences, vectors @ vector))
     return found, hits, milliseconds
 
 
 def _sentences(text: str) -> list[str]:
-    read = readable(shown(text))
+    read = to_display_text(strip_leading_headings(text))
     return [read.text[span.start : span.end] for span in read.sentences]
 
 
@@ -131,11 +131,11 @@ def agreement(choices: Sequence[Choice], model: OnnxEmbedder) -> Iterator[str]:
         return [1.0]
 
     def words(choice: Choice) -> Sequence[float]:
-        wanted = set(terms(choice.query))
-        return [float(sum(map(len, wanted.intersection(terms(each))))) for each in choice.sentences]
+        wanted = set(to_terms(choice.query))
+        return [float(sum(map(len, wanted.intersection(to_terms(each))))) for each in choice.sentences]
 
     def senses(choice: Choice) -> Sequence[float]:
-        close = model.closeness(choice.query)
+        close = model.make_sentence_scorer(choice.query)
         return close(choice.sentences) if close else [0.0]
 
     def among(count: int, rough: Callable[[Choice], Sequence[float]]) -> Callable[[Choice], Sequence[float]]:
@@ -176,17 +176,17 @@ def times(wikis: dict[str, WikiHandle], asked: dict[str, list[str]]) -> Iterator
     """Whole searches with and without the choice, in turn; milliseconds of the clock and of the processor."""
     yield "| n | without p50 / p95 ms | with p50 / p95 ms | added p50 ms | added p50 ms of processor |"
     yield "|---|---|---|---|---|"
-    whole = OnnxEmbedder.closeness
+    whole = OnnxEmbedder.make_sentence_scorer
     for n in (5, 20):
         took: dict[bool, list[tuple[float, float]]] = {True: [], False: []}
         for name, wiki in wikis.items():
             for query in asked[name][:40]:
                 for choosing in (True, False, False, True):
-                    OnnxEmbedder.closeness = whole if choosing else _without  # type: ignore[assignment, method-assign]
+                    OnnxEmbedder.make_sentence_scorer = whole if choosing else _without  # type: ignore[assignment, method-assign]
                     began, used = time.perf_counter(), time.thread_time()
-                    wiki.search(Request(query, n, Mode.HYBRID))
+                    wiki.search(SearchRequest(query, n, SearchMode.HYBRID))
                     took[choosing].append((time.perf_counter() - began, time.thread_time() - used))
-        OnnxEmbedder.closeness = whole  # type: ignore[method-assign]
+        OnnxEmbedder.make_sentence_scorer = whole  # type: ignore[method-assign]
         wall = {key: np.array(rows)[:, 0] * 1000 for key, rows in took.items()}
         used_ms = {key: np.array(rows)[:, 1] * 1000 for key, rows in took.items()}
         shown_ms = [f"{np.percentile(wall[key], 50):.1f} / {np.percentile(wall[key], 95):.1f}" for key in (False, True)]
@@ -206,9 +206,9 @@ def marks(wikis: dict[str, WikiHandle], asked: dict[str, list[str]]) -> Iterator
     for name, wiki in wikis.items():
         for query in asked[name]:
             texts |= {
-                _SPAN.sub("code", _FENCED.sub("", hit.text)): None for hit in wiki.search(Request(query, 50)).hits
+                _SPAN.sub("code", _FENCED.sub("", hit.text)): None for hit in wiki.search(SearchRequest(query, 50)).hits
             }
-    before, now = [plain_text(text) for text in texts], [readable(text).text for text in texts]
+    before, now = [to_plain_text(text) for text in texts], [to_display_text(text).text for text in texts]
     yield f"| of {len(texts)} passages, code left out | as the model reads them | as snippets show them |"
     yield "|---|---|---|"
     for name, pattern in MARKS.items():

@@ -15,9 +15,9 @@ from pathlib import Path
 from bench.corpus import DATA, DEFAULT, BareWiki, cloned, smaller
 from bench.report import machine, write
 from wikiholt.handle import WikiHandle
-from wikiholt.search import Request
-from wikiholt.service import Service
-from wikiholt.surfaces.cli.progress import watched
+from wikiholt.search import SearchRequest
+from wikiholt.service import WikiService
+from wikiholt.surfaces.cli.progress import show_sync_progress
 from wikiholt.wiring import open_service
 
 REPLAYED = 100
@@ -43,7 +43,7 @@ def main() -> None:
         write("sync", f"{__doc__}\n{machine()}\n\n" + "\n".join(rows))
 
 
-def first_sync(service: Service, wiki: BareWiki) -> list[str]:
+def first_sync(service: WikiService, wiki: BareWiki) -> list[str]:
     """The first sync, at the commit before the replayed ones; its figures are kept beside the index."""
     kept = DATA / "first-sync.json"
     if not kept.exists():
@@ -51,9 +51,9 @@ def first_sync(service: Service, wiki: BareWiki) -> list[str]:
         (DATA / "tip").write_text(tip)
         wiki.point_at(wiki.git("rev-parse", f"{tip}~{REPLAYED}"))
         service.add("mdn", str(wiki.path.resolve()), {})
-        with watched("mdn", shown=True) as progress:
-            report = service.wiki("mdn").sync(progress)
-        status = service.wiki("mdn").status()
+        with show_sync_progress("mdn", shown=True) as progress:
+            report = service.get_handle("mdn").sync(progress)
+        status = service.get_handle("mdn").get_status()
         figures = {"pages": report.added, "chunks": report.chunks_embedded + report.chunks_reused}
         figures |= {"seconds": report.seconds, "embedded": report.chunks_embedded, "disk": status.disk_bytes}
         kept.write_text(json.dumps(figures))
@@ -68,9 +68,9 @@ def first_sync(service: Service, wiki: BareWiki) -> list[str]:
 def again() -> list[str]:
     """A sync with nothing changed: in a fresh process (whole trees compared), and in one that has synced before."""
     cold = open_service(DATA / "sync")
-    cold.wiki("mdn").sync()
+    cold.get_handle("mdn").sync()
     first = [timed(Fresh().handle("mdn")) for _ in range(5)]
-    warm = [timed(cold.wiki("mdn")) for _ in range(9)]
+    warm = [timed(cold.get_handle("mdn")) for _ in range(9)]
     cold.close()
     return [
         f"| nothing changed, by a handle that compares whole trees | {statistics.median(first) * 1e3:.0f} ms |",
@@ -83,8 +83,8 @@ class Fresh:
 
     def handle(self, slug: str) -> WikiHandle:
         service = open_service(DATA / "sync")
-        service.workshop.embedder().prove()
-        return service.wiki(slug)
+        service.components.embedder().run_self_test()
+        return service.get_handle(slug)
 
 
 def timed(handle: WikiHandle) -> float:
@@ -93,17 +93,17 @@ def timed(handle: WikiHandle) -> float:
     return time.perf_counter() - began
 
 
-def replay(service: Service, wiki: BareWiki) -> list[str]:
+def replay(service: WikiService, wiki: BareWiki) -> list[str]:
     """The last 100 commits, one by one."""
     tip = (DATA / "tip").read_text()
     base = wiki.git("rev-parse", f"{tip}~{REPLAYED}")
     wiki.point_at(base)
-    service.wiki("mdn").sync()
+    service.get_handle("mdn").sync()
     seconds, pages, embedded = [], 0, 0
     for commit in wiki.git("rev-list", "--reverse", "--first-parent", f"{base}..{tip}").split():
         wiki.point_at(commit)
         began = time.perf_counter()
-        report = service.wiki("mdn").sync()
+        report = service.get_handle("mdn").sync()
         seconds.append(time.perf_counter() - began)
         pages += report.added + report.changed + report.deleted + report.moved
         embedded += report.chunks_embedded
@@ -114,30 +114,30 @@ def replay(service: Service, wiki: BareWiki) -> list[str]:
     ]
 
 
-def renamed(service: Service, wiki: BareWiki) -> list[str]:
+def renamed(service: WikiService, wiki: BareWiki) -> list[str]:
     """A directory of thousands of pages under another name."""
     before = wiki.git("rev-parse", "HEAD")
     wiki.rename_directory("web/api", "api-renamed")
-    report = service.wiki("mdn").sync()
+    report = service.get_handle("mdn").sync()
     row = (
         f"| renaming a directory of {report.moved:,} pages | {report.chunks_embedded} chunks embedded, "
         f"{report.chunks_reused:,} reused, {report.seconds:.1f} s |"
     )
     wiki.point_at(before)
-    service.wiki("mdn").sync()
+    service.get_handle("mdn").sync()
     return [row]
 
 
-def edits(service: Service, large: BareWiki, small: BareWiki) -> list[str]:
+def edits(service: WikiService, large: BareWiki, small: BareWiki) -> list[str]:
     """From a commit of one edited page to finding it, in a large wiki and in a small one, in turns."""
-    if "mdn-small" not in [wiki.slug for wiki in service.wikis()]:
+    if "mdn-small" not in [wiki.slug for wiki in service.list_wikis()]:
         service.add("mdn-small", str(small.path.resolve()), {})
     wikis = {"mdn": large, "mdn-small": small}
     chunks = {}
     for slug in wikis:
-        service.wiki(slug).sync()
-        service.wiki(slug).search(Request("warm up"))
-        state = service.wiki(slug).status().state
+        service.get_handle(slug).sync()
+        service.get_handle(slug).search(SearchRequest("warm up"))
+        state = service.get_handle(slug).get_status().state
         chunks[slug] = state.chunks if state else 0
     file = "glossary/bench-page.md"
     took: dict[str, list[float]] = {slug: [] for slug in wikis}
@@ -146,8 +146,8 @@ def edits(service: Service, large: BareWiki, small: BareWiki) -> list[str]:
             word = f"quokka{turn}{slug.replace('-', '')}"
             wiki.edit(file, f"---\ntitle: Bench\n---\n\n{_PROSE} Turn {turn} mentions the {word}.\n")
             began = time.perf_counter()
-            service.wiki(slug).sync()
-            found = service.wiki(slug).search(Request(word)).hits[0]
+            service.get_handle(slug).sync()
+            found = service.get_handle(slug).search(SearchRequest(word)).hits[0]
             took[slug].append(time.perf_counter() - began)
             assert word in found.snippet.text, (word, found)
     large_ms, small_ms = (statistics.median(took[slug][2:]) * 1e3 for slug in wikis)

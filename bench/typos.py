@@ -19,25 +19,25 @@ from pathlib import Path
 
 from bench import collections
 from bench.report import machine, write
-from wikiholt.evaluating.chance import difference
-from wikiholt.evaluating.metrics import ndcg
+from wikiholt.evaluating.chance import compute_difference
+from wikiholt.evaluating.metrics import compute_ndcg
 from wikiholt.handle import WikiHandle
-from wikiholt.model import Filter, Mode
+from wikiholt.model import PageFilter, SearchMode
 from wikiholt.ports import Lexicon
-from wikiholt.search import Request
+from wikiholt.search import SearchRequest
 from wikiholt.search.searcher import Searcher
-from wikiholt.search.slips import words_of
-from wikiholt.search.wording import Worded
-from wikiholt.service import Service
-from wikiholt.text.queries import plain_query
-from wikiholt.text.words import terms
+from wikiholt.search.slips import find_words
+from wikiholt.search.wording import InterpretedQuery
+from wikiholt.service import WikiService
+from wikiholt.text.queries import to_plain_query
+from wikiholt.text.words import to_terms
 from wikiholt.wiring import open_service
 
 NAMES = ("scifact", "cranfield", "wiki-dendron", "wiki-k8s-en")
-MODES = (Mode.KEYWORD, Mode.HYBRID)
+MODES = (SearchMode.KEYWORD, SearchMode.HYBRID)
 KINDS = ("swapped", "missing", "extra", "other")
 SHORTEST = 5
-_EVERY = Filter()
+_EVERY = PageFilter()
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def main() -> None:
     correcting, not_correcting = _services(arguments.data / "quality")
     rows, found = _head(), []
     for name in arguments.only:
-        wikis = correcting.wiki(name), not_correcting.wiki(name)
+        wikis = correcting.get_handle(name), not_correcting.get_handle(name)
         for asked in collections.queries(arguments.collections / name):
             slips = _slips(wikis[0], asked)
             for mode in MODES:
@@ -96,10 +96,10 @@ def main() -> None:
         print("\n".join(listed))
 
 
-def _services(data: Path) -> tuple[Service, Service]:
+def _services(data: Path) -> tuple[WikiService, WikiService]:
     """One that corrects, and one that cannot since it has no lexicon."""
     without = open_service(data)
-    without.workshop = replace(without.workshop, lexicon=lambda _, __: lambda: None)
+    without.components = replace(without.components, lexicon=lambda _, __: lambda: None)
     return open_service(data), without
 
 
@@ -118,10 +118,10 @@ def _slips(wiki: WikiHandle, asked: collections.Queries) -> dict[str, Slip]:
 def _telling(wiki: WikiHandle, text: str) -> tuple[int, int] | None:
     """Where the word stands that fewest pages hold, and one does."""
     with _searcher(wiki) as searcher:
-        lexicon: Lexicon | None = searcher._wording._lexicon()
+        lexicon: Lexicon | None = searcher._interpreter._get_lexicon()
     assert lexicon is not None
-    words = [word for word in words_of(text) if len(word.typed) >= SHORTEST]
-    held = {(word.start, word.end): max(map(lexicon.pages, terms(word.typed)), default=0) for word in words}
+    words = [word for word in find_words(text) if len(word.typed) >= SHORTEST]
+    held = {(word.start, word.end): max(map(lexicon.count_pages, to_terms(word.typed)), default=0) for word in words}
     return min((span for span in held if held[span]), key=held.__getitem__, default=None)
 
 
@@ -138,16 +138,16 @@ def slipped(rng: random.Random, kind: str, word: str) -> str:
 
 
 def _measured(
-    wikis: tuple[WikiHandle, WikiHandle], asked: collections.Queries, slips: dict[str, Slip], mode: Mode
+    wikis: tuple[WikiHandle, WikiHandle], asked: collections.Queries, slips: dict[str, Slip], mode: SearchMode
 ) -> Tally:
     correcting, not_correcting = wikis
     tally = Tally()
 
     def judged(query: str, wiki: WikiHandle, text: str) -> tuple[float, str]:
-        answer = wiki.search(Request(text, n=30, mode=mode))
+        answer = wiki.search(SearchRequest(text, n=30, mode=mode))
         left_out = asked.exclude.get(query, set())
         found = [hit.path for hit in answer.hits if hit.path not in left_out]
-        return ndcg(found, asked.relevant[query]), answer.did_you_mean
+        return compute_ndcg(found, asked.relevant[query]), answer.did_you_mean
 
     for query, text in asked.texts.items():
         tally.untouched.append(_time(correcting, text))
@@ -163,7 +163,7 @@ def _measured(
         tally.add("slip, on", value)
         if meant:
             tally.suggested += 1
-            tally.restored += set(terms(slip.word)) <= set(terms(meant))
+            tally.restored += set(to_terms(slip.word)) <= set(to_terms(meant))
             tally.milliseconds.append(_time(correcting, slip.typed))
         with _reading_what_was_typed(correcting):
             tally.add("slip, model reads it", judged(query, correcting, slip.typed)[0])
@@ -178,7 +178,7 @@ def _differing(text: str, meant: str) -> tuple[str, str]:
 
 class _searcher:  # noqa: N801 - a context, as a function would be
     def __init__(self, wiki: WikiHandle) -> None:
-        self._served = wiki._served()
+        self._served = wiki._use_live_index()
 
     def __enter__(self) -> Searcher:
         return self._served.__enter__().searcher
@@ -192,24 +192,24 @@ class _reading_what_was_typed:  # noqa: N801
 
     def __init__(self, wiki: WikiHandle) -> None:
         with _searcher(wiki) as searcher:
-            self._wording = searcher._wording
-        self._read = self._wording.read
+            self._wording = searcher._interpreter
+        self._read = self._wording.interpret
 
     def __enter__(self) -> None:
-        def read(typed: str, where: Filter, known: Callable[[str], bool]) -> Worded:
-            return replace(self._read(typed, where, known), text=plain_query(typed))
+        def read(typed: str, where: PageFilter, known: Callable[[str], bool]) -> InterpretedQuery:
+            return replace(self._read(typed, where, known), text=to_plain_query(typed))
 
-        self._wording.read = read  # type: ignore[method-assign]
+        self._wording.interpret = read  # type: ignore[method-assign]
 
     def __exit__(self, *error: object) -> None:
-        self._wording.read = self._read  # type: ignore[method-assign]
+        self._wording.interpret = self._read  # type: ignore[method-assign]
 
 
 def _time(wiki: WikiHandle, text: str) -> float:
     """Milliseconds of a processor that looking through a query takes."""
     with _searcher(wiki) as searcher:
         began = time.thread_time()
-        searcher._wording._spelling.corrected(text, _EVERY, searcher._knows)
+        searcher._interpreter._spelling.correct(text, _EVERY, searcher._is_known_word)
         return (time.thread_time() - began) * 1000
 
 
@@ -234,8 +234,8 @@ def _head() -> list[str]:
     return [f"| {' | '.join(columns)} |", "|" + "---|" * len(columns)]
 
 
-def _row(name: str, mode: Mode, queries: int, slips: int, tally: Tally) -> str:
-    gain = difference(tally.values["slip, on"], tally.values["slip, off"]).interval
+def _row(name: str, mode: SearchMode, queries: int, slips: int, tally: Tally) -> str:
+    gain = compute_difference(tally.values["slip, on"], tally.values["slip, off"]).interval
     times = sorted(tally.milliseconds) or [0.0]
     cells = (
         name,

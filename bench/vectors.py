@@ -23,11 +23,11 @@ from typing import Any, cast
 
 import numpy as np
 
-from wikiholt.embedding import load
-from wikiholt.model import Floats, Ints, Recipe, State, VectorDelta, VectorRows
+from wikiholt.embedding import load_embedder
+from wikiholt.model import FloatArray, IntArray, Recipe, IndexState, VectorDelta, VectorRows
 from wikiholt.ports import WikiIndex
-from wikiholt.vectors import ExactCache, FaissCache
-from wikiholt.vectors.derived import DerivedCache
+from wikiholt.vectors import ExactVectorCache, FaissVectorCache
+from wikiholt.vectors.derived import FileVectorCache
 
 SIZES = (10_000, 20_000, 50_000, 100_000, 300_000, 1_000_000)
 TIMED = 300
@@ -58,7 +58,7 @@ def texts(folders: list[Path], most: int) -> tuple[list[str], list[str]]:
     return passages, queries[:500]
 
 
-def enlarge(real: Floats, size: int) -> Floats:
+def enlarge(real: FloatArray, size: int) -> FloatArray:
     """So many unit vectors: the real ones first, then noisy mixtures of two of them."""
     rng = np.random.default_rng(0)
     out = np.empty((size, real.shape[1]), np.float32)
@@ -78,46 +78,46 @@ class Truth:
 
     generation = 1
 
-    def __init__(self, vectors: Floats) -> None:
+    def __init__(self, vectors: FloatArray) -> None:
         self.vectors = vectors
         self.last = 1
         self.edits: list[tuple[int, VectorRows]] = []
 
-    def version(self) -> int:
+    def get_version(self) -> int:
         return 1 + len(self.edits)
 
-    def state(self) -> State:
+    def get_state(self) -> IndexState:
         recipe = Recipe("bench", self.vectors.shape[1], "")
-        return State(1, self.version(), recipe, None, None, len(self.vectors) // 10, len(self.vectors), 0)
+        return IndexState(1, self.get_version(), recipe, None, None, len(self.vectors) // 10, len(self.vectors), 0)
 
     @property
     def count(self) -> int:
         return len(self.vectors)
 
     @contextmanager
-    def snapshot(self) -> Iterator["_Snapshot"]:
+    def open_vector_snapshot(self) -> Iterator["_Snapshot"]:
         yield _Snapshot(1, self.vectors)
 
     def edit(self, page: int) -> None:
-        ids = len(self.vectors) + 10 * self.version() + np.arange(10)
+        ids = len(self.vectors) + 10 * self.get_version() + np.arange(10)
         self.edits.append((page, VectorRows(ids, np.full(10, page), self.vectors[page * 10 : page * 10 + 10])))
 
-    def changes_since(self, version: int) -> VectorDelta:
+    def get_vector_changes(self, version: int) -> VectorDelta:
         page, added = self.edits[version - 1]
-        assert version == self.version() - 1
-        return VectorDelta(self.version(), added, page * 10 + np.arange(10))
+        assert version == self.get_version() - 1
+        return VectorDelta(self.get_version(), added, page * 10 + np.arange(10))
 
 
 @dataclass
 class _Snapshot:
     version: int
-    vectors: Floats
+    vectors: FloatArray
 
     @property
     def count(self) -> int:
         return len(self.vectors)
 
-    def blocks(self) -> Iterator[VectorRows]:
+    def iter_blocks(self) -> Iterator[VectorRows]:
         for start in range(0, len(self.vectors), 8_192):
             ids = np.arange(start, min(start + 8_192, len(self.vectors)))
             yield VectorRows(ids, ids // 10, self.vectors[ids])
@@ -125,8 +125,8 @@ class _Snapshot:
 
 # ── engines ──────────────────────────────────────────────────────────────────────────────────────
 
-Search = Callable[[Floats, int], Ints]
-OfPages = Callable[[Floats, Ints], object]
+Search = Callable[[FloatArray, int], IntArray]
+OfPages = Callable[[FloatArray, IntArray], object]
 
 
 @dataclass
@@ -157,12 +157,12 @@ def measured(name: str, make: Callable[[], Search]) -> Engine:
     return Engine(name, search, time.perf_counter() - start, resident() - before)
 
 
-def of_cache(name: str, kind: type[ExactCache] | type[FaissCache], vectors: Floats, folder: Path) -> Engine:
+def of_cache(name: str, kind: type[ExactVectorCache] | type[FaissVectorCache], vectors: FloatArray, folder: Path) -> Engine:
     """A cache as it is used: built, closed, opened from its file, brought up to date with one page."""
     truth = Truth(vectors)
     folder.mkdir(exist_ok=True)
 
-    def begin() -> DerivedCache:
+    def begin() -> FileVectorCache:
         cache = kind(cast(WikiIndex, truth), folder, background=False)
         cache.refresh()
         return cache
@@ -174,7 +174,7 @@ def of_cache(name: str, kind: type[ExactCache] | type[FaissCache], vectors: Floa
     cache = kind(cast(WikiIndex, truth), folder)
     cache.refresh()
     opened = time.perf_counter() - start
-    cache.settle()
+    cache.wait_idle()
     held = resident() - before
     updates = []
     for page in range(9):
@@ -183,7 +183,7 @@ def of_cache(name: str, kind: type[ExactCache] | type[FaissCache], vectors: Floa
         cache.refresh()
         updates.append(time.perf_counter() - start)
 
-    def search(query: Floats, limit: int) -> Ints:
+    def search(query: FloatArray, limit: int) -> IntArray:
         cache.refresh()
         found = cache.search(query, limit, None).chunk_ids
         # The edited pages hold the vectors they held before, under new ids.
@@ -191,24 +191,24 @@ def of_cache(name: str, kind: type[ExactCache] | type[FaissCache], vectors: Floa
         pages = (found[moved] - len(vectors)) // 10 - 1
         return np.concatenate((found[~moved], pages * 10 + (found[moved] - len(vectors)) % 10))
 
-    def of_pages(query: Floats, pages: Ints) -> object:
+    def of_pages(query: FloatArray, pages: IntArray) -> object:
         return cache.search(query, 1_000_000, pages)
 
     return Engine(name, search, build, held, opened, statistics.median(updates), of_pages)
 
 
-def plain(vectors: Floats) -> Search:
-    def search(query: Floats, limit: int) -> Ints:
+def plain(vectors: FloatArray) -> Search:
+    def search(query: FloatArray, limit: int) -> IntArray:
         scores = vectors @ query
         return np.argpartition(-scores, limit - 1)[:limit]
 
     return search
 
 
-def rescored(vectors: Floats, guess: Callable[[Floats, int], Ints]) -> Search:
+def rescored(vectors: FloatArray, guess: Callable[[FloatArray, int], IntArray]) -> Search:
     """The nearest by exact scores among the guessed."""
 
-    def search(query: Floats, limit: int) -> Ints:
+    def search(query: FloatArray, limit: int) -> IntArray:
         rows = guess(query, min(len(vectors), max(300, 4 * limit)))
         scores = np.vecdot(vectors[rows], query)
         return rows[np.argpartition(-scores, min(limit, len(rows)) - 1)[:limit]]
@@ -216,10 +216,10 @@ def rescored(vectors: Floats, guess: Callable[[Floats, int], Ints]) -> Search:
     return search
 
 
-def one_bit(vectors: Floats) -> Search:
+def one_bit(vectors: FloatArray) -> Search:
     codes = np.ascontiguousarray(np.packbits(vectors > 0, axis=1).view(np.uint64).T)
 
-    def guess(query: Floats, count: int) -> Ints:
+    def guess(query: FloatArray, count: int) -> IntArray:
         code = np.packbits(query > 0).view(np.uint64)
         distances = np.zeros(codes.shape[1], np.uint16)
         for word, own in zip(codes, code, strict=True):
@@ -229,7 +229,7 @@ def one_bit(vectors: Floats) -> Search:
     return rescored(vectors, guess)
 
 
-def of_faiss(vectors: Floats, factory: str, **settings: int) -> Search:
+def of_faiss(vectors: FloatArray, factory: str, **settings: int) -> Search:
     import faiss
 
     faiss.omp_set_num_threads(1)
@@ -240,18 +240,18 @@ def of_faiss(vectors: Floats, factory: str, **settings: int) -> Search:
     for name, value in settings.items():
         space.set_index_parameter(index, name, value)
 
-    def guess(query: Floats, count: int) -> Ints:
-        rows: Ints = index.search(query[None], count)[1][0]
+    def guess(query: FloatArray, count: int) -> IntArray:
+        rows: IntArray = index.search(query[None], count)[1][0]
         return rows[rows >= 0]
 
     return rescored(vectors, guess)
 
 
-def engines(vectors: Floats, folder: Path, *, all_kinds: bool) -> Iterator[Engine]:
+def engines(vectors: FloatArray, folder: Path, *, all_kinds: bool) -> Iterator[Engine]:
     size = len(vectors)
     yield measured("numpy float32", lambda: plain(vectors))
-    yield of_cache("**exact**", ExactCache, vectors, folder)
-    yield of_cache("**faiss** (PQ, 4 bit, scanned)", FaissCache, vectors, folder / "faiss")
+    yield of_cache("**exact**", ExactVectorCache, vectors, folder)
+    yield of_cache("**faiss** (PQ, 4 bit, scanned)", FaissVectorCache, vectors, folder / "faiss")
     yield measured("one-bit codes + rescoring", lambda: one_bit(vectors))
     if not all_kinds:
         return
@@ -266,7 +266,7 @@ def engines(vectors: Floats, folder: Path, *, all_kinds: bool) -> Iterator[Engin
 # ── measuring ────────────────────────────────────────────────────────────────────────────────────
 
 
-def measure(vectors: Floats, queries: Floats, folder: Path, *, all_kinds: bool) -> list[Engine]:
+def measure(vectors: FloatArray, queries: FloatArray, folder: Path, *, all_kinds: bool) -> list[Engine]:
     tested = list(engines(vectors, folder, all_kinds=all_kinds))
     for query in queries:
         exact = np.argsort(-np.vecdot(vectors, query), kind="stable")
@@ -309,14 +309,14 @@ def table(size: int, tested: list[Engine]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def vectors_of(arguments: argparse.Namespace) -> tuple[Floats, Floats]:
+def vectors_of(arguments: argparse.Namespace) -> tuple[FloatArray, FloatArray]:
     if arguments.vectors:
         stored = np.load(arguments.vectors)
         return stored["passages"], stored["queries"]
     passages, queries = texts(arguments.pages, arguments.passages)
-    with load() as embedder:
-        found = np.stack([embedder.query(text) for text in passages])
-        asked = np.stack([embedder.query(text) for text in queries])
+    with load_embedder() as embedder:
+        found = np.stack([embedder.embed_query(text) for text in passages])
+        asked = np.stack([embedder.embed_query(text) for text in queries])
     if arguments.keep:
         np.savez(arguments.keep, passages=found, queries=asked)
     return found, asked

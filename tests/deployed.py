@@ -11,41 +11,41 @@ from packaging.utils import canonicalize_name
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class SystemdUnit:
     """The lines of a unit in their order; a name may stand in several."""
 
     lines: tuple[tuple[str, str], ...]
 
-    def all(self, name: str) -> list[str]:
+    def get_all(self, name: str) -> list[str]:
         return [value for each, value in self.lines if each == name]
 
-    def one(self, name: str) -> str:
-        (value,) = self.all(name)
+    def get_one(self, name: str) -> str:
+        (value,) = self.get_all(name)
         return value
 
-    def environment(self, instance: str) -> dict[str, str]:
+    def get_environment(self, instance: str) -> dict[str, str]:
         """The variables, for an instance of that name and state below /state."""
-        pairs = (line.replace("%S", "/state").replace("%i", instance).split("=", 1) for line in self.all("Environment"))
+        pairs = (line.replace("%S", "/state").replace("%i", instance).split("=", 1) for line in self.get_all("Environment"))
         return dict(pairs)
 
 
-def unit_of(text: str) -> Unit:
+def parse_unit(text: str) -> SystemdUnit:
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith(("#", ";", "["))]
-    return Unit(tuple((line.partition("=")[0], line.partition("=")[2]) for line in lines))
+    return SystemdUnit(tuple((line.partition("=")[0], line.partition("=")[2]) for line in lines))
 
 
 # ── containers ───────────────────────────────────────────────────────────────────────────────────
 
-_PINNED = re.compile(r"[\w./-]+:\d+\.\d+\.\d+[\w.-]*(?:@sha256:[0-9a-f]{64})?")
+_PINNED_IMAGE = re.compile(r"[\w./-]+:\d+\.\d+\.\d+[\w.-]*(?:@sha256:[0-9a-f]{64})?")
 
 
-def image_faults(containerfile: str) -> list[str]:
+def find_image_faults(containerfile: str) -> list[str]:
     """What an image should not have, each in a sentence; of the last stage it wants a user and a health check."""
     joined = re.sub(r"\\\n\s*", " ", re.sub(r"^#.*\n", "", containerfile, flags=re.MULTILINE))
     steps = [(line.split()[0].upper(), line.split(None, 1)[1]) for line in joined.splitlines() if line.strip()]
     faults = []
     for step, rest in steps:
-        if step == "FROM" and not _PINNED.fullmatch(rest.split()[0]):
+        if step == "FROM" and not _PINNED_IMAGE.fullmatch(rest.split()[0]):
             faults.append(f"{rest.split()[0]} is not pinned")
         if step == "ADD":
             faults.append("ADD unpacks and downloads; COPY does not")
@@ -64,7 +64,7 @@ def image_faults(containerfile: str) -> list[str]:
     return faults
 
 
-def hashes(lock: str) -> dict[tuple[str, str], frozenset[str]]:
+def parse_hashes(lock: str) -> dict[tuple[str, str], frozenset[str]]:
     """The packages of a lock, each with its version and hashes."""
     blocks = re.findall(r"^([a-z0-9][\w.-]*)==(\S+)(.*?)(?=^\S|\Z)", lock, re.MULTILINE | re.DOTALL)
     return {
@@ -73,7 +73,7 @@ def hashes(lock: str) -> dict[tuple[str, str], frozenset[str]]:
     }
 
 
-def needed(package: str, extras: set[str]) -> set[str]:
+def list_requirements(package: str, extras: set[str]) -> set[str]:
     """What must be installed for a package with these extras, all the way down, here where tests run."""
     found: set[str] = set()
     waiting = [(package, frozenset(extras))]
@@ -99,26 +99,26 @@ def needed(package: str, extras: set[str]) -> set[str]:
 
 
 @dataclass(slots=True)
-class Block:
+class NginxBlock:
     """A block of nginx: its own lines as lists of words, and the blocks in it by what stands before their brace."""
 
     entries: list[list[str]] = field(default_factory=list)
-    inner: list[tuple[str, "Block"]] = field(default_factory=list)
+    inner: list[tuple[str, "NginxBlock"]] = field(default_factory=list)
 
-    def lines(self, name: str) -> list[list[str]]:
+    def get_lines(self, name: str) -> list[list[str]]:
         return [line for line in self.entries if line[0] == name]
 
-    def blocks(self, name: str) -> list["Block"]:
+    def get_blocks(self, name: str) -> list["NginxBlock"]:
         return [block for each, block in self.inner if each == name]
 
-    def block(self, name: str) -> "Block":
-        (found,) = self.blocks(name)
+    def get_block(self, name: str) -> "NginxBlock":
+        (found,) = self.get_blocks(name)
         return found
 
 
-def nginx_tree(text: str) -> Block:
+def parse_nginx(text: str) -> NginxBlock:
     tokens = re.findall(r"""#[^\n]*|"[^"]*"|'[^']*'|[{};](?=\s|$)|[^\s;]+(?=\s|;)""", text)
-    stack, words = [Block()], list[str]()
+    stack, words = [NginxBlock()], list[str]()
     for token in tokens:
         if token.startswith("#"):
             continue
@@ -126,7 +126,7 @@ def nginx_tree(text: str) -> Block:
             stack[-1].entries.append(words)
             words = []
         elif token == "{":
-            below = Block()
+            below = NginxBlock()
             stack[-1].inner.append((" ".join(words), below))
             stack.append(below)
             words = []
@@ -141,18 +141,18 @@ def nginx_tree(text: str) -> Block:
 
 # ── Prometheus ───────────────────────────────────────────────────────────────────────────────────
 
-_WORDS = {"and", "or", "unless", "by", "without", "on", "ignoring", "bool", "offset", "group_left", "group_right"}
+_PROMQL_KEYWORDS = {"and", "or", "unless", "by", "without", "on", "ignoring", "bool", "offset", "group_left", "group_right"}
 
 
-def metric_uses(expression: str) -> list[tuple[str, set[str]]]:
+def find_metric_names(expression: str) -> list[tuple[str, set[str]]]:
     """The metrics that an expression of PromQL names, each with the labels that it is asked for by."""
     listed = re.fullmatch(r"label_values\((.*), (\w+)\)", expression)
     if listed:
-        return [(name, labels | {listed[2]}) for name, labels in metric_uses(listed[1])]
+        return [(name, labels | {listed[2]}) for name, labels in find_metric_names(listed[1])]
     bare = re.sub(r"\[[^\]]*\]", "", re.sub(r'"[^"]*"', "", expression))
     grouped: set[str] = set()
     for group in re.findall(r"\b(?:by|without|on|ignoring) *\(([^)]*)\)", bare):
         grouped |= set(re.findall(r"\w+", group))
     bare = re.sub(r"\b(?:by|without|on|ignoring) *\([^)]*\)", "", bare)
     found = re.findall(r"(?<![\w.$])([a-zA-Z_]\w*)(?! *\(|\w)(?:\{([^}]*)\})?", bare)
-    return [(name, grouped | set(re.findall(r"(\w+) *[=!]", labels))) for name, labels in found if name not in _WORDS]
+    return [(name, grouped | set(re.findall(r"(\w+) *[=!]", labels))) for name, labels in found if name not in _PROMQL_KEYWORDS]

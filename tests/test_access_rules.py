@@ -8,12 +8,12 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from access_ground import DOMAIN, HERE, OWN, Farm
+from access_ground import DOMAIN, LOCAL_HOST, OWN_HOST, AccessFixture
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wikiholt.access import Visit
-from wikiholt.errors import Forbidden, InvalidSlug, Refused, Unauthorized, WikiholtError, WikiNotFound
+from wikiholt.access import RequestIdentity
+from wikiholt.errors import Forbidden, InvalidSlug, AccessDenied, Unauthorized, WikiholtError, WikiNotFound
 from wikiholt.model import Scope
 
 SLUGS = ("ash", "birch", "cedar")
@@ -26,7 +26,7 @@ MALFORMED = ("..", "ASH", "аsh", "a\0sh", "", "x" * 64, "api")
 
 
 @dataclass(frozen=True)
-class Plan:
+class AccessPlan:
     """A farm in words: which wikis there are and what their settings say, which keys, what is set in general."""
 
     wikis: dict[str, tuple[str, str | None]]
@@ -35,7 +35,7 @@ class Plan:
 
 
 @st.composite
-def plans(draw: st.DrawFn) -> Plan:
+def plans(draw: st.DrawFn) -> AccessPlan:
     slugs = draw(st.lists(st.sampled_from(SLUGS), unique=True))
     wikis = {
         slug: (draw(st.sampled_from(["", "true", "false"])), draw(st.sampled_from([None, f"{slug}.host.example"])))
@@ -44,14 +44,14 @@ def plans(draw: st.DrawFn) -> Plan:
     owners = st.sampled_from([None, *slugs])
     keys = draw(st.just([]) | st.lists(st.tuples(owners, st.sampled_from(Scope), st.booleans()), max_size=3))
     operators_are_admins = ((owner, scope if owner else Scope.ADMIN, revoked) for owner, scope, revoked in keys)
-    return Plan(wikis, tuple(operators_are_admins), draw(st.booleans()))
+    return AccessPlan(wikis, tuple(operators_are_admins), draw(st.booleans()))
 
 
-NAMED = (None, *SLUGS, *ABSENT, *MALFORMED)
+SLUG_CHOICES = (None, *SLUGS, *ABSENT, *MALFORMED)
 
 
 HOSTS = (
-    *(None, HERE, "localhost", "[::1]:80", OWN, "evil.example", "no host", f"api.{DOMAIN}", DOMAIN),
+    *(None, LOCAL_HOST, "localhost", "[::1]:80", OWN_HOST, "evil.example", "no host", f"api.{DOMAIN}", DOMAIN),
     *(f"{slug}.{DOMAIN}:8080" for slug in SLUGS + ABSENT),
     *(f"{slug.upper()}.Host.example" for slug in SLUGS),
 )
@@ -60,11 +60,11 @@ HOSTS = (
 TOKENS = (None, 0, 1, 2, -1)
 
 
-VISITS = tuple(product(TOKENS, NAMED, HOSTS, (True, False), Scope))
+REQUESTS = tuple(product(TOKENS, SLUG_CHOICES, HOSTS, (True, False), Scope))
 
 
 @dataclass(frozen=True)
-class Outcome:
+class AccessOutcome:
     """What comes of a visit: a grant of this wiki with this scope, or this error."""
 
     slug: str = ""
@@ -72,7 +72,7 @@ class Outcome:
     error: type[WikiholtError] | None = None
 
 
-def named_by_host(plan: Plan, host: str | None) -> str | None:
+def get_slug_from_host(plan: AccessPlan, host: str | None) -> str | None:
     """What a host stands for, as the manual says it."""
     bare = (host or "").lower().removesuffix(":8080")
     if bare.endswith(f".{DOMAIN}"):
@@ -81,64 +81,64 @@ def named_by_host(plan: Plan, host: str | None) -> str | None:
     return owners[0] if owners else None
 
 
-def rules(plan: Plan, token: int | None, named: str | None, host: str | None, loopback: bool, needed: Scope) -> Outcome:
+def compute_expected(plan: AccessPlan, token: int | None, slug: str | None, host: str | None, loopback: bool, required_scope: Scope) -> AccessOutcome:
     """The rules once more, as a list of cases over the plan, without a registry."""
     valid = token is None or (0 <= token < len(plan.keys) and not plan.keys[token][2])
     if not valid:
-        return Outcome(error=Unauthorized)
-    said = {name for name in (named, named_by_host(plan, host)) if name is not None}
+        return AccessOutcome(error=Unauthorized)
+    said = {name for name in (slug, get_slug_from_host(plan, host)) if name is not None}
     if any(name in MALFORMED for name in said):
-        return Outcome(error=InvalidSlug)
+        return AccessOutcome(error=InvalidSlug)
     if len(said) == 2:
-        return Outcome(error=_two_names(plan, token, host))
+        return AccessOutcome(error=_get_conflict_error(plan, token, host))
     everyone = said or set(plan.wikis)
     about = next(iter(everyone)) if len(everyone) == 1 else None
     there = about if about in plan.wikis else None
     if token is not None:
         owner, scope, _ = plan.keys[token]
         if owner is None:
-            return Outcome(there, Scope.ADMIN) if there else Outcome(error=WikiNotFound)
+            return AccessOutcome(there, Scope.ADMIN) if there else AccessOutcome(error=WikiNotFound)
         if said and about != owner:
-            return Outcome(error=Forbidden)
-        enough = list(Scope).index(scope) >= list(Scope).index(needed)
-        return Outcome(owner, scope) if enough else Outcome(error=Forbidden)
-    if needed is not Scope.READ:
-        return Outcome(error=Unauthorized)
-    ours = host in (HERE, "localhost", "[::1]:80", OWN)
+            return AccessOutcome(error=Forbidden)
+        enough = list(Scope).index(scope) >= list(Scope).index(required_scope)
+        return AccessOutcome(owner, scope) if enough else AccessOutcome(error=Forbidden)
+    if required_scope is not Scope.READ:
+        return AccessOutcome(error=Unauthorized)
+    ours = host in (LOCAL_HOST, "localhost", "[::1]:80", OWN_HOST)
     if not plan.keys and loopback and ours:
-        return Outcome(there) if there else Outcome(error=WikiNotFound)
-    return Outcome(there) if there and is_public(plan, there) else Outcome(error=Unauthorized)
+        return AccessOutcome(there) if there else AccessOutcome(error=WikiNotFound)
+    return AccessOutcome(there) if there and is_public(plan, there) else AccessOutcome(error=Unauthorized)
 
 
-def is_public(plan: Plan, slug: str) -> bool:
+def is_public(plan: AccessPlan, slug: str) -> bool:
     own = plan.wikis[slug][0]
     return plan.public if own == "" else own == "true"
 
 
-def _two_names(plan: Plan, token: int | None, host: str | None) -> type[WikiholtError]:
+def _get_conflict_error(plan: AccessPlan, token: int | None, host: str | None) -> type[WikiholtError]:
     """Path and host disagree. Who has no key must not learn so that a host is a private wiki's."""
-    slug = named_by_host(plan, host)
+    slug = get_slug_from_host(plan, host)
     secret = slug in plan.wikis and "host.example" in (host or "").lower() and not is_public(plan, slug or "")
     return Unauthorized if token is None and secret else Forbidden
 
 
-def outcome(farm: Farm, visit: Visit, needed: Scope) -> Outcome:
+def get_outcome(farm: AccessFixture, identity: RequestIdentity, required_scope: Scope) -> AccessOutcome:
     try:
-        grant = farm.access.wiki(visit, needed)
+        grant = farm.access.authorize(identity, required_scope)
     except WikiholtError as error:
-        if isinstance(error, Refused) and any(slug in f"{error.message} {error.hint}" for slug in SLUGS):
+        if isinstance(error, AccessDenied) and any(slug in f"{error.message} {error.hint}" for slug in SLUGS):
             pytest.fail(f"a refusal names a wiki: {error}")
-        return Outcome(error=type(error))
-    return Outcome(grant.wiki.slug, grant.scope)
+        return AccessOutcome(error=type(error))
+    return AccessOutcome(grant.wiki.slug, grant.scope)
 
 
-def built(plan: Plan, directory: Path) -> tuple[Farm, list[str]]:
-    farm = Farm(directory, public=plan.public)
+def build_fixture(plan: AccessPlan, directory: Path) -> tuple[AccessFixture, list[str]]:
+    farm = AccessFixture(directory, public=plan.public)
     for slug, (public, host) in plan.wikis.items():
-        farm.add(slug, **({"public": public} if public else {}), **({"hosts": host} if host else {}))
+        farm.add_wiki(slug, **({"public": public} if public else {}), **({"hosts": host} if host else {}))
     tokens = []
     for owner, scope, revoked in plan.keys:
-        tokens.append(farm.key(owner, scope))
+        tokens.append(farm.create_key(owner, scope))
         if revoked:
             farm.registry.keys.revoke(tokens[-1].split("_")[1])
     return farm, tokens
@@ -146,13 +146,13 @@ def built(plan: Plan, directory: Path) -> tuple[Farm, list[str]]:
 
 @settings(max_examples=40, deadline=None)
 @given(plan=plans(), chance=st.integers(0, 2**32))
-def test_in_any_farm_any_visit_gets_what_the_rules_say_and_no_more(plan: Plan, chance: int) -> None:
+def test_in_any_farm_any_visit_gets_what_the_rules_say_and_no_more(plan: AccessPlan, chance: int) -> None:
     with tempfile.TemporaryDirectory() as directory:
-        farm, tokens = built(plan, Path(directory))
+        farm, tokens = build_fixture(plan, Path(directory))
         with closing(farm.registry):
-            for token, named, host, loopback, needed in Random(chance).sample(VISITS, 600):
+            for token, named, host, loopback, needed in Random(chance).sample(REQUESTS, 600):
                 known = token is not None and 0 <= token < len(tokens)
                 sent = None if token is None else tokens[token] if known else f"wh_{'a' * 12}_{'a' * 40}"
-                expected = rules(plan, token, named, host, loopback, needed)
-                got = outcome(farm, Visit(sent, named, host, loopback), needed)
+                expected = compute_expected(plan, token, named, host, loopback, needed)
+                got = get_outcome(farm, RequestIdentity(sent, named, host, loopback), needed)
                 assert got == expected, (token, named, host, loopback, needed)

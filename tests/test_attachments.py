@@ -4,18 +4,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from wiki_contents import ADA, Notebook, Pages
+from wiki_contents import ADA, IndexedWiki, PageFiles
 
-from wikiholt.contents.attachments import media_type
-from wikiholt.errors import AttachmentNotFound, InvalidPage, PageExists, PageNotFound, TooLarge
-from wikiholt.pages import Pipeline
+from wikiholt.contents.attachments import guess_media_type
+from wikiholt.errors import AttachmentNotFound, InvalidPage, PageExists, PageNotFound, InputTooLarge
+from wikiholt.pages import TextPipeline
 
 PNG = b"\x89PNG\r\n\x1a\n\x00\xff not really"
 
 
 @pytest.fixture
-def notes(tmp_path: Path) -> Iterator[Notebook]:
-    pages: Pages = {
+def notes(tmp_path: Path) -> Iterator[IndexedWiki]:
+    pages: PageFiles = {
         "home.md": "# Home\n",
         "guides/spade.md": "# Spade\n",
         "guides/spade/handle.md": "# Handle\n",
@@ -24,57 +24,57 @@ def notes(tmp_path: Path) -> Iterator[Notebook]:
         "guides/spade/deep/inside.txt": b"not of this page",
         "guides/other.txt": b"of guides",
     }
-    made = Notebook(tmp_path, pages, pipeline=Pipeline(max_bytes=2000))
+    made = IndexedWiki(tmp_path, pages, pipeline=TextPipeline(max_bytes=2000))
     yield made
     made.close()
 
 
-def names(notes: Notebook, path: str) -> list[str]:
-    return [each.filename for each in notes.contents.attachments(path).files]
+def list_names(notes: IndexedWiki, path: str) -> list[str]:
+    return [each.filename for each in notes.pages.list_attachments(path).files]
 
 
-def test_attachments_are_the_files_in_the_pages_directory_that_are_no_pages(notes: Notebook) -> None:
-    found = notes.contents.attachments("guides/Spade")
+def test_attachments_are_the_files_in_the_pages_directory_that_are_no_pages(notes: IndexedWiki) -> None:
+    found = notes.pages.list_attachments("guides/Spade")
     assert found.path == "guides/spade"
     (photo,) = found.files
     assert (photo.filename, photo.size, photo.media_type) == ("photo.png", len(PNG), "image/png")
     assert photo.last_modified is not None
-    assert names(notes, "home") == []
+    assert list_names(notes, "home") == []
 
 
-def test_an_attachment_is_read_as_the_bytes_it_is(notes: Notebook) -> None:
-    assert notes.contents.attachment("guides/spade", "photo.png").data == PNG
+def test_an_attachment_is_read_as_the_bytes_it_is(notes: IndexedWiki) -> None:
+    assert notes.pages.read_attachment("guides/spade", "photo.png").data == PNG
 
 
-def test_attaching_makes_a_commit_and_the_file_lies_in_the_work_tree(notes: Notebook) -> None:
-    made = notes.contents.attach("home", "naïve plan 1.bin", PNG, ADA, "Plan")
+def test_attaching_makes_a_commit_and_the_file_lies_in_the_work_tree(notes: IndexedWiki) -> None:
+    made = notes.pages.add_attachment("home", "naïve plan 1.bin", PNG, ADA, "Plan")
     assert made.created
-    assert made.revision == notes.repository.head()
-    assert notes.contents.attachment("home", "naïve plan 1.bin").data == PNG
+    assert made.revision == notes.repository.get_head()
+    assert notes.pages.read_attachment("home", "naïve plan 1.bin").data == PNG
     assert (notes.repository.path / "home" / "naïve plan 1.bin").read_bytes() == PNG
-    assert notes.repository.git("status", "--porcelain") == b""
-    assert notes.repository.git("log", "-1", "--format=%an %s").decode().strip() == "Ada Plan"
+    assert notes.repository.run_git("status", "--porcelain") == b""
+    assert notes.repository.run_git("log", "-1", "--format=%an %s").decode().strip() == "Ada Plan"
 
 
-def test_attaching_again_replaces_unless_only_new_is_wanted(notes: Notebook) -> None:
-    again = notes.contents.attach("guides/spade", "photo.png", b"other", ADA)
+def test_attaching_again_replaces_unless_only_new_is_wanted(notes: IndexedWiki) -> None:
+    again = notes.pages.add_attachment("guides/spade", "photo.png", b"other", ADA)
     assert not again.created
-    assert notes.contents.attachment("guides/spade", "photo.png").data == b"other"
+    assert notes.pages.read_attachment("guides/spade", "photo.png").data == b"other"
     with pytest.raises(PageExists):
-        notes.contents.attach("guides/spade", "photo.png", b"third", ADA, create_only=True)
-    assert notes.contents.attachment("guides/spade", "photo.png").data == b"other"
+        notes.pages.add_attachment("guides/spade", "photo.png", b"third", ADA, create_only=True)
+    assert notes.pages.read_attachment("guides/spade", "photo.png").data == b"other"
 
 
-def test_a_deleted_attachment_is_gone_and_its_page_stays(notes: Notebook) -> None:
-    notes.contents.detach("guides/spade", "photo.png", ADA)
-    assert names(notes, "guides/spade") == []
+def test_a_deleted_attachment_is_gone_and_its_page_stays(notes: IndexedWiki) -> None:
+    notes.pages.remove_attachment("guides/spade", "photo.png", ADA)
+    assert list_names(notes, "guides/spade") == []
     assert not (notes.repository.path / "guides/spade/photo.png").exists()
-    assert notes.contents.read("guides/spade/handle").name == "Handle"
+    assert notes.pages.read("guides/spade/handle").name == "Handle"
     with pytest.raises(AttachmentNotFound):
-        notes.contents.detach("guides/spade", "photo.png", ADA)
+        notes.pages.remove_attachment("guides/spade", "photo.png", ADA)
 
 
-ELSEWHERE = (
+OUTSIDE_PATHS = (
     "../home.md",
     "..",
     ".",
@@ -97,47 +97,47 @@ ELSEWHERE = (
 )
 
 
-def test_names_that_lead_elsewhere_are_refused_and_nothing_is_written(notes: Notebook) -> None:
-    head = notes.repository.head()
-    for filename in ELSEWHERE:
+def test_names_that_lead_elsewhere_are_refused_and_nothing_is_written(notes: IndexedWiki) -> None:
+    head = notes.repository.get_head()
+    for filename in OUTSIDE_PATHS:
         with pytest.raises(InvalidPage):
-            notes.contents.attach("guides/spade", filename, b"x", ADA)
+            notes.pages.add_attachment("guides/spade", filename, b"x", ADA)
         with pytest.raises((InvalidPage, AttachmentNotFound)):
-            notes.contents.attachment("guides/spade", filename)
+            notes.pages.read_attachment("guides/spade", filename)
         with pytest.raises((InvalidPage, AttachmentNotFound)):
-            notes.contents.detach("guides/spade", filename, ADA)
-    assert notes.repository.head() == head
-    assert notes.repository.git("status", "--porcelain") == b""
+            notes.pages.remove_attachment("guides/spade", filename, ADA)
+    assert notes.repository.get_head() == head
+    assert notes.repository.run_git("status", "--porcelain") == b""
 
 
-def test_what_is_no_page_has_no_attachments(notes: Notebook) -> None:
+def test_what_is_no_page_has_no_attachments(notes: IndexedWiki) -> None:
     for path in ("guides", "../guides/spade", "nowhere", "guides/spade/deep", ""):
         with pytest.raises((PageNotFound, InvalidPage)):
-            notes.contents.attachments(path)
+            notes.pages.list_attachments(path)
         with pytest.raises((PageNotFound, InvalidPage)):
-            notes.contents.attach(path, "file.txt", b"x", ADA)
+            notes.pages.add_attachment(path, "file.txt", b"x", ADA)
 
 
-def test_a_file_over_the_limit_is_neither_taken_nor_read(notes: Notebook) -> None:
-    with pytest.raises(TooLarge):
-        notes.contents.attach("home", "large.bin", b"x" * 2001, ADA)
+def test_a_file_over_the_limit_is_neither_taken_nor_read(notes: IndexedWiki) -> None:
+    with pytest.raises(InputTooLarge):
+        notes.pages.add_attachment("home", "large.bin", b"x" * 2001, ADA)
     notes.repository.commit({"home/large.bin": b"x" * 2001})
-    assert [each.size for each in notes.contents.attachments("home").files] == [2001]
-    with pytest.raises(TooLarge):
-        notes.contents.attachment("home", "large.bin")
+    assert [each.size for each in notes.pages.list_attachments("home").files] == [2001]
+    with pytest.raises(InputTooLarge):
+        notes.pages.read_attachment("home", "large.bin")
 
 
-def test_a_link_in_the_repository_is_no_attachment(notes: Notebook) -> None:
+def test_a_link_in_the_repository_is_no_attachment(notes: IndexedWiki) -> None:
     folder = notes.repository.path / "home"
     folder.mkdir()
     (folder / "passwd").symlink_to("/etc/passwd")
-    notes.repository.git("add", "-A")
-    notes.repository.git("-c", "user.name=A", "-c", "user.email=a@b", "commit", "-qm", "link")
-    assert names(notes, "home") == []
+    notes.repository.run_git("add", "-A")
+    notes.repository.run_git("-c", "user.name=A", "-c", "user.email=a@b", "commit", "-qm", "link")
+    assert list_names(notes, "home") == []
     with pytest.raises(AttachmentNotFound):
-        notes.contents.attachment("home", "passwd")
+        notes.pages.read_attachment("home", "passwd")
     with pytest.raises(InvalidPage):
-        notes.contents.attach("home", "passwd", b"x", ADA)
+        notes.pages.add_attachment("home", "passwd", b"x", ADA)
     assert (folder / "passwd").is_symlink()
 
 
@@ -152,4 +152,4 @@ def test_a_link_in_the_repository_is_no_attachment(notes: Notebook) -> None:
     ],
 )
 def test_what_a_file_is_goes_by_its_name(filename: str, kind: str) -> None:
-    assert media_type(filename) == kind
+    assert guess_media_type(filename) == kind

@@ -12,7 +12,7 @@ import pytest
 from git_repository import Repository
 
 from wikiholt.surfaces.cli.main import main
-from wikiholt.surfaces.cli.output import safe
+from wikiholt.surfaces.cli.output import to_safe_text
 
 pytestmark = pytest.mark.real_model
 
@@ -53,7 +53,7 @@ def synced(run: Run, wiki: Repository) -> Run:
     return run
 
 
-def document(text: str) -> Any:
+def parse_document(text: str) -> Any:
     return json.loads(text)
 
 
@@ -67,7 +67,7 @@ def test_add_sync_search_finds_by_meaning(synced: Run) -> None:
 def test_json_is_one_document_and_nothing_else(synced: Run) -> None:
     code, out, err = synced("search", "night", "restoring lost data", "--json", "-n", "2")
     assert (code, err) == (0, "")
-    answer = document(out)
+    answer = parse_document(out)
     assert len(answer["results"]) == 2
     first = answer["results"][0]
     assert first["path"] == "ops/backup"
@@ -77,7 +77,7 @@ def test_json_is_one_document_and_nothing_else(synced: Run) -> None:
 
 @pytest.mark.parametrize("mode", ["hybrid", "semantic", "keyword"])
 def test_modes_can_be_chosen(synced: Run, mode: str) -> None:
-    answer = document(synced("search", "night", "descale the coffee machine", "--mode", mode, "--json")[1])
+    answer = parse_document(synced("search", "night", "descale the coffee machine", "--mode", mode, "--json")[1])
     assert answer["mode"] == mode
     assert answer["results"][0]["path"] == "ops/coffee"
 
@@ -92,28 +92,28 @@ def test_modes_can_be_chosen(synced: Run, mode: str) -> None:
     ],
 )
 def test_filters_narrow_the_search(synced: Run, option: str, value: str, expected: set[str]) -> None:
-    answer = document(
+    answer = parse_document(
         synced("search", "night", "machine", option, value, "--mode", "semantic", "-n", "50", "--json")[1]
     )
     assert {hit["path"] for hit in answer["results"]} == expected
 
 
 def test_every_command_has_json(synced: Run) -> None:
-    assert document(synced("list", "--json")[1])["wikis"][0]["slug"] == "night"
-    assert document(synced("status", "--json")[1])["wikis"][0]["pages"] == 3
-    status = document(synced("status", "night", "--json")[1])
+    assert parse_document(synced("list", "--json")[1])["wikis"][0]["slug"] == "night"
+    assert parse_document(synced("status", "--json")[1])["wikis"][0]["pages"] == 3
+    status = parse_document(synced("status", "night", "--json")[1])
     assert (status["pages"], status["stale"], status["error"]) == (3, False, None)
-    assert document(synced("sync", "night", "--json")[1])["unchanged"] == 3
-    assert document(synced("sync", "--json")[1])["wikis"][0]["wiki"] == "night"
-    assert document(synced("settings", "--json")[1])["model"] == "all-MiniLM-L6-v2"
-    findings = document(synced("doctor", "--json")[1])
+    assert parse_document(synced("sync", "night", "--json")[1])["unchanged"] == 3
+    assert parse_document(synced("sync", "--json")[1])["wikis"][0]["wiki"] == "night"
+    assert parse_document(synced("settings", "--json")[1])["model"] == "all-MiniLM-L6-v2"
+    findings = parse_document(synced("doctor", "--json")[1])
     assert findings["well"]
     assert {"git", "model", "disk", "data directory", "registry", "wiki night"} <= {
         f["subject"] for f in findings["findings"]
     }
-    removed = document(synced("remove", "night", "--json")[1])
+    removed = parse_document(synced("remove", "night", "--json")[1])
     assert removed["removed"]
-    assert document(synced("list", "--json")[1]) == {"wikis": []}
+    assert parse_document(synced("list", "--json")[1]) == {"wikis": []}
 
 
 def test_text_for_people(synced: Run) -> None:
@@ -238,7 +238,7 @@ def test_a_model_that_is_missing_or_broken_indexes_nothing(
     monkeypatch.setenv("WIKIHOLT_MODEL", str(tmp_path / "no-such-model"))
     code, out, _ = run("search", "night", "disks", "--json")
     assert code == 0
-    assert not document(out)["degraded"], "the model it was built with is there and answers"
+    assert not parse_document(out)["degraded"], "the model it was built with is there and answers"
     assert run("search", "night", "disks", "--mode", "semantic")[0] == 0
     assert run("search", "night", "disks", "--mode", "keyword")[0] == 0
 
@@ -251,7 +251,7 @@ def test_a_search_that_may_not_look_at_head_does_not_speak_of_it(synced: Run) ->
 
 
 def test_a_setting_can_be_given_for_one_command(synced: Run) -> None:
-    assert document(synced("--set", "language=german", "settings", "--json")[1])["language"] == "german"
+    assert parse_document(synced("--set", "language=german", "settings", "--json")[1])["language"] == "german"
 
 
 @pytest.mark.parametrize("pair", ["nope=1", "threads=many", "threads", "chunk.target_tokens=1"])
@@ -274,14 +274,14 @@ def test_a_wiki_keeps_its_own_settings(run: Run, wiki: Repository) -> None:
     )
     assert run("add", "ops", str(wiki.path), *options)[0] == 0
     assert run("sync", "ops")[0] == 0
-    answer = document(run("search", "ops", "copies of disks", "--json")[1])
+    answer = parse_document(run("search", "ops", "copies of disks", "--json")[1])
     assert [hit["path"] for hit in answer["results"]] == ["backup"]
     assert answer["results"][0]["url"].startswith("https://w.example/backup#")
     code, _, err = run("add", "other", str(wiki.path), "--subdirectory", "absent")
     assert code == 2
     assert "hint:" in err
     assert run("add", "other", str(wiki.path), "--language", "klingon")[0] == 2
-    assert [w["slug"] for w in document(run("list", "--json")[1])["wikis"]] == ["ops"]
+    assert [w["slug"] for w in parse_document(run("list", "--json")[1])["wikis"]] == ["ops"]
 
 
 def test_the_demo_finds_what_it_promises(tmp_path: Path, run: Run) -> None:
@@ -289,10 +289,10 @@ def test_the_demo_finds_what_it_promises(tmp_path: Path, run: Run) -> None:
 
     code, out, _ = run("demo", str(tmp_path / "demo"), "--json")
     assert code == 0
-    shown = document(out)
+    shown = parse_document(out)
     assert [wiki["added"] for wiki in shown["wikis"]] == [14, 14]
     for query, answer in zip(DEMO_QUERIES, shown["searches"], strict=True):
-        assert answer["results"][0]["path"] == query.finds, query.text
+        assert answer["results"][0]["path"] == query.expected_path, query.text
         assert not answer["nothing_relevant"], query.text
     code, out, err = run("demo", str(tmp_path / "demo"))
     assert code == 0
@@ -302,7 +302,7 @@ def test_the_demo_finds_what_it_promises(tmp_path: Path, run: Run) -> None:
 
 
 def test_page_text_cannot_drive_the_terminal() -> None:
-    assert safe("\x1b]0;owned\x07 \x9b31m \u202etxt") == "�]0;owned� �31m �txt"
+    assert to_safe_text("\x1b]0;owned\x07 \x9b31m \u202etxt") == "�]0;owned� �31m �txt"
 
 
 def test_a_closed_pipe_is_no_traceback(synced: Run, tmp_path: Path) -> None:
@@ -317,5 +317,5 @@ def test_it_works_without_home_or_any_variable(synced: Run, tmp_path: Path) -> N
     done = subprocess.run(
         [*command, "search", "night", "disks", "--json"], env=environment, capture_output=True, text=True, check=True
     )
-    assert document(done.stdout)["results"][0]["path"] == "ops/backup"
+    assert parse_document(done.stdout)["results"][0]["path"] == "ops/backup"
     assert done.stderr == ""

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from git_repository import Repository
 
-from wikiholt.access import Access, Visit
+from wikiholt.access import AccessPolicy, RequestIdentity
 from wikiholt.errors import Unauthorized
 from wikiholt.model import Scope
 from wikiholt.registry import Registry
@@ -53,7 +53,7 @@ def registry(data: Path) -> Iterator[Registry]:
         yield opened
 
 
-def document(answer: tuple[int, str, str]) -> Any:
+def parse_document(answer: tuple[int, str, str]) -> Any:
     code, out, err = answer
     assert (code, err) == (0, "")
     return json.loads(out)
@@ -65,7 +65,7 @@ def document(answer: tuple[int, str, str]) -> Any:
 def test_a_key_is_printed_alone_and_opens_its_wiki(run: Run, garden: Repository, registry: Registry) -> None:
     code, out, err = run("key", "create", "garden", "--scope", "write", "--label", "nightly import", "--expires", "30d")
     token = out.strip()
-    key = registry.keys.check(token)
+    key = registry.keys.find_by_token(token)
     assert code == 0
     assert key is not None
     assert (key.wiki_id, key.scope, key.label) == (registry.get("garden").id, Scope.WRITE, "nightly import")
@@ -79,10 +79,10 @@ def test_a_key_is_printed_alone_and_opens_its_wiki(run: Run, garden: Repository,
 def test_a_key_reads_unless_told_otherwise_and_the_operators_does_all(
     run: Run, garden: Repository, registry: Registry
 ) -> None:
-    assert registry.keys.check(document(run("key", "create", "garden", "--json"))["token"]).scope is Scope.READ  # type: ignore[union-attr]
-    made = document(run("key", "create", "--operator", "--json"))
+    assert registry.keys.find_by_token(parse_document(run("key", "create", "garden", "--json"))["token"]).scope is Scope.READ  # type: ignore[union-attr]
+    made = parse_document(run("key", "create", "--operator", "--json"))
     assert (made["wiki"], made["scope"], made["expires_at"], made["expired"]) == (None, "admin", None, False)
-    operator = registry.keys.check(made["token"])
+    operator = registry.keys.find_by_token(made["token"])
     assert operator is not None
     assert operator.wiki_id is None
 
@@ -96,7 +96,7 @@ def test_an_operators_key_may_come_before_the_first_wiki(run: Run) -> None:
 @pytest.mark.parametrize("when", ["2099-01-31", "2099-01-31T12:00", "2099-01-31T12:00+09:00"])
 def test_an_expiry_may_be_a_date(run: Run, garden: Repository, when: str) -> None:
     expires = datetime.fromisoformat(
-        document(run("key", "create", "garden", "--expires", when, "--json"))["expires_at"]
+        parse_document(run("key", "create", "garden", "--expires", when, "--json"))["expires_at"]
     )
     given = datetime.fromisoformat(when)
     assert expires == (given if given.tzinfo else given.replace(tzinfo=UTC))
@@ -112,7 +112,7 @@ def test_keys_are_listed_without_their_secrets(run: Run, garden: Repository) -> 
         assert token.split("_")[2] not in answer[1]
     assert re.search(r"\(operator\) +admin +never expires", run("key", "list")[1])
     assert operator.split("_")[1] not in run("key", "list", "garden")[1]
-    shown = document(run("key", "list", "--json"))["keys"]
+    shown = parse_document(run("key", "list", "--json"))["keys"]
     assert [(key["wiki"], key["scope"]) for key in shown] == [("garden", "read"), (None, "admin")]
     assert not any("token" in key for key in shown)
 
@@ -124,18 +124,18 @@ def test_a_key_is_revoked_by_its_id_or_by_itself(run: Run, garden: Repository, r
     assert (code, err) == (0, "")
     assert token.split("_")[1] in out
     assert token.split("_")[2] not in out
-    assert registry.keys.check(token) is None
+    assert registry.keys.find_by_token(token) is None
     assert run("key", "revoke", token.split("_")[1])[0] == 3
 
 
 def test_a_key_takes_effect_in_a_process_that_runs(run: Run, garden: Repository, registry: Registry) -> None:
-    access = Access(registry, domain="", public=False, own_hosts=())
-    visit = Visit(named="garden", host="localhost", loopback=True)
-    assert access.wiki(visit, Scope.READ).wiki.slug == "garden"
+    access = AccessPolicy(registry, domain="", public=False, own_hosts=())
+    visit = RequestIdentity(slug="garden", host="localhost", loopback=True)
+    assert access.authorize(visit, Scope.READ).wiki.slug == "garden"
     token = run("key", "create", "garden")[1].strip()
     with pytest.raises(Unauthorized):
-        access.wiki(visit, Scope.READ)
-    assert access.wiki(Visit(token=token), Scope.READ).wiki.slug == "garden"
+        access.authorize(visit, Scope.READ)
+    assert access.authorize(RequestIdentity(token=token), Scope.READ).wiki.slug == "garden"
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_a_key_that_makes_no_sense_is_not_made(run: Run, garden: Repository, arg
     got, out, err = run(*arguments)
     assert (got, out) == (code, "")
     assert err.strip().splitlines()[-1].startswith(("hint: ", "wikiholt"))
-    assert document(run("key", "list", "--json"))["keys"] == []
+    assert parse_document(run("key", "list", "--json"))["keys"] == []
 
 
 # ── add and set ──
@@ -174,13 +174,13 @@ def test_a_key_that_makes_no_sense_is_not_made(run: Run, garden: Repository, arg
 def test_a_wiki_is_added_as_public_with_hosts_and_its_own_pace(run: Run, tmp_path: Path, registry: Registry) -> None:
     Repository(tmp_path / "r").commit({"a.md": "alpha"})
     options = ("--public", "--host", "a.example.org", "--host", "B.example.org", "--interval", "300")
-    added = document(run("add", "one", str(tmp_path / "r"), *options, "--json"))
+    added = parse_document(run("add", "one", str(tmp_path / "r"), *options, "--json"))
     assert added["settings"] == {"public": "true", "hosts": "a.example.org, B.example.org", "interval": "300"}
-    assert registry.by_host("b.example.org") == registry.get("one")
+    assert registry.find_by_host("b.example.org") == registry.get("one")
     assert run("add", "two", str(tmp_path / "r"), "--host", "a.example.org")[0] == 4
     for bad in (("--host", "not a host"), ("--interval", "often"), ("--interval", "-1")):
         assert run("add", "two", str(tmp_path / "r"), *bad)[0] == 2
-    assert [wiki.slug for wiki in registry.list()] == ["one"]
+    assert [wiki.slug for wiki in registry.list_wikis()] == ["one"]
 
 
 def test_settings_are_changed_in_place_and_shown(run: Run, garden: Repository, registry: Registry) -> None:
@@ -193,10 +193,10 @@ def test_settings_are_changed_in_place_and_shown(run: Run, garden: Repository, r
         ("language", "german"),
         ("public", "true"),
     ]
-    shown = document(run("set", "garden", "language=", "hosts=", "--json"))
+    shown = parse_document(run("set", "garden", "language=", "hosts=", "--json"))
     assert shown["settings"] == {"public": "true"}
     assert registry.get("garden").id == before.id
-    assert registry.by_host("garden.example.org") is None
+    assert registry.find_by_host("garden.example.org") is None
 
 
 def test_a_secret_is_taken_from_standard_input_and_never_shown(
@@ -275,13 +275,13 @@ def test_a_name_that_is_no_slug_is_refused_with_the_reason(
     assert (code, out) == (2, "")
     assert why in err
     assert len(err) < 1000
-    assert [wiki.slug for wiki in registry.list()] == ["garden"]
+    assert [wiki.slug for wiki in registry.list_wikis()] == ["garden"]
 
 
 # ── remove ──
 
 
-def everywhere(directory: Path) -> bytes:
+def read_all_files(directory: Path) -> bytes:
     """Every name and every byte below a directory."""
     files = sorted(directory.rglob("*"))
     return b"\n".join(str(file).encode() + b"\n" + (file.read_bytes() if file.is_file() else b"") for file in files)
@@ -307,14 +307,14 @@ def test_nothing_of_a_removed_wiki_is_left_on_disk(run: Run, data: Path, tmp_pat
     with closing(Registry(data / "registry.sqlite")) as registry:
         ids = {slug: registry.get(f"wiki-{slug}").id for slug in canaries}
     traces = {slug: ("wiki-" + slug, canaries[slug], f"{slug}.example.org", keys[slug], ids[slug]) for slug in canaries}
-    before = everywhere(data)
+    before = read_all_files(data)
     assert all(trace.encode() in before for found in traces.values() for trace in found)
 
-    removed = document(run("remove", "wiki-one", "--json"))
+    removed = parse_document(run("remove", "wiki-one", "--json"))
     assert removed["keys"] == [keys["one"]]
     assert removed["hosts"] == ["one.example.org"]
     assert any(name.endswith(".sqlite") for name in removed["removed"])
-    left = everywhere(data)
+    left = read_all_files(data)
     assert [trace for trace in traces["one"] if trace.encode() in left] == []
     assert [trace for trace in traces["two"] if trace.encode() not in left] == []
     assert run("search", "wiki-two", canaries["two"])[0] == 0

@@ -10,10 +10,10 @@ import pytest
 from git_repository import Repository
 
 from wikiholt.errors import InvalidQuery
-from wikiholt.model import Filter
-from wikiholt.model.answers import MAX_VALUE, MAX_VALUES
-from wikiholt.search import Request
-from wikiholt.surfaces.cli.main import UNEXPECTED
+from wikiholt.model import PageFilter
+from wikiholt.model.answers import MAX_FILTER_VALUE_CHARS, MAX_FILTER_VALUES
+from wikiholt.search import SearchRequest
+from wikiholt.surfaces.cli.main import UNEXPECTED_EXIT_CODE
 
 COMMAND = [sys.executable, "-m", "wikiholt.surfaces.cli.main"]
 
@@ -40,26 +40,26 @@ def test_bytes_that_are_no_text_are_bad_input(tmp_path: Path, arguments: list[by
 @pytest.mark.parametrize(
     "where",
     [
-        Filter(tags=("t",) * (MAX_VALUES + 1)),
-        Filter(categories=("c",) * (MAX_VALUES + 1)),
-        Filter(tags=("t" * (MAX_VALUE + 1),)),
-        Filter(categories=("c" * (MAX_VALUE + 1),)),
-        Filter(path_prefix="p" * (MAX_VALUE + 1)),
-        Filter(tags=("\ud800",)),
-        Filter(categories=("\udcff",)),
-        Filter(path_prefix="a/\udfff"),
+        PageFilter(tags=("t",) * (MAX_FILTER_VALUES + 1)),
+        PageFilter(categories=("c",) * (MAX_FILTER_VALUES + 1)),
+        PageFilter(tags=("t" * (MAX_FILTER_VALUE_CHARS + 1),)),
+        PageFilter(categories=("c" * (MAX_FILTER_VALUE_CHARS + 1),)),
+        PageFilter(path_prefix="p" * (MAX_FILTER_VALUE_CHARS + 1)),
+        PageFilter(tags=("\ud800",)),
+        PageFilter(categories=("\udcff",)),
+        PageFilter(path_prefix="a/\udfff"),
     ],
 )
-def test_a_filter_beyond_all_bounds_is_refused_with_a_hint(where: Filter) -> None:
+def test_a_filter_beyond_all_bounds_is_refused_with_a_hint(where: PageFilter) -> None:
     with pytest.raises(InvalidQuery) as refused:
-        Request("x", where=where)
+        SearchRequest("x", where=where)
     assert refused.value.hint
     refused.value.message.encode()
 
 
 def test_a_filter_within_bounds_and_a_query_of_any_script_are_taken() -> None:
-    where = Filter(("c",) * MAX_VALUES, ("t" * MAX_VALUE,) * MAX_VALUES, "p" * MAX_VALUE)
-    assert Request("👩\u200d👧 東京 \U0010ffff", where=where).where == where
+    where = PageFilter(("c",) * MAX_FILTER_VALUES, ("t" * MAX_FILTER_VALUE_CHARS,) * MAX_FILTER_VALUES, "p" * MAX_FILTER_VALUE_CHARS)
+    assert SearchRequest("👩\u200d👧 東京 \U0010ffff", where=where).where == where
 
 
 def test_a_terminal_that_knows_only_ascii_is_served(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_a_terminal_that_knows_only_ascii_is_served(tmp_path: Path) -> None:
     assert "Traceback" not in failed.stderr
 
 
-def run_with(body: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run_patched(body: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """`wikiholt … list` in a process of its own where the command does this instead."""
     script = (
         "import logging, sys\n"
@@ -97,8 +97,8 @@ def run_with(body: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize("level", ["warning", "debug"])
 def test_a_fault_of_ours_has_a_code_of_its_own(tmp_path: Path, level: str) -> None:
     body = r"raise ZeroDivisionError('divided by \x1b[31mnothing\nat all')"
-    done = run_with(body, "--data", str(tmp_path), "--set", f"log.level={level}")
-    assert (done.returncode, done.stdout) == (UNEXPECTED, "")
+    done = run_patched(body, "--data", str(tmp_path), "--set", f"log.level={level}")
+    assert (done.returncode, done.stdout) == (UNEXPECTED_EXIT_CODE, "")
     fault = "error: Wikiholt has a fault: ZeroDivisionError: divided by \N{REPLACEMENT CHARACTER}[31mnothing at all\n"
     assert fault in done.stderr
     assert done.stderr.splitlines()[-1].startswith("hint: please report it")
@@ -108,6 +108,6 @@ def test_a_fault_of_ours_has_a_code_of_its_own(tmp_path: Path, level: str) -> No
 
 def test_log_lines_cannot_drive_the_terminal(tmp_path: Path) -> None:
     body = r"logging.getLogger('git').warning('said %s', '\x1b]0;owned\x07'); return 0"
-    done = run_with(body, "--data", str(tmp_path))
+    done = run_patched(body, "--data", str(tmp_path))
     assert done.returncode == 0
     assert done.stderr == "WARNING git: said \N{REPLACEMENT CHARACTER}]0;owned\N{REPLACEMENT CHARACTER}\n"

@@ -8,21 +8,21 @@ from pathlib import Path
 import pytest
 from git_repository import Repository
 
-from wikiholt.embedding import load
+from wikiholt.embedding import load_embedder
 from wikiholt.errors import ModelMissing
-from wikiholt.handle import Parts, WikiHandle, Workshop
-from wikiholt.model import Answer, Confidence, Hit, Mode, Snippet, Span, Wiki
-from wikiholt.pages import Pipeline
+from wikiholt.handle import WikiConfig, WikiHandle, Components
+from wikiholt.model import SearchResult, Confidence, Hit, SearchMode, Snippet, Span, Wiki
+from wikiholt.pages import TextPipeline
 from wikiholt.ports import Embedder
-from wikiholt.search import Request
+from wikiholt.search import SearchRequest
 from wikiholt.sources.git import GitSource
 from wikiholt.stores.sqlite.store import SqliteStore
-from wikiholt.surfaces.cli.output import Style, answer_lines
-from wikiholt.surfaces.documents import hit_document
-from wikiholt.surfaces.web.plain import marked
-from wikiholt.vectors.exact import ExactCache
+from wikiholt.surfaces.cli.output import TerminalStyle, format_result
+from wikiholt.surfaces.documents import build_hit_document
+from wikiholt.surfaces.web.plain import render_snippet
+from wikiholt.vectors.exact import ExactVectorCache
 
-ID = "cccccccccccccccccccc"
+WIKI_ID = "cccccccccccccccccccc"
 PAGES: dict[str, str | bytes | None] = {
     "Kitchen.md": "# Kitchen\n\nThe machine stands beside the sink. Beans are in the cupboard on the left, and a new "
     "bag is ordered every Monday by whoever opens the last one. Every second week the chalk has to come out: fill the "
@@ -34,78 +34,78 @@ PAGES: dict[str, str | bytes | None] = {
 }
 
 
-class Ward:
+class SentenceFixture:
     """A wiki whose model can be taken away."""
 
     def __init__(self, directory: Path) -> None:
         repository = Repository(directory / "wiki")
         repository.commit(PAGES)
-        self.model: Embedder | None = load(threads=1)
+        self.model: Embedder | None = load_embedder(threads=1)
         store = SqliteStore(directory / "data")
-        shop = Workshop(
+        shop = Components(
             store,
-            self._embedder,
-            lambda index, wiki_id: ExactCache(index, store.directory(wiki_id), background=False),
+            self._get_embedder,
+            lambda index, wiki_id: ExactVectorCache(index, store.get_directory(wiki_id), background=False),
             lambda index, wiki_id: None,
             1,
         )
-        wiki = Wiki(ID, "office", str(repository.path), datetime.now(UTC))
-        self.handle = WikiHandle(wiki, Parts(GitSource(repository.path), Pipeline(), "/{path}"), shop)
+        wiki = Wiki(WIKI_ID, "office", str(repository.path), datetime.now(UTC))
+        self.handle = WikiHandle(wiki, WikiConfig(GitSource(repository.path), TextPipeline(), "/{path}"), shop)
         self.handle.sync()
 
-    def _embedder(self) -> Embedder:
+    def _get_embedder(self) -> Embedder:
         if self.model is None:
             raise ModelMissing("it is gone", hint="bring it back")
         return self.model
 
 
 @pytest.fixture(scope="module")
-def ward(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ward]:
-    made = Ward(tmp_path_factory.mktemp("office"))
+def ward(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SentenceFixture]:
+    made = SentenceFixture(tmp_path_factory.mktemp("office"))
     yield made
     made.handle.close()
 
 
-def closest(hit: Hit) -> str | None:
+def get_closest(hit: Hit) -> str | None:
     span = hit.snippet.sentence
     return None if span is None else hit.snippet.text[span.start : span.end]
 
 
-def named(answer: Answer, name: str) -> Hit:
+def find_hit(answer: SearchResult, name: str) -> Hit:
     return next(hit for hit in answer.hits if hit.name == name)
 
 
 @pytest.mark.real_model
-def test_a_sentence_without_any_word_of_the_query_is_shown_and_told(ward: Ward) -> None:
-    hit = named(ward.handle.search(Request("who pays for airplanes", 3, Mode.SEMANTIC)), "Travel")
-    assert closest(hit) in {
+def test_a_sentence_without_any_word_of_the_query_is_shown_and_told(ward: SentenceFixture) -> None:
+    hit = find_hit(ward.handle.search(SearchRequest("who pays for airplanes", 3, SearchMode.SEMANTIC)), "Travel")
+    assert get_closest(hit) in {
         "The company pays for trains and buses.",
         "Nobody flies for less than five hundred kilometres.",
     }
-    kitchen = named(ward.handle.search(Request("dishes cleaned", 3)), "Kitchen")
+    kitchen = find_hit(ward.handle.search(SearchRequest("dishes cleaned", 3)), "Kitchen")
     assert kitchen.snippet.matches == ()
-    assert closest(kitchen) == "Cups are washed by everyone who uses them."
+    assert get_closest(kitchen) == "Cups are washed by everyone who uses them."
     assert kitchen.snippet.text.endswith("who uses them.")
 
 
 @pytest.mark.real_model
-def test_it_is_the_same_for_every_number_of_hits(ward: Ward) -> None:
-    few = ward.handle.search(Request("where do I put the receipts", 1)).hits
-    many = ward.handle.search(Request("where do I put the receipts", 3)).hits
+def test_it_is_the_same_for_every_number_of_hits(ward: SentenceFixture) -> None:
+    few = ward.handle.search(SearchRequest("where do I put the receipts", 1)).hits
+    many = ward.handle.search(SearchRequest("where do I put the receipts", 3)).hits
     assert [hit.snippet for hit in many[:1]] == [hit.snippet for hit in few]
-    assert closest(few[0]) == "Keep every receipt until the money is back on your account."
+    assert get_closest(few[0]) == "Keep every receipt until the money is back on your account."
 
 
 @pytest.mark.real_model
-def test_words_tell_it_where_no_model_does(ward: Ward) -> None:
-    by_words = ward.handle.search(Request("milk", 3, Mode.KEYWORD))
-    assert closest(by_words.hits[0]) == "The milk goes into the small fridge."
-    named_only = ward.handle.search(Request("travel", 1, Mode.KEYWORD)).hits[0]
-    assert (closest(named_only), named_only.snippet.matches) == (None, ())
+def test_words_tell_it_where_no_model_does(ward: SentenceFixture) -> None:
+    by_words = ward.handle.search(SearchRequest("milk", 3, SearchMode.KEYWORD))
+    assert get_closest(by_words.hits[0]) == "The milk goes into the small fridge."
+    named_only = ward.handle.search(SearchRequest("travel", 1, SearchMode.KEYWORD)).hits[0]
+    assert (get_closest(named_only), named_only.snippet.matches) == (None, ())
     assert named_only.snippet.text.startswith("Tickets are bought")
     model, ward.model = ward.model, None
     try:
-        degraded = ward.handle.search(Request("milk", 3))
+        degraded = ward.handle.search(SearchRequest("milk", 3))
         assert degraded.degraded
         assert degraded.hits[0].snippet == by_words.hits[0].snippet
     finally:
@@ -113,23 +113,23 @@ def test_words_tell_it_where_no_model_does(ward: Ward) -> None:
 
 
 @pytest.mark.real_model
-def test_documents_give_its_offsets_and_pages_a_class(ward: Ward) -> None:
-    hit = ward.handle.search(Request("milk", 1)).hits[0]
+def test_documents_give_its_offsets_and_pages_a_class(ward: SentenceFixture) -> None:
+    hit = ward.handle.search(SearchRequest("milk", 1)).hits[0]
     span = hit.snippet.sentence
     assert span is not None
-    assert hit_document(hit)["sentence"] == [span.start, span.end]
-    assert '<span class="closest">The <mark>milk</mark> goes into the small fridge.</span>' in marked(hit.snippet)
-    assert hit_document(replace(hit, snippet=Snippet("x")))["sentence"] is None
+    assert build_hit_document(hit)["sentence"] == [span.start, span.end]
+    assert '<span class="closest">The <mark>milk</mark> goes into the small fridge.</span>' in render_snippet(hit.snippet)
+    assert build_hit_document(replace(hit, snippet=Snippet("x")))["sentence"] is None
 
 
 def test_html_of_a_snippet_is_escaped_and_well_nested() -> None:
     text = "<b>&\"'</b> 😀 <script>x</script> y"
-    shown = marked(Snippet(text, (Span(0, 3), Span(11, 15)), Span(2, 13)))
+    shown = render_snippet(Snippet(text, (Span(0, 3), Span(11, 15)), Span(2, 13)))
     assert shown == (
         '<mark>&lt;b</mark><span class="closest"><mark>&gt;</mark>&amp;&quot;&#x27;&lt;/b&gt; <mark>😀 </mark></span>'
         "<mark>&lt;s</mark>cript&gt;x&lt;/script&gt; y"
     )
-    assert marked(Snippet("a<b")) == "a&lt;b"
+    assert render_snippet(Snippet("a<b")) == "a&lt;b"
 
 
 def test_a_terminal_shows_it_bright_and_the_rest_dim_on_every_line() -> None:
@@ -137,9 +137,9 @@ def test_a_terminal_shows_it_bright_and_the_rest_dim_on_every_line() -> None:
     at = text.index("The milk")
     snippet = Snippet(text, (Span(at + 4, at + 8),), Span(at, at + 17))
     hit = Hit("N", "p", "u", snippet, 0.1, 0.5, Confidence.LOW, (), (), "", 1, 2, 0, None, (), None)
-    answer = Answer("q", Mode.HYBRID, (hit,), 1, 1.0, None, None, False, False, False)
-    rows = [row.strip() for row in answer_lines(answer, Style(coloured=True)) if "it." in row]
+    answer = SearchResult("q", SearchMode.HYBRID, (hit,), 1, 1.0, None, None, False, False, False)
+    rows = [row.strip() for row in format_result(answer, TerminalStyle(use_color=True)) if "it." in row]
     assert len(rows) > 1
     assert all(row.startswith("\x1b[2m") and row.endswith("\x1b[0m") for row in rows)
     assert "\x1b[0mThe \x1b[1m\x1b[32mmilk\x1b[0m is here.\x1b[2m After" in " ".join(rows)
-    assert not any("\x1b" in row for row in answer_lines(answer, Style(coloured=False)))
+    assert not any("\x1b" in row for row in format_result(answer, TerminalStyle(use_color=False)))

@@ -4,23 +4,23 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from wiki_contents import ADA, COMPOST, HOME, SPADE, Notebook, unchanged
+from wiki_contents import ADA, COMPOST, HOME, SPADE, IndexedWiki, assert_unchanged
 
 from wikiholt.errors import (
     IndexMissing,
     InvalidPage,
     InvalidQuery,
     PageNotFound,
-    TooLarge,
+    InputTooLarge,
     WikiholtError,
 )
-from wikiholt.model import Filter
-from wikiholt.pages import Pipeline
+from wikiholt.model import PageFilter
+from wikiholt.pages import TextPipeline
 
 
 @pytest.fixture
-def notes(tmp_path: Path) -> Iterator[Notebook]:
-    made = Notebook(tmp_path, {"home.md": HOME, "compost.md": COMPOST, "tools/spade.md": SPADE})
+def notes(tmp_path: Path) -> Iterator[IndexedWiki]:
+    made = IndexedWiki(tmp_path, {"home.md": HOME, "compost.md": COMPOST, "tools/spade.md": SPADE})
     yield made.sync()
     made.close()
 
@@ -28,13 +28,13 @@ def notes(tmp_path: Path) -> Iterator[Notebook]:
 # ── reading ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_page_is_read_with_its_revision_frontmatter_and_links(notes: Notebook) -> None:
-    first = notes.repository.head()
+def test_a_page_is_read_with_its_revision_frontmatter_and_links(notes: IndexedWiki) -> None:
+    first = notes.repository.get_head()
     notes.repository.commit({"compost.md": COMPOST + "More.\n"})
-    page = notes.contents.read("home")
+    page = notes.pages.read("home")
     assert (page.name, page.path, page.file, page.content) == ("Home", "home", "home.md", HOME)
     assert page.revision == first
-    assert page.read_at == notes.repository.head()
+    assert page.read_at == notes.repository.get_head()
     assert page.last_commit is not None
     assert page.last_commit.author == "Ada"
     assert page.metadata.tags == ("start", "Garden")
@@ -48,131 +48,131 @@ def test_a_page_is_read_with_its_revision_frontmatter_and_links(notes: Notebook)
     assert page.notes == ()
 
 
-def test_a_page_is_read_as_it_was(notes: Notebook) -> None:
-    old = notes.repository.head()
+def test_a_page_is_read_as_it_was(notes: IndexedWiki) -> None:
+    old = notes.repository.get_head()
     notes.repository.commit({"compost.md": "# Heap\n"})
-    assert notes.contents.read("compost").content == "# Heap\n"
-    assert notes.contents.read("compost", old[:10]).content == COMPOST
+    assert notes.pages.read("compost").content == "# Heap\n"
+    assert notes.pages.read("compost", old[:10]).content == COMPOST
     with pytest.raises(WikiholtError):
-        notes.contents.read("compost", "0123456789")
+        notes.pages.read("compost", "0123456789")
 
 
 def test_reading_needs_no_index_and_says_what_is_not_known(tmp_path: Path) -> None:
-    notes = Notebook(tmp_path, {"home.md": HOME, "compost.md": COMPOST})
-    page = notes.contents.read("HOME")
+    notes = IndexedWiki(tmp_path, {"home.md": HOME, "compost.md": COMPOST})
+    page = notes.pages.read("HOME")
     assert page.content == HOME
     assert (page.links_to, page.linked_from) == ((), ())
     assert "links are not known" in page.notes[0]
     with pytest.raises(IndexMissing):
-        notes.contents.list()
+        notes.pages.list()
 
 
 @pytest.mark.parametrize("path", ["tools/spade", "tools/spade.md", "/tools/spade/", "Tools/SPADE", "TOOLS/spade.MD"])
-def test_a_path_is_exact_or_differs_in_case_alone(notes: Notebook, path: str) -> None:
-    assert notes.contents.read(path).path == "tools/spade"
+def test_a_path_is_exact_or_differs_in_case_alone(notes: IndexedWiki, path: str) -> None:
+    assert notes.pages.read(path).path == "tools/spade"
 
 
 @pytest.mark.parametrize("indexed", [True, False])
-def test_the_exact_page_wins_and_two_alike_are_none(notes: Notebook, indexed: bool) -> None:
+def test_the_exact_page_wins_and_two_alike_are_none(notes: IndexedWiki, indexed: bool) -> None:
     notes.repository.commit({"Home.md": "# Other\n"})
     if indexed:
         notes.sync()
-    assert notes.contents.read("home").name == "Home"
-    assert notes.contents.read("Home").name == "Other"
+    assert notes.pages.read("home").name == "Home"
+    assert notes.pages.read("Home").name == "Other"
     with pytest.raises(PageNotFound):
-        notes.contents.read("HOME")
+        notes.pages.read("HOME")
 
 
 @pytest.mark.parametrize("path", ["nowhere", "tools", "home.md/x", "../home", "tools/../home", ".git/config", "spade"])
-def test_what_is_no_page_is_not_found(notes: Notebook, path: str) -> None:
+def test_what_is_no_page_is_not_found(notes: IndexedWiki, path: str) -> None:
     with pytest.raises(PageNotFound) as caught:
-        notes.contents.read(path)
+        notes.pages.read(path)
     assert caught.value.hint
 
 
-def test_a_name_with_a_line_end_may_be_read_and_not_written(notes: Notebook) -> None:
+def test_a_name_with_a_line_end_may_be_read_and_not_written(notes: IndexedWiki) -> None:
     with pytest.raises(PageNotFound):
-        notes.contents.read("a\nb")
+        notes.pages.read("a\nb")
     with pytest.raises(InvalidPage):
-        notes.contents.put("a\nb", "text", ADA)
+        notes.pages.write("a\nb", "text", ADA)
     notes.repository.commit({"a\nb.md": "found"})
-    assert notes.contents.read("a\nb").content == "found"
+    assert notes.pages.read("a\nb").content == "found"
 
 
 @pytest.mark.parametrize("path", ["", "/", "a\0b", "x" * 2000, "\ud800"])
-def test_what_can_be_no_path_is_refused(notes: Notebook, path: str) -> None:
-    head = notes.repository.head()
+def test_what_can_be_no_path_is_refused(notes: IndexedWiki, path: str) -> None:
+    head = notes.repository.get_head()
     with pytest.raises(InvalidPage):
-        notes.contents.read(path)
+        notes.pages.read(path)
     with pytest.raises(InvalidPage):
-        notes.contents.put(path, "text", ADA)
-    unchanged(notes, head)
+        notes.pages.write(path, "text", ADA)
+    assert_unchanged(notes, head)
 
 
 def test_pages_that_cannot_be_shown_say_why(tmp_path: Path) -> None:
-    notes = Notebook(
+    notes = IndexedWiki(
         tmp_path,
         {"big.md": "x" * 2000, "old.md": "caf\xe9".encode("latin-1"), "b.md": bytes(range(256)) * 4},
-        pipeline=Pipeline(max_bytes=1024),
+        pipeline=TextPipeline(max_bytes=1024),
     )
-    with pytest.raises(TooLarge):
-        notes.contents.read("big")
+    with pytest.raises(InputTooLarge):
+        notes.pages.read("big")
     with pytest.raises(InvalidPage):
-        notes.contents.read("b")
-    page = notes.contents.read("old")
+        notes.pages.read("b")
+    page = notes.pages.read("old")
     assert page.content == "café"
     assert page.warnings
 
 
 def test_lines_and_marks_come_back_as_they_lie_in_git(tmp_path: Path) -> None:
     text = "\ufeff---\r\ntitle: Dos\r\n---\r\nOne\r\nTwo"
-    notes = Notebook(tmp_path, {"dos.md": text.encode()})
-    page = notes.contents.read("dos")
+    notes = IndexedWiki(tmp_path, {"dos.md": text.encode()})
+    page = notes.pages.read("dos")
     assert page.content == text
     assert page.frontmatter == {"title": "Dos"}
-    assert not notes.contents.put("dos", page.content, ADA).changed
+    assert not notes.pages.write("dos", page.content, ADA).changed
 
 
 # ── lists ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_pages_are_listed_by_path_filtered_and_in_parts(notes: Notebook) -> None:
-    whole = notes.contents.list()
+def test_pages_are_listed_by_path_filtered_and_in_parts(notes: IndexedWiki) -> None:
+    whole = notes.pages.list()
     assert [page.path for page in whole.pages] == ["compost", "home", "tools/spade"]
-    assert whole.indexed_revision == notes.repository.head()
+    assert whole.indexed_revision == notes.repository.get_head()
     spade = whole.pages[2]
     assert (spade.name, spade.file, spade.category, spade.tags) == ("Spade", "tools/spade.md", "guide", ("garden",))
     assert spade.words == 9
     assert spade.length == len(SPADE)
-    part = notes.contents.list(Filter(tags=("GARDEN",)), limit=1, offset=1)
+    part = notes.pages.list(PageFilter(tags=("GARDEN",)), limit=1, offset=1)
     assert (part.total, [page.path for page in part.pages]) == (2, ["tools/spade"])
-    assert notes.contents.list(Filter(path_prefix="tools")).total == 1
+    assert notes.pages.list(PageFilter(path_prefix="tools")).total == 1
     with pytest.raises(InvalidQuery):
-        notes.contents.list(limit=-1)
+        notes.pages.list(limit=-1)
     with pytest.raises(InvalidQuery):
-        notes.contents.list(Filter(tags=("t",) * 51))
+        notes.pages.list(PageFilter(tags=("t",) * 51))
 
 
-def test_facets_count_what_there_is_to_filter_by(notes: Notebook) -> None:
-    facets = notes.contents.facets()
+def test_facets_count_what_there_is_to_filter_by(notes: IndexedWiki) -> None:
+    facets = notes.pages.get_facets()
     assert facets.pages == 3
     assert [(facet.value, facet.count) for facet in facets.categories] == [("Guide", 2)]
     assert [(facet.value, facet.count) for facet in facets.tags] == [("Garden", 2), ("start", 1)]
     assert [(facet.value, facet.count) for facet in facets.folders] == [("tools", 1)]
-    below = notes.contents.facets(Filter(path_prefix="tools"))
+    below = notes.pages.get_facets(PageFilter(path_prefix="tools"))
     assert (below.pages, [facet.value for facet in below.tags]) == (1, ["garden"])
 
 
-def test_history_and_changelog(notes: Notebook) -> None:
-    notes.contents.put("compost", "# Heap\n", ADA, "Shorter")
-    notes.contents.delete("tools/spade", ADA)
-    assert [commit.message for commit in notes.contents.history("COMPOST")] == ["Shorter", "Write"]
-    assert [commit.message for commit in notes.contents.history("tools/spade")] == ["Delete tools/spade", "Write"]
-    log = notes.contents.changelog(2)
+def test_history_and_changelog(notes: IndexedWiki) -> None:
+    notes.pages.write("compost", "# Heap\n", ADA, "Shorter")
+    notes.pages.delete("tools/spade", ADA)
+    assert [commit.message for commit in notes.pages.read_history("COMPOST")] == ["Shorter", "Write"]
+    assert [commit.message for commit in notes.pages.read_history("tools/spade")] == ["Delete tools/spade", "Write"]
+    log = notes.pages.read_changelog(2)
     assert [(entry.commit.message, entry.files) for entry in log] == [
         ("Delete tools/spade", ("tools/spade.md",)),
         ("Shorter", ("compost.md",)),
     ]
-    assert notes.contents.changelog(10, skip=2)[0].commit.message == "Write"
+    assert notes.pages.read_changelog(10, skip=2)[0].commit.message == "Write"
     with pytest.raises(PageNotFound):
-        notes.contents.history("never")
+        notes.pages.read_history("never")

@@ -20,24 +20,24 @@ def wikis(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return write_demo_wikis(tmp_path_factory.mktemp("demo"))
 
 
-def pages(repository: Path) -> dict[str, str]:
+def read_pages(repository: Path) -> dict[str, str]:
     source = GitSource(repository)
-    tree = source.tree(source.head())
-    blobs = source.read([entry.blob for entry in tree.values()], 1_000_000)
+    tree = source.read_tree(source.get_head())
+    blobs = source.read_blobs([entry.blob for entry in tree.values()], 1_000_000)
     return {file: (blob.data or b"").decode() for file, blob in zip(tree, blobs, strict=True)}
 
 
-def heads(wikis: dict[str, Path]) -> dict[str, str]:
-    return {slug: GitSource(path).head() for slug, path in wikis.items()}
+def read_heads(wikis: dict[str, Path]) -> dict[str, str]:
+    return {slug: GitSource(path).get_head() for slug, path in wikis.items()}
 
 
-def metadata(text: str) -> dict[str, Any]:
+def parse_metadata(text: str) -> dict[str, Any]:
     parsed: dict[str, Any] = yaml.safe_load(text.split("---\n")[1])
     return parsed
 
 
 def test_each_wiki_has_ten_to_fourteen_pages_and_a_home_of_its_own(wikis: dict[str, Path]) -> None:
-    found = {slug: pages(path) for slug, path in wikis.items()}
+    found = {slug: read_pages(path) for slug, path in wikis.items()}
     assert all(10 <= len(wiki) <= 14 for wiki in found.values())
     assert found["allotment"]["Home.md"] != found["runbook"]["Home.md"]
     assert any("/" in file for wiki in found.values() for file in wiki)
@@ -47,20 +47,20 @@ def test_each_wiki_has_ten_to_fourteen_pages_and_a_home_of_its_own(wikis: dict[s
 def test_every_page_has_frontmatter_and_says_what_the_package_says(wikis: dict[str, Path], slug: str) -> None:
     shipped = files(histories.__package__).joinpath(slug)
     origin = {"Practices/当番の引き継ぎ.md": "Practices/handover-ja.md"}
-    for file, text in pages(wikis[slug]).items():
+    for file, text in read_pages(wikis[slug]).items():
         assert text == shipped.joinpath(*origin.get(file, file).split("/")).read_text("utf-8")
-        assert {"category", "tags", "description", "last_updated"} <= set(metadata(text))
+        assert {"category", "tags", "description", "last_updated"} <= set(parse_metadata(text))
 
 
 def test_no_page_of_the_package_is_forgotten(wikis: dict[str, Path]) -> None:
     for slug, path in wikis.items():
         shipped = Path(str(files(histories.__package__))) / slug
-        assert len(pages(path)) == len(list(shipped.rglob("*.md")))
+        assert len(read_pages(path)) == len(list(shipped.rglob("*.md")))
 
 
 def test_links_between_pages_lead_somewhere(wikis: dict[str, Path]) -> None:
     for path in wikis.values():
-        found = pages(path)
+        found = read_pages(path)
         targets = {
             link.split("]]")[0].split("|")[0]
             for text in found.values()
@@ -73,11 +73,11 @@ def test_links_between_pages_lead_somewhere(wikis: dict[str, Path]) -> None:
 
 def test_there_is_a_history_with_edits_and_a_rename(wikis: dict[str, Path]) -> None:
     source = GitSource(wikis["allotment"])
-    assert [commit.author for commit in source.history("Growing/Crop rotation.md")] == ["Priya Nair", "Tomas Reiter"]
-    assert len(source.history("Home.md")) == 2
-    dates = source.last_changed(["Home.md", "Rules/Bonfires.md"], source.head(), None)
+    assert [commit.author for commit in source.read_history("Growing/Crop rotation.md")] == ["Priya Nair", "Tomas Reiter"]
+    assert len(source.read_history("Home.md")) == 2
+    dates = source.get_change_dates(["Home.md", "Rules/Bonfires.md"], source.get_head(), None)
     assert dates["Home.md"] > dates["Rules/Bonfires.md"]
-    assert len(GitSource(wikis["runbook"]).history("Services/Ledger.md")) == 2
+    assert len(GitSource(wikis["runbook"]).read_history("Services/Ledger.md")) == 2
 
 
 def test_the_work_tree_is_checked_out_and_clean(wikis: dict[str, Path]) -> None:
@@ -89,12 +89,12 @@ def test_the_work_tree_is_checked_out_and_clean(wikis: dict[str, Path]) -> None:
 
 def test_writing_again_changes_nothing(tmp_path: Path) -> None:
     repositories = write_demo_wikis(tmp_path)
-    before = heads(repositories)
+    before = read_heads(repositories)
     (repositories["allotment"] / "Home.md").write_text("edited by hand")
     shutil.rmtree(repositories["runbook"])
     assert write_demo_wikis(tmp_path) == repositories
     assert (repositories["allotment"] / "Home.md").read_text() == "edited by hand"
-    assert heads(repositories) == before
+    assert read_heads(repositories) == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["allotment", "runbook"]
 
 
@@ -115,14 +115,14 @@ def test_the_same_commits_come_about_whatever_git_is_set_to(
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "nowhere"))
     monkeypatch.setenv("HOME", str(tmp_path / "no home"))
     monkeypatch.setenv("TZ", "Asia/Tokyo")
-    assert heads(write_demo_wikis(tmp_path / "demo")) == heads(wikis)
+    assert read_heads(write_demo_wikis(tmp_path / "demo")) == read_heads(wikis)
 
 
 def test_pages_do_not_claim_to_be_newer_than_their_commit(wikis: dict[str, Path]) -> None:
     for path in wikis.values():
-        source, found = GitSource(path), pages(path)
-        dates = source.last_changed(list(found), source.head(), None)
-        assert all(metadata(text)["last_updated"] <= dates[file].date() for file, text in found.items())
+        source, found = GitSource(path), read_pages(path)
+        dates = source.get_change_dates(list(found), source.get_head(), None)
+        assert all(parse_metadata(text)["last_updated"] <= dates[file].date() for file, text in found.items())
 
 
 def test_two_at_once_do_not_disturb_each_other(tmp_path: Path) -> None:
@@ -138,6 +138,6 @@ def test_two_at_once_do_not_disturb_each_other(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("demo", DEMO_QUERIES, ids=lambda demo: demo.text)
 def test_demo_queries_name_pages_that_are_there_and_pass_the_filter(wikis: dict[str, Path], demo: DemoQuery) -> None:
-    page = pages(wikis[demo.slug])[f"{demo.finds}.md"]
-    assert set(demo.tags) <= set(metadata(page)["tags"])
-    assert demo.finds.startswith(demo.path)
+    page = read_pages(wikis[demo.slug])[f"{demo.expected_path}.md"]
+    assert set(demo.tags) <= set(parse_metadata(page)["tags"])
+    assert demo.expected_path.startswith(demo.path)

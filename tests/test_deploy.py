@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 import yaml
-from deployed import Unit, hashes, image_faults, needed, nginx_tree, unit_of
+from deployed import SystemdUnit, parse_hashes, find_image_faults, list_requirements, parse_nginx, parse_unit
 
 from wikiholt import __version__
-from wikiholt.settings import load
+from wikiholt.settings import load_settings
 from wikiholt.surfaces.cli import serve
-from wikiholt.surfaces.cli.parser import parse
+from wikiholt.surfaces.cli.parser import parse_arguments
 
 ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "deploy"
@@ -24,22 +24,22 @@ UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
 PORT = 8765
 
 
-def text_of(name: str) -> str:
+def read_text(name: str) -> str:
     return (DEPLOY / name).read_text(encoding="utf-8")
 
 
-def compose() -> dict[str, Any]:
-    found = yaml.safe_load(text_of("compose.yaml"))
+def load_compose() -> dict[str, Any]:
+    found = yaml.safe_load(read_text("compose.yaml"))
     assert isinstance(found, dict)
     return found
 
 
-def variables_are_settings(variables: dict[str, str]) -> None:
+def check_variables(variables: dict[str, str]) -> None:
     """Load them as the service would; a name that is no setting, or a value that is none, is an error."""
     ours = {name: value for name, value in variables.items() if name.startswith("WIKIHOLT_")}
     assert ours
     config = DEPLOY / "wikiholt.toml" if ours.pop("WIKIHOLT_CONFIG", None) else None
-    load(config=config, environ=ours)
+    load_settings(config=config, environ=ours)
 
 
 # ── systemd ──────────────────────────────────────────────────────────────────────────────────────
@@ -49,23 +49,23 @@ units = pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
 
 @units
 def test_a_unit_starts_the_service_with_settings_that_exist(path: Path) -> None:
-    unit = unit_of(path.read_text(encoding="utf-8"))
-    assert parse(shlex.split(unit.one("ExecStart"))[1:]).command == "serve"
-    variables = unit.environment("8765")
-    variables_are_settings(variables)
-    assert variables["WIKIHOLT_DATA"] == f"/state/{unit.one('StateDirectory')}".replace("%i", "8765")
+    unit = parse_unit(path.read_text(encoding="utf-8"))
+    assert parse_arguments(shlex.split(unit.get_one("ExecStart"))[1:]).command == "serve"
+    variables = unit.get_environment("8765")
+    check_variables(variables)
+    assert variables["WIKIHOLT_DATA"] == f"/state/{unit.get_one('StateDirectory')}".replace("%i", "8765")
     assert ("WIKIHOLT_CONFIG" in variables) == ("@" in path.name)
-    patience = serve._GRACE + serve._PATIENCE
-    assert float(unit.one("TimeoutStopSec")) > patience, "it is not killed while it ends in good order"
+    patience = serve._SHUTDOWN_TIMEOUT_S + serve._STOP_TIMEOUT_S
+    assert float(unit.get_one("TimeoutStopSec")) > patience, "it is not killed while it ends in good order"
 
 
 @units
 def test_a_unit_leaves_the_service_no_more_than_it_needs(path: Path) -> None:
-    unit = unit_of(path.read_text(encoding="utf-8"))
-    assert unit.one("User") == "wikiholt"
-    assert unit.one("ProtectSystem") == "strict"
-    assert unit.one("CapabilityBoundingSet") == unit.one("AmbientCapabilities") == ""
-    assert unit.all("SystemCallFilter") == ["@system-service", "~@privileged"]
+    unit = parse_unit(path.read_text(encoding="utf-8"))
+    assert unit.get_one("User") == "wikiholt"
+    assert unit.get_one("ProtectSystem") == "strict"
+    assert unit.get_one("CapabilityBoundingSet") == unit.get_one("AmbientCapabilities") == ""
+    assert unit.get_all("SystemCallFilter") == ["@system-service", "~@privileged"]
     names = {name for name, value in unit.lines if value == "yes"}
     assert names >= {"NoNewPrivileges", "ProtectHome", "PrivateTmp", "PrivateDevices", "MemoryDenyWriteExecute"}
 
@@ -85,18 +85,18 @@ def test_systemd_finds_nothing_wrong_with_a_unit(path: Path, tmp_path: Path) -> 
 
 
 def test_a_unit_with_a_variable_that_is_no_setting_is_noticed() -> None:
-    unit = Unit((("Environment", "WIKIHOLT_STROE=postgresql://somewhere"),))
+    unit = SystemdUnit((("Environment", "WIKIHOLT_STROE=postgresql://somewhere"),))
     with pytest.raises(Exception, match="WIKIHOLT_STROE"):
-        variables_are_settings(unit.environment("1"))
+        check_variables(unit.get_environment("1"))
 
 
 # ── containers ───────────────────────────────────────────────────────────────────────────────────
 
 
 def test_the_image_is_pinned_and_runs_as_nobody_special() -> None:
-    assert image_faults(text_of("Containerfile")) == []
-    assert f"wikiholt:{__version__} " in text_of("Containerfile")
-    assert f"EXPOSE {PORT}" in text_of("Containerfile")
+    assert find_image_faults(read_text("Containerfile")) == []
+    assert f"wikiholt:{__version__} " in read_text("Containerfile")
+    assert f"EXPOSE {PORT}" in read_text("Containerfile")
 
 
 @pytest.mark.parametrize(
@@ -114,19 +114,19 @@ def test_the_image_is_pinned_and_runs_as_nobody_special() -> None:
     ],
 )
 def test_what_an_image_must_not_have_is_noticed(line: str, fault: str) -> None:
-    (found,) = image_faults(f"{text_of('Containerfile')}\n{line}\n{'USER 10001' if line.startswith('FROM') else ''}\n")
+    (found,) = find_image_faults(f"{read_text('Containerfile')}\n{line}\n{'USER 10001' if line.startswith('FROM') else ''}\n")
     assert fault in found
 
 
 def test_the_image_holds_what_the_extras_need_as_the_project_locks_it() -> None:
-    ours, all_ = hashes(text_of("requirements.lock")), hashes((ROOT / "requirements.lock").read_text(encoding="utf-8"))
+    ours, all_ = parse_hashes(read_text("requirements.lock")), parse_hashes((ROOT / "requirements.lock").read_text(encoding="utf-8"))
     assert ours.items() <= all_.items(), "run `make lock`"
-    assert needed("wikiholt", {"postgres", "mcp"}) <= {name for name, _ in ours}
+    assert list_requirements("wikiholt", {"postgres", "mcp"}) <= {name for name, _ in ours}
     assert not {"pytest", "chromadb", "playwright"} & {name for name, _ in ours}
 
 
 def test_every_container_is_held_short() -> None:
-    document = compose()
+    document = load_compose()
     for name, service in document["services"].items():
         image, _, tag = service["image"].rpartition(":")
         assert image, name
@@ -146,7 +146,7 @@ def test_every_container_is_held_short() -> None:
 
 
 def test_secrets_come_from_files_that_git_does_not_have() -> None:
-    document = compose()
+    document = load_compose()
     used = {secret for service in document["services"].values() for secret in service.get("secrets", ())}
     assert used == set(document["secrets"])
     for name, secret in document["secrets"].items():
@@ -158,53 +158,53 @@ def test_secrets_come_from_files_that_git_does_not_have() -> None:
 
 
 def test_nodes_of_compose_have_settings_that_exist_and_know_their_proxy() -> None:
-    document = compose()
+    document = load_compose()
     services, subnet = document["services"], document["networks"]["front"]["ipam"]["config"][0]["subnet"]
     addresses = {name: services[name]["networks"]["front"]["ipv4_address"] for name in ("node1", "node2", "proxy")}
     assert len(set(addresses.values())) == 3
     assert all(ip_address(address) in ip_network(subnet) for address in addresses.values())
     for name in ("node1", "node2"):
         node = services[name]
-        variables_are_settings(node["environment"])
+        check_variables(node["environment"])
         assert node["environment"]["WIKIHOLT_SERVE_TRUSTED_PROXIES"] == addresses["proxy"]
         assert node["environment"]["WIKIHOLT_CONFIG"].removeprefix("/run/secrets/") in node["secrets"]
         assert node["image"] == f"wikiholt:{__version__}"
         assert (DEPLOY / node["build"]["context"] / node["build"]["dockerfile"]).samefile(DEPLOY / "Containerfile")
-        assert f"USER {node['user']}" in text_of("Containerfile")
+        assert f"USER {node['user']}" in read_text("Containerfile")
         assert node["volumes"] == [f"{name}:/data"]
-        assert int(node["stop_grace_period"].removesuffix("s")) > serve._GRACE + serve._PATIENCE
+        assert int(node["stop_grace_period"].removesuffix("s")) > serve._SHUTDOWN_TIMEOUT_S + serve._STOP_TIMEOUT_S
 
 
 def test_the_settings_of_a_node_lead_to_the_database_of_compose() -> None:
-    settings = tomllib.loads(text_of("wikiholt.toml"))
-    database = compose()["services"]["database"]["environment"]
+    settings = tomllib.loads(read_text("wikiholt.toml"))
+    database = load_compose()["services"]["database"]["environment"]
     where = f"@database/{database['POSTGRES_DB']}"
     assert settings["store"] == f"postgresql://{database['POSTGRES_USER']}:PASSWORD{where}"
-    assert load(config=DEPLOY / "wikiholt.toml").store == settings["store"]
+    assert load_settings(config=DEPLOY / "wikiholt.toml").store == settings["store"]
 
 
 # ── nginx ────────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_nginx_leads_to_the_nodes_and_tells_them_the_truth() -> None:
-    tree = nginx_tree(text_of("nginx.conf"))
-    http = tree.block("http")
-    nodes = [line[1] for line in http.block("upstream wikiholt").lines("server")]
-    assert nodes == [f"{name}:{PORT}" for name in compose()["services"] if name.startswith("node")]
-    sent = {line[1]: line[2] for line in http.lines("proxy_set_header")}
+    tree = parse_nginx(read_text("nginx.conf"))
+    http = tree.get_block("http")
+    nodes = [line[1] for line in http.get_block("upstream wikiholt").get_lines("server")]
+    assert nodes == [f"{name}:{PORT}" for name in load_compose()["services"] if name.startswith("node")]
+    sent = {line[1]: line[2] for line in http.get_lines("proxy_set_header")}
     assert sent["Host"] == "$host"
     assert sent["X-Forwarded-For"] == "$remote_addr", "what a visitor claims is replaced"
     assert sent["X-Forwarded-Proto"] == "$scheme"
-    inner = [place for server in http.blocks("server") for _, place in server.inner]
-    assert not any(place.lines("proxy_set_header") for place in inner), "one in a block undoes those above"
-    (size,) = http.lines("client_max_body_size")
-    assert int(size[1].removesuffix("m")) * 1024**2 == load().limit_body_bytes
-    assert "$request " not in text_of("nginx.conf"), "what is searched for is not logged"
-    assert "$args" not in text_of("nginx.conf")
+    inner = [place for server in http.get_blocks("server") for _, place in server.inner]
+    assert not any(place.get_lines("proxy_set_header") for place in inner), "one in a block undoes those above"
+    (size,) = http.get_lines("client_max_body_size")
+    assert int(size[1].removesuffix("m")) * 1024**2 == load_settings().limit_body_bytes
+    assert "$request " not in read_text("nginx.conf"), "what is searched for is not logged"
+    assert "$args" not in read_text("nginx.conf")
 
 
 def test_nginx_streams_to_agents_and_keeps_figures_to_itself() -> None:
-    (front,) = [each for each in nginx_tree(text_of("nginx.conf")).block("http").blocks("server") if each.inner[1:]]
+    (front,) = [each for each in parse_nginx(read_text("nginx.conf")).get_block("http").get_blocks("server") if each.inner[1:]]
     places = [(name.split()[-1], place) for name, place in front.inner if name.startswith("location ~")]
 
     def taken(path: str) -> list[list[str]]:
@@ -219,17 +219,17 @@ def test_nginx_streams_to_agents_and_keeps_figures_to_itself() -> None:
 
 
 def test_nginx_answers_for_the_domain_and_on_the_ports_that_are_published() -> None:
-    http = nginx_tree(text_of("nginx.conf")).block("http")
-    domain = tomllib.loads(text_of("wikiholt.toml"))["serve"]["domain"]
-    names = {name for server in http.blocks("server") for line in server.lines("server_name") for name in line[1:]}
+    http = parse_nginx(read_text("nginx.conf")).get_block("http")
+    domain = tomllib.loads(read_text("wikiholt.toml"))["serve"]["domain"]
+    names = {name for server in http.get_blocks("server") for line in server.get_lines("server_name") for name in line[1:]}
     assert names == {domain, f"*.{domain}"}
-    proxy = compose()["services"]["proxy"]
+    proxy = load_compose()["services"]["proxy"]
     published = {port.split(":")[2] for port in proxy["ports"]}
-    listened = {line[1] for server in http.blocks("server") for line in server.lines("listen")}
+    listened = {line[1] for server in http.get_blocks("server") for line in server.get_lines("listen")}
     assert {port for port in listened if ":" not in port} == published
     (asked,) = re.findall(r"http://([\d.:]+)/healthz", str(proxy["healthcheck"]["test"]))
     assert asked in listened
-    files = {line[1] for server in http.blocks("server") for line in server.entries if line[0].startswith("ssl_cert")}
+    files = {line[1] for server in http.get_blocks("server") for line in server.entries if line[0].startswith("ssl_cert")}
     assert files == {f"/run/secrets/{secret}" for secret in proxy["secrets"]}
 
 
@@ -238,7 +238,7 @@ def test_nginx_itself_takes_the_file(tmp_path: Path) -> None:
     key, certificate = tmp_path / "tls.key", tmp_path / "tls.crt"
     made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=wiki.example.org"]
     subprocess.run([*made, "-keyout", key, "-out", certificate], check=True, capture_output=True, timeout=60)
-    text = re.sub(r"server node\d:", "server 127.0.0.1:", text_of("nginx.conf"))
+    text = re.sub(r"server node\d:", "server 127.0.0.1:", read_text("nginx.conf"))
     text = text.replace("/run/secrets", str(tmp_path)).replace("/tmp/", f"{tmp_path}/")
     (tmp_path / "nginx.conf").write_text(text)
     tried = subprocess.run(
@@ -257,5 +257,5 @@ def test_the_manual_speaks_of_every_file() -> None:
 
 
 def test_ports_in_the_manual_are_those_of_the_service() -> None:
-    assert load().serve_port == PORT
+    assert load_settings().serve_port == PORT
     assert f"wikiholt@{PORT}" in (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8")

@@ -12,12 +12,12 @@ import pytest
 
 import wikiholt
 from wikiholt.errors import WikiholtError
-from wikiholt.model import Answer, Confidence, Hit, Mode, Snippet
+from wikiholt.model import SearchResult, Confidence, Hit, SearchMode, Snippet
 from wikiholt.surfaces.cli import commands
-from wikiholt.surfaces.cli.main import INTERRUPTED, UNEXPECTED
-from wikiholt.surfaces.cli.parser import EXIT_CODES, build
-from wikiholt.surfaces.documents import answer_document, hit_document
-from wikiholt.text.anchors import github_slug
+from wikiholt.surfaces.cli.main import INTERRUPTED_EXIT_CODE, UNEXPECTED_EXIT_CODE
+from wikiholt.surfaces.cli.parser import EXIT_CODES, build_parser
+from wikiholt.surfaces.documents import build_result_document, build_hit_document
+from wikiholt.text.anchors import make_github_slug
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "wikiholt"
@@ -38,38 +38,38 @@ _HOSTS = {"semver.org", "wiki.example.org", "0.0.0.0", "127.0.0.1", "localhost",
 readers = pytest.mark.parametrize("doc", DOCS, ids=lambda doc: str(doc.relative_to(ROOT)))
 
 
-def text_of(name: str) -> str:
+def read_text(name: str) -> str:
     return (ROOT / name).read_text(encoding="utf-8")
 
 
-def prose(text: str) -> str:
+def strip_code(text: str) -> str:
     return _FENCED.sub("", text)
 
 
-def named(text: str) -> set[str]:
+def find_code_names(text: str) -> set[str]:
     """Everything the text sets in code type."""
-    return set(_INLINE.findall(prose(text)))
+    return set(_INLINE.findall(strip_code(text)))
 
 
-def anchors(file: Path) -> set[str]:
-    return {github_slug(heading) for heading in _HEADING.findall(prose(file.read_text(encoding="utf-8")))}
+def find_anchors(file: Path) -> set[str]:
+    return {make_github_slug(heading) for heading in _HEADING.findall(strip_code(file.read_text(encoding="utf-8")))}
 
 
-def sub_commands(parser: ArgumentParser) -> dict[str, ArgumentParser]:
+def get_sub_commands(parser: ArgumentParser) -> dict[str, ArgumentParser]:
     """The commands by name; those of a command that has commands of its own as `key create`."""
     found: dict[str, ArgumentParser] = {}
     for action in (each for each in parser._actions if isinstance(each, _SubParsersAction)):
         for name, inner in action.choices.items():
-            below = sub_commands(inner)
+            below = get_sub_commands(inner)
             found |= {f"{name} {each}": command for each, command in below.items()} if below else {name: inner}
     return found
 
 
-def options(parser: ArgumentParser) -> set[str]:
+def get_options(parser: ArgumentParser) -> set[str]:
     return {name for action in parser._actions for name in action.option_strings} - {"-h", "--help"}
 
 
-def section(text: str, title: str) -> str:
+def get_section(text: str, title: str) -> str:
     """What stands under a heading, up to the next of its level or above."""
     found = re.search(rf"^(#+) {re.escape(title)}$(.*?)(?=^(?!\1#)#+ |\Z)", text, re.MULTILINE | re.DOTALL)
     assert found, f"there is no heading {title!r}"
@@ -81,7 +81,7 @@ def section(text: str, title: str) -> str:
 
 @readers
 def test_links_lead_to_files_and_headings_that_exist(doc: Path) -> None:
-    for link in _LINK.findall(prose(doc.read_text(encoding="utf-8"))):
+    for link in _LINK.findall(strip_code(doc.read_text(encoding="utf-8"))):
         if "://" in link:
             continue
         place, _, anchor = link.partition("#")
@@ -89,7 +89,7 @@ def test_links_lead_to_files_and_headings_that_exist(doc: Path) -> None:
         assert target.exists(), f"{link} leads nowhere"
         assert target.is_relative_to(ROOT), f"{link} leads out of the project"
         if anchor and target.suffix == ".md":
-            assert anchor in anchors(target), f"{link} names no heading of {target.name}"
+            assert anchor in find_anchors(target), f"{link} names no heading of {target.name}"
 
 
 @readers
@@ -102,41 +102,41 @@ def test_no_page_names_a_machine(doc: Path) -> None:
 
 @readers
 def test_commands_that_are_shown_are_commands_that_parse(doc: Path) -> None:
-    for line in shown_commands(doc.read_text(encoding="utf-8")):
-        assert parses(line), f"wikiholt does not understand: {line}"
+    for line in find_commands(doc.read_text(encoding="utf-8")):
+        assert can_parse(line), f"wikiholt does not understand: {line}"
 
 
-def parses(line: str) -> bool:
+def can_parse(line: str) -> bool:
     try:
-        build().parse_args(shlex.split(line, comments=True)[1:])
+        build_parser().parse_args(shlex.split(line, comments=True)[1:])
     except SystemExit as stop:
         return stop.code == 0
     return True
 
 
-def shown_commands(text: str) -> Iterator[str]:
+def find_commands(text: str) -> Iterator[str]:
     """Every `$ wikiholt …` of a console block, and every `wikiholt …` in code type that gives a command's name."""
     for block in _CONSOLE.findall(text):
         joined = block.replace("\\\n", " ")
         yield from (line[2:] for line in joined.splitlines() if line.startswith("$ wikiholt"))
-    yield from (code for code in named(text) if code.startswith("wikiholt ") and "…" not in code)
+    yield from (code for code in find_code_names(text) if code.startswith("wikiholt ") and "…" not in code)
 
 
 def test_the_readme_and_the_manual_show_commands_at_all() -> None:
     for name in ("README.md", "docs/cli.md"):
-        assert len(list(shown_commands(text_of(name)))) >= 5
+        assert len(list(find_commands(read_text(name)))) >= 5
 
 
 def test_a_command_that_does_not_exist_would_be_noticed() -> None:
-    (line,) = shown_commands("```console\n$ wikiholt fly --away\n```\n")
-    assert not parses(line)
+    (line,) = find_commands("```console\n$ wikiholt fly --away\n```\n")
+    assert not can_parse(line)
 
 
 # ── the map ──────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_the_map_names_every_module_and_package() -> None:
-    known = named(text_of("ARCHITECTURE.md"))
+    known = find_code_names(read_text("ARCHITECTURE.md"))
     for entry in PACKAGE.iterdir():
         if entry.suffix == ".py" and entry.stem != "__init__":
             assert entry.name in known, f"ARCHITECTURE.md does not name {entry.name}"
@@ -145,15 +145,15 @@ def test_the_map_names_every_module_and_package() -> None:
 
 
 def test_the_map_names_no_file_that_is_gone() -> None:
-    files = {name for name in named(text_of("ARCHITECTURE.md")) if re.fullmatch(r"[\w/.-]+\.py", name)}
+    files = {name for name in find_code_names(read_text("ARCHITECTURE.md")) if re.fullmatch(r"[\w/.-]+\.py", name)}
     assert files
     for name in files:
         assert (PACKAGE / name).exists() or (ROOT / name).exists(), f"ARCHITECTURE.md names {name}"
 
 
 def test_the_map_draws_the_layers_that_are_checked() -> None:
-    contracts = tomllib.loads(text_of("pyproject.toml"))["tool"]["importlinter"]["contracts"]
-    drawn = section(text_of("ARCHITECTURE.md"), "Layers")
+    contracts = tomllib.loads(read_text("pyproject.toml"))["tool"]["importlinter"]["contracts"]
+    drawn = get_section(read_text("ARCHITECTURE.md"), "Layers")
     lines = [re.sub(r"\s+", " ", line).strip() for line in drawn.splitlines()]
     layers = contracts[0]["layers"]
     places = [lines.index(layer) for layer in layers]
@@ -162,7 +162,7 @@ def test_the_map_draws_the_layers_that_are_checked() -> None:
 
 def test_the_index_of_the_manual_leads_to_every_page() -> None:
     index = ROOT / "docs" / "README.md"
-    linked = {(index.parent / link.partition("#")[0]).resolve() for link in _LINK.findall(text_of("docs/README.md"))}
+    linked = {(index.parent / link.partition("#")[0]).resolve() for link in _LINK.findall(read_text("docs/README.md"))}
     pages = {page.resolve() for page in (ROOT / "docs").rglob("*.md")} - {index.resolve()}
     assert pages <= linked
 
@@ -179,11 +179,11 @@ def test_decisions_are_numbered_and_each_says_what_was_not_taken() -> None:
 
 
 def test_every_dependency_has_its_reasons_written_down() -> None:
-    project = tomllib.loads(text_of("pyproject.toml"))
+    project = tomllib.loads(read_text("pyproject.toml"))
     wanted = [*project["project"]["dependencies"], *project["build-system"]["requires"]]
     wanted += [each for extra in project["project"]["optional-dependencies"].values() for each in extra]
     wanted += [each for group in project["dependency-groups"].values() for each in group]
-    known = {name.lower() for name in named(text_of("docs/dependencies.md"))}
+    known = {name.lower() for name in find_code_names(read_text("docs/dependencies.md"))}
     for requirement in wanted:
         found = re.match(r"[\w.-]+", requirement)
         assert found
@@ -194,35 +194,35 @@ def test_every_dependency_has_its_reasons_written_down() -> None:
 
 
 def test_the_manual_describes_every_command_with_its_options() -> None:
-    manual = text_of("docs/cli.md")
-    everywhere = section(manual, "Options of every command")
-    for option in options(build()) | {"--json"}:
+    manual = read_text("docs/cli.md")
+    everywhere = get_section(manual, "Options of every command")
+    for option in get_options(build_parser()) | {"--json"}:
         assert f"`{option}" in everywhere, f"{option} is not described"
-    for name, parser in sub_commands(build()).items():
-        about = section(manual, name)
+    for name, parser in get_sub_commands(build_parser()).items():
+        about = get_section(manual, name)
         assert f"$ wikiholt {name}" in about, f"there is no example of {name}"
-        for option in options(parser) - {"--json"}:
+        for option in get_options(parser) - {"--json"}:
             assert f"`{option}" in about, f"{name} {option} is not described"
 
 
 def test_the_manual_describes_no_option_that_does_not_exist() -> None:
-    parsers = [build(), *sub_commands(build()).values()]
-    exists = {option for parser in parsers for option in options(parser)} | {"--help"}
+    parsers = [build_parser(), *get_sub_commands(build_parser()).values()]
+    exists = {option for parser in parsers for option in get_options(parser)} | {"--help"}
     written = {
-        match for code in named(text_of("docs/cli.md")) for match in re.findall(r"(?<![\w-])--[a-z][\w-]*", code)
+        match for code in find_code_names(read_text("docs/cli.md")) for match in re.findall(r"(?<![\w-])--[a-z][\w-]*", code)
     }
     assert written <= exists
 
 
-def exit_codes_in_the_manual() -> dict[int, str]:
-    rows = re.findall(r"^\| (\d+) \|(.*)$", section(text_of("docs/cli.md"), "Exit codes"), re.MULTILINE)
+def read_exit_codes() -> dict[int, str]:
+    rows = re.findall(r"^\| (\d+) \|(.*)$", get_section(read_text("docs/cli.md"), "Exit codes"), re.MULTILINE)
     return {int(code): rest for code, rest in rows}
 
 
 def test_exit_codes_of_the_manual_are_those_of_the_errors() -> None:
-    table = exit_codes_in_the_manual()
+    table = read_exit_codes()
     families = {family.exit_code: family for family in WikiholtError.__subclasses__()}
-    ends = {0, commands.NOTHING_FOUND, commands.NEEDS_MENDING, UNEXPECTED, INTERRUPTED}
+    ends = {0, commands.NOTHING_FOUND_EXIT_CODE, commands.PROBLEMS_FOUND_EXIT_CODE, UNEXPECTED_EXIT_CODE, INTERRUPTED_EXIT_CODE}
     assert set(table) == set(families) | ends
     for code, family in families.items():
         for kind in family.__subclasses__() or [family]:
@@ -233,14 +233,14 @@ def test_exit_codes_of_the_manual_are_those_of_the_errors() -> None:
 
 def test_help_and_manual_list_the_same_exit_codes() -> None:
     told = {int(code) for code in re.findall(r"(?<!\S)(\d+) (?=[A-Za-z])", EXIT_CODES)}
-    assert told == set(exit_codes_in_the_manual()) - {INTERRUPTED}
+    assert told == set(read_exit_codes()) - {INTERRUPTED_EXIT_CODE}
 
 
 def test_every_field_of_an_answer_is_described() -> None:
-    manual = text_of("docs/cli.md")
+    manual = read_text("docs/cli.md")
     now = datetime(2024, 5, 31, tzinfo=UTC)
     hit = Hit("", "", "", Snippet(""), 0.5, 0.5, Confidence.LOW, (), (), "", 1, 1, 0, None, (), now)
-    answer = Answer("", Mode.HYBRID, (hit,), 1, 0.1, None, None, False, False, False)
-    for title, document in (("Fields of an answer", answer_document(answer)), ("Fields of a hit", hit_document(hit))):
-        rows = re.findall(r"^\| `(\w+)` \|", section(manual, title), re.MULTILINE)
+    answer = SearchResult("", SearchMode.HYBRID, (hit,), 1, 0.1, None, None, False, False, False)
+    for title, document in (("Fields of an answer", build_result_document(answer)), ("Fields of a hit", build_hit_document(hit))):
+        rows = re.findall(r"^\| `(\w+)` \|", get_section(manual, title), re.MULTILINE)
         assert rows == list(document), title

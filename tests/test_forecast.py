@@ -6,31 +6,31 @@ from pathlib import Path
 
 import pytest
 from git_repository import Repository
-from ward import Slow, Ward
+from ward import GatedEmbedder, DamagedWiki
 
 from wikiholt import wiring
 from wikiholt.errors import Busy, SourceMissing
-from wikiholt.settings import load
+from wikiholt.settings import load_settings
 from wikiholt.surfaces.cli.main import main
 
 
 @pytest.fixture
-def ward(tmp_path: Path) -> Iterator[Ward]:
-    made = Ward(tmp_path, pages=60)
+def ward(tmp_path: Path) -> Iterator[DamagedWiki]:
+    made = DamagedWiki(tmp_path, pages=60)
     yield made
     made.close()
 
 
-def files(ward: Ward) -> dict[str, bytes]:
+def read_all_files(ward: DamagedWiki) -> dict[str, bytes]:
     below = (ward.place / "data").rglob("*")
     return {str(file): file.read_bytes() for file in below if file.is_file() and not file.name.endswith("-shm")}
 
 
-def test_a_forecast_counts_what_a_reindexing_then_does(ward: Ward) -> None:
+def test_a_forecast_counts_what_a_reindexing_then_does(ward: DamagedWiki) -> None:
     ward.repository.commit({"twin-1.md": "the same words", "twin-2.md": "the same words", "broken.md": b"\xff\xfe\x00"})
-    before = files(ward)
-    found = ward.handle.forecast()
-    assert files(ward) == before
+    before = read_all_files(ward)
+    found = ward.handle.estimate_reindex()
+    assert read_all_files(ward) == before
     assert (found.pages, found.exact) == (63, True)
     assert found.reusable_vectors == 60
     assert found.disk_free > found.disk_bytes > 0
@@ -40,35 +40,35 @@ def test_a_forecast_counts_what_a_reindexing_then_does(ward: Ward) -> None:
     assert report.chunks_embedded + report.chunks_reused == found.chunks
 
 
-def test_with_another_model_nothing_is_reusable(ward: Ward) -> None:
-    ward.use(Slow(48, name="newer"))
-    found = ward.handle.forecast()
+def test_with_another_model_nothing_is_reusable(ward: DamagedWiki) -> None:
+    ward.use_model(GatedEmbedder(48, name="newer"))
+    found = ward.handle.estimate_reindex()
     assert (found.chunks_to_embed, found.reusable_vectors) == (60, 0)
 
 
-def test_a_forecast_needs_no_index_and_no_more_than_its_time(ward: Ward) -> None:
-    ward.service.workshop.store.drop(ward.handle.wiki.id)
-    found = ward.handle.forecast(limit=0.0)
+def test_a_forecast_needs_no_index_and_no_more_than_its_time(ward: DamagedWiki) -> None:
+    ward.service.components.store.delete(ward.handle.wiki.id)
+    found = ward.handle.estimate_reindex(time_limit_s=0.0)
     assert found.pages == 60
     assert not found.exact
     assert 40 <= found.chunks <= 80
 
 
-def test_one_forecast_of_a_wiki_at_a_time(ward: Ward) -> None:
+def test_one_forecast_of_a_wiki_at_a_time(ward: DamagedWiki) -> None:
     def again() -> None:
         with pytest.raises(Busy):
-            ward.handle.forecast()
+            ward.handle.estimate_reindex()
 
     ward.embedder.gate = again
-    assert ward.handle.forecast().pages == 60
+    assert ward.handle.estimate_reindex().pages == 60
     ward.embedder.gate = None
-    assert ward.handle.forecast().pages == 60
+    assert ward.handle.estimate_reindex().pages == 60
 
 
-def test_a_repository_that_is_gone_is_an_error_and_not_a_forecast_of_nothing(ward: Ward) -> None:
+def test_a_repository_that_is_gone_is_an_error_and_not_a_forecast_of_nothing(ward: DamagedWiki) -> None:
     ward.repository.path.rename(ward.place / "elsewhere")
     with pytest.raises(SourceMissing):
-        ward.handle.forecast()
+        ward.handle.estimate_reindex()
 
 
 def test_the_command_says_it_with_the_real_model_and_changes_nothing(
@@ -76,9 +76,9 @@ def test_the_command_says_it_with_the_real_model_and_changes_nothing(
 ) -> None:
     repository = Repository(tmp_path / "repository")
     repository.commit({f"{n}.md": f"# Page {n}\n\nNotes on subject {n}.\n" for n in range(12)})
-    service = wiring.build(load(tmp_path / "data"))
+    service = wiring.build_service(load_settings(tmp_path / "data"))
     service.add("notes", str(repository.path), {})
-    service.wiki("notes").sync()
+    service.get_handle("notes").sync()
     service.close()
     data = ["--data", str(tmp_path / "data")]
     assert main([*data, "reindex", "notes", "--dry-run", "--json"]) == 0

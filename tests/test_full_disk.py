@@ -5,9 +5,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from ward import Ward
+from ward import DamagedWiki
 
-WITHOUT_ROOM = """
+FULL_DISK_SCRIPT = """
 import resource, sys
 from dataclasses import replace
 from pathlib import Path
@@ -40,25 +40,25 @@ service.close()
 
 
 @pytest.fixture
-def ward(tmp_path: Path) -> Ward:
-    made = Ward(tmp_path, pages=20)
+def ward(tmp_path: Path) -> DamagedWiki:
+    made = DamagedWiki(tmp_path, pages=20)
     made.repository.commit({"later.md": "# Later\n"})
     made.close()
     return made
 
 
-def test_a_full_disk_keeps_nobody_from_searching(ward: Ward) -> None:
+def test_a_full_disk_keeps_nobody_from_searching(ward: DamagedWiki) -> None:
     data = ward.place / "data"
     assert not list(data.rglob("*-shm")), "nothing is open"
     done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_ROOM, str(data)], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", FULL_DISK_SCRIPT, str(data)], capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[:3] == [f"{mode} page-7 False" for mode in ("hybrid", "semantic", "keyword")]
     assert lines[3] == "status 20 None []"
     assert lines[4:] == ["refused True"] * 3
-    ward.service = ward.opened()
+    ward.service = ward.open_service()
     ward.handle.sync()
-    ward.right()
+    ward.assert_healthy()
     ward.close()

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from wikiholt import hits
-from wikiholt.hits import HitMaker, looked_for, mentioned, shown
-from wikiholt.model import Blob, Change, Filter, Hit, Mode, PageEntry
-from wikiholt.pages import Draft, Pipeline
+from wikiholt.hits import HitBuilder, get_stems, count_mentions, strip_leading_headings
+from wikiholt.model import Blob, IndexChange, PageFilter, Hit, SearchMode, PageEntry
+from wikiholt.pages import PreparedPage, TextPipeline
 from wikiholt.ranking import Candidate
 from wikiholt.stores.sqlite import rows
 from wikiholt.stores.sqlite.store import SqliteStore
@@ -25,16 +25,16 @@ def show(tmp_path: Path) -> Show:
     """The one hit of a keyword search in a wiki of one page."""
 
     def shown(markdown: str, typed: str) -> Hit:
-        embedder, pipeline = FakeEmbedder(), Pipeline()
-        index = SqliteStore(tmp_path).create("a" * 20, pipeline.recipe(embedder))
-        draft = pipeline.draft("page.md", Blob("b" * 40, 1, markdown.encode()), None, embedder)
-        assert isinstance(draft, Draft)
-        vectors = embedder.passages(draft.texts)
-        index.apply(Change((PageEntry(draft.blob, draft.page, draft.chunks, draft.hashes, vectors, draft.words),)))
+        embedder, pipeline = FakeEmbedder(), TextPipeline()
+        index = SqliteStore(tmp_path).create("a" * 20, pipeline.build_recipe(embedder))
+        draft = pipeline.prepare("page.md", Blob("b" * 40, 1, markdown.encode()), None, embedder)
+        assert isinstance(draft, PreparedPage)
+        vectors = embedder.embed_passages(draft.texts)
+        index.apply(IndexChange((PageEntry(draft.blob, draft.page, draft.chunks, draft.hashes, vectors, draft.terms),)))
         query = parse_query(typed)
-        (found,) = index.words(query, 5, Filter())
-        (hit,) = HitMaker(index, "{path}", "english").make(
-            query, Mode.KEYWORD, [Candidate(found.page_id, share=1.0, channels=("keyword",))]
+        (found,) = index.search_keywords(query, 5, PageFilter())
+        (hit,) = HitBuilder(index, "{path}", "english").build(
+            query, SearchMode.KEYWORD, [Candidate(found.page_id, keyword_share=1.0, channels=("keyword",))]
         )
         index.close()
         return hit
@@ -42,7 +42,7 @@ def show(tmp_path: Path) -> Show:
     return shown
 
 
-def menu_page(line: str) -> str:
+def make_menu_page(line: str) -> str:
     return f"# Page\n\n{FILLER}\n\n## Menu\n\n{line} {FILLER}\n\n## Staff\n\n{FILLER}\n"
 
 
@@ -62,7 +62,7 @@ def menu_page(line: str) -> str:
     ],
 )
 def test_a_word_is_shown_where_it_stands_however_it_is_written(show: Show, typed: str, line: str) -> None:
-    hit = show(menu_page(line), typed)
+    hit = show(make_menu_page(line), typed)
     assert hit.anchor == "menu"
     assert hit.first_line >= 5
 
@@ -74,26 +74,26 @@ def test_marks_that_are_no_accents_tell_words_apart(show: Show) -> None:
 
 def test_a_very_long_page_is_read_only_in_part(show: Show, monkeypatch: pytest.MonkeyPatch) -> None:
     read = list[int]()
-    whole = rows.stored_chunk
-    monkeypatch.setattr(rows, "stored_chunk", lambda row: read.append(row[0]) or whole(row))
-    page = "\n\n".join(f"## Part {n}\n\nword{n} {FILLER}" for n in range(hits._LONG_PAGE + 50))
+    whole = rows.to_stored_chunk
+    monkeypatch.setattr(rows, "to_stored_chunk", lambda row: read.append(row[0]) or whole(row))
+    page = "\n\n".join(f"## Part {n}\n\nword{n} {FILLER}" for n in range(hits._MAX_PAGE_CHUNKS + 50))
     assert show(page, "word7 ").anchor == "part-7"
-    assert len(read) <= hits._LONG_PAGE
+    assert len(read) <= hits._MAX_PAGE_CHUNKS
 
 
 def test_a_word_beyond_what_is_read_still_gives_a_hit(show: Show, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hits, "_LONG_PAGE", 3)
+    monkeypatch.setattr(hits, "_MAX_PAGE_CHUNKS", 3)
     page = "\n\n".join(f"## Part {n}\n\nword{n} {FILLER}" for n in range(9))
     assert show(page, "word8 ").anchor == "part-0"
 
 
 def test_a_query_without_a_word_is_mentioned_nowhere() -> None:
-    assert looked_for(parse_query("!!!")) == ()
-    assert mentioned("anything", ()) == 0
+    assert get_stems(parse_query("!!!")) == ()
+    assert count_mentions("anything", ()) == 0
 
 
 def test_a_snippet_does_not_begin_with_the_headings_named_beside_it() -> None:
-    assert shown("# Coffee\n\n## Descaling\n\nRun it monthly.") == "Run it monthly."
-    assert shown("Text first.\n\n# Then a heading") == "Text first.\n\n# Then a heading"
-    assert shown("# Only\n## Headings") == "# Only\n## Headings"
-    assert shown("#hashtag is no heading") == "#hashtag is no heading"
+    assert strip_leading_headings("# Coffee\n\n## Descaling\n\nRun it monthly.") == "Run it monthly."
+    assert strip_leading_headings("Text first.\n\n# Then a heading") == "Text first.\n\n# Then a heading"
+    assert strip_leading_headings("# Only\n## Headings") == "# Only\n## Headings"
+    assert strip_leading_headings("#hashtag is no heading") == "#hashtag is no heading"

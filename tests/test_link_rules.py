@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from wiki_contents import ADA, Notebook
+from wiki_contents import ADA, IndexedWiki
 
 from wikiholt.model import Page
-from wikiholt.text.links import Names
-from wikiholt.text.page import page_path, parse_page
-from wikiholt.text.rewriting import Move, rewritten
+from wikiholt.text.links import PageNameIndex
+from wikiholt.text.page import get_page_path, parse_page
+from wikiholt.text.rewriting import PageMove, rewrite_links
 
 PARTS = st.sampled_from(
     ["a", "A", "b", "a b", "a_b", "c.d", "ü", "(x)", "100%", "a#b", "x&amp;", "e^f", "n: o", "[z]", "é`"]
@@ -24,7 +24,7 @@ FILES = st.lists(PARTS, min_size=1, max_size=3).map(lambda parts: "/".join(parts
 
 
 @st.composite
-def links(draw: st.DrawFn) -> str:
+def link_texts(draw: st.DrawFn) -> str:
     """A link in one of the ways people write them, to something that may be there."""
     path = "/".join(draw(st.lists(PARTS, min_size=1, max_size=3)))
     ending = draw(st.sampled_from(["", ".md"]))
@@ -45,18 +45,18 @@ def links(draw: st.DrawFn) -> str:
     )
 
 
-WIKIS = st.dictionaries(FILES, st.lists(links(), max_size=5).map("\n\n".join), min_size=1, max_size=6)
+WIKIS = st.dictionaries(FILES, st.lists(link_texts(), max_size=5).map("\n\n".join), min_size=1, max_size=6)
 
 
-def read(pages: dict[str, str]) -> dict[str, Page]:
+def parse_pages(pages: dict[str, str]) -> dict[str, Page]:
     found = {file: parse_page(file, "", text.encode(), None) for file, text in pages.items()}
     return {file: page for file, page in found.items() if isinstance(page, Page)}
 
 
-def meanings(pages: dict[str, str]) -> dict[str, list[str | None]]:
+def resolve_links(pages: dict[str, str]) -> dict[str, list[str | None]]:
     """For every page, the page each of its links means, in order."""
-    names = Names(map(page_path, pages))
-    return {page.path: [names.page(link.paths, link.wiki) for link in page.links] for page in read(pages).values()}
+    names = PageNameIndex(map(get_page_path, pages))
+    return {page.path: [names.find_page(link.paths, link.wiki) for link in page.links] for page in parse_pages(pages).values()}
 
 
 @settings(max_examples=300, deadline=None)
@@ -65,14 +65,14 @@ def test_after_a_rename_every_link_means_the_page_it_meant(wiki: dict[str, str],
     old = data.draw(st.sampled_from(sorted(wiki)))
     if new in wiki:
         return
-    names = {page_path(file) for file in wiki}
-    move = Move(page_path(old), page_path(new), Names(names), Names(names - {page_path(old)} | {page_path(new)}))
+    names = {get_page_path(file) for file in wiki}
+    move = PageMove(get_page_path(old), get_page_path(new), PageNameIndex(names), PageNameIndex(names - {get_page_path(old)} | {get_page_path(new)}))
     after = {
-        (new if file == old else file): rewritten(text.encode(), file, new if file == old else file, move).decode()
+        (new if file == old else file): rewrite_links(text.encode(), file, new if file == old else file, move).decode()
         for file, text in wiki.items()
     }
-    moved = {page_path(old): page_path(new)}
-    was, now = meanings(wiki), meanings(after)
+    moved = {get_page_path(old): get_page_path(new)}
+    was, now = resolve_links(wiki), resolve_links(after)
     for path, targets in was.items():
         here = now[moved.get(path, path)]
         assert len(here) == len(targets)
@@ -84,20 +84,20 @@ def test_after_a_rename_every_link_means_the_page_it_meant(wiki: dict[str, str],
 @settings(max_examples=200, deadline=None)
 @given(text=st.text(max_size=300) | WIKIS.map(lambda wiki: "\n".join(wiki.values())))
 def test_a_rename_that_concerns_no_link_leaves_every_byte(text: str) -> None:
-    move = Move("never", "nowhere", Names(["never", "page"]), Names(["nowhere", "page"]))
+    move = PageMove("never", "nowhere", PageNameIndex(["never", "page"]), PageNameIndex(["nowhere", "page"]))
     data = text.encode("utf-8", "surrogatepass")
     if "never" not in text and "nowhere" not in text:
-        assert rewritten(data, "page.md", "page.md", move) == data
+        assert rewrite_links(data, "page.md", "page.md", move) == data
 
 
 @settings(max_examples=300, deadline=None)
-@given(paths=st.sets(FILES.map(page_path), min_size=1, max_size=8), data=st.data())
+@given(paths=st.sets(FILES.map(get_page_path), min_size=1, max_size=8), data=st.data())
 def test_a_page_is_always_meant_by_its_own_path(paths: set[str], data: st.DataObject) -> None:
     path = data.draw(st.sampled_from(sorted(paths)))
-    names = Names(paths)
-    assert names.page((path,), True) == names.page((path,), False) == path
+    names = PageNameIndex(paths)
+    assert names.find_page((path,), True) == names.find_page((path,), False) == path
     for wiki in (True, False):
-        meant = names.page((path.upper(),), wiki)
+        meant = names.find_page((path.upper(),), wiki)
         assert meant is None or meant in paths
 
 
@@ -115,12 +115,12 @@ def test_the_graph_of_a_real_wiki_is_the_same_after_a_rename(
 ) -> None:
     """Through git and the index: a page of a new name, one that no link can have meant before."""
     place = Path(tempfile.mkdtemp(dir=scratch))
-    notes = Notebook(place, dict(wiki))
+    notes = IndexedWiki(place, dict(wiki))
     old = data.draw(st.sampled_from(sorted(wiki)))
-    before = notes.graph()
-    done = notes.contents.rename(page_path(old), "fresh/Brand new", ADA)
-    moved = {page_path(old): done.path}
-    after = notes.graph()
+    before = notes.build_graph()
+    done = notes.pages.rename(get_page_path(old), "fresh/Brand new", ADA)
+    moved = {get_page_path(old): done.path}
+    after = notes.build_graph()
     kept = {(moved.get(one, one), moved.get(other, other)) for one, other in before.edges}
     assert kept <= set(after.edges)
     # What is new was ambiguous between the page that moved and another.

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
-from wiki_contents import ADA, Notebook, Pages
+from wiki_contents import ADA, IndexedWiki, PageFiles
 
 from wikiholt.errors import PageNotFound
-from wikiholt.text.links import Names, paths_of
+from wikiholt.text.links import PageNameIndex, resolve_link_paths
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ from wikiholt.text.links import Names, paths_of
     ],
 )
 def test_a_markdown_link_is_relative_to_its_page_or_from_the_top(target: str, path: str) -> None:
-    assert paths_of((target,), False, "tools/rake.md") == ((path,) if path else ())
+    assert resolve_link_paths((target,), False, "tools/rake.md") == ((path,) if path else ())
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_a_markdown_link_is_relative_to_its_page_or_from_the_top(target: str, pa
     ],
 )
 def test_a_wiki_link_is_from_the_top(target: str, path: str) -> None:
-    assert paths_of((target,), True, "tools/rake.md") == ((path,) if path else ())
+    assert resolve_link_paths((target,), True, "tools/rake.md") == ((path,) if path else ())
 
 
 @pytest.mark.parametrize(
@@ -75,50 +75,50 @@ def test_a_wiki_link_is_from_the_top(target: str, path: str) -> None:
     ],
 )
 def test_a_page_is_meant_exactly_or_as_the_only_one_alike(written: str, wiki: bool, page: str | None) -> None:
-    names = Names(["home", "tools/Garden Spade", "rake", "Rake", "x/rake", "log.markdown"])
-    assert names.page((written,), wiki) == page
+    names = PageNameIndex(["home", "tools/Garden Spade", "rake", "Rake", "x/rake", "log.markdown"])
+    assert names.find_page((written,), wiki) == page
 
 
 def test_a_wiki_link_may_have_its_text_on_either_side(tmp_path: Path) -> None:
-    pages: Pages = {
+    pages: PageFiles = {
         "home.md": "[[The heap|compost]] [[compost|the heap]] [[/compost|home]]\n\n| a |\n|---|\n| [[compost\\|x]] |\n",
         "compost.md": "# Compost\n",
     }
-    notes = Notebook(tmp_path, pages).sync()
-    found = notes.contents.links("home")
+    notes = IndexedWiki(tmp_path, pages).sync()
+    found = notes.pages.get_links("home")
     assert [link.path for link in found.links_to] == ["compost"] * 4
     assert found.missing == ()
     notes.close()
 
 
 def test_the_text_of_a_link_that_leads_elsewhere_is_no_page(tmp_path: Path) -> None:
-    pages: Pages = {
+    pages: PageFiles = {
         "home.md": "[[compost|https://x.example]] [[compost|dendron://vault/x]] [[compost|#top]] [[Compost|heap^b]]\n",
         "compost.md": "# Compost\n",
         "heap.md": "# Heap\n",
     }
-    notes = Notebook(tmp_path, pages).sync()
-    assert [link.path for link in notes.contents.links("home").links_to] == ["heap"]
-    assert notes.contents.rename("compost", "mulch", ADA).updated == ()
+    notes = IndexedWiki(tmp_path, pages).sync()
+    assert [link.path for link in notes.pages.get_links("home").links_to] == ["heap"]
+    assert notes.pages.rename("compost", "mulch", ADA).updated == ()
     notes.close()
 
 
 def test_links_in_code_count_for_nothing(tmp_path: Path) -> None:
     text = "`[[a]]`\n\n```\n[[a]] [x](a.md)\n```\n\n    [[a]]\n\n<!-- -->\n\nReal: [[b]]\n"
-    notes = Notebook(tmp_path, {"home.md": text, "a.md": "# A\n", "b.md": "# B\n"}).sync()
-    assert [link.path for link in notes.contents.links("home").links_to] == ["b"]
-    assert [page.path for page in notes.contents.orphans()] == ["a", "home"]
+    notes = IndexedWiki(tmp_path, {"home.md": text, "a.md": "# A\n", "b.md": "# B\n"}).sync()
+    assert [link.path for link in notes.pages.get_links("home").links_to] == ["b"]
+    assert [page.path for page in notes.pages.find_orphans()] == ["a", "home"]
     notes.close()
 
 
 def test_links_both_ways_and_what_is_missing(tmp_path: Path) -> None:
-    pages: Pages = {
+    pages: PageFiles = {
         "home.md": "[[spade]] [[spade]] [r](tools/rake.md) [[wanted]] ![p](x.png) [me](home.md) [w](https://w.example)\n",
         "tools/spade.md": "[up](../home) [next](rake.md#top \"title\") [ref]\n\n[ref]: <../home.md> 'x'\n",
         "tools/rake.md": "# Rake\n",
     }
-    notes = Notebook(tmp_path, pages)
-    graph = notes.graph()
+    notes = IndexedWiki(tmp_path, pages)
+    graph = notes.build_graph()
     assert [ref.path for ref in graph.pages] == ["home", "tools/rake", "tools/spade"]
     assert graph.edges == (
         ("home", "tools/rake"),
@@ -127,28 +127,28 @@ def test_links_both_ways_and_what_is_missing(tmp_path: Path) -> None:
         ("tools/spade", "tools/rake"),
     )
     assert graph.missing == (("home", "wanted"),)
-    rake = notes.contents.links("Tools/Rake.md")
+    rake = notes.pages.get_links("Tools/Rake.md")
     assert [(link.path, link.text, link.anchor, link.line) for link in rake.linked_from] == [
         ("home", "r", "", 1),
         ("tools/spade", "next", "top", 1),
     ]
-    home = notes.contents.links("home")
+    home = notes.pages.get_links("home")
     assert [link.path for link in home.links_to] == ["tools/spade", "tools/spade", "tools/rake"]
     assert home.missing == ("wanted",)
     assert [link.path for link in home.linked_from] == ["tools/spade", "tools/spade"]
     with pytest.raises(PageNotFound):
-        notes.contents.links("wanted")
+        notes.pages.get_links("wanted")
     notes.close()
 
 
 def test_a_link_comes_to_life_with_its_page_and_ends_with_it(tmp_path: Path) -> None:
-    notes = Notebook(tmp_path, {"home.md": "[[wanted]]\n", "x.md": "x\n"})
-    assert notes.graph().edges == ()
-    notes.contents.put("deep/Wanted", "# Here\n", ADA)
-    assert notes.graph().edges == (("home", "deep/Wanted"),)
-    notes.contents.put("other/wanted", "# There\n", ADA)
-    assert notes.graph().edges == (), "two pages are called so now"
-    notes.contents.delete("deep/Wanted", ADA)
-    assert notes.graph().edges == (("home", "other/wanted"),)
-    assert notes.contents.links("other/wanted").linked_from[0].path == "home"
+    notes = IndexedWiki(tmp_path, {"home.md": "[[wanted]]\n", "x.md": "x\n"})
+    assert notes.build_graph().edges == ()
+    notes.pages.write("deep/Wanted", "# Here\n", ADA)
+    assert notes.build_graph().edges == (("home", "deep/Wanted"),)
+    notes.pages.write("other/wanted", "# There\n", ADA)
+    assert notes.build_graph().edges == (), "two pages are called so now"
+    notes.pages.delete("deep/Wanted", ADA)
+    assert notes.build_graph().edges == (("home", "other/wanted"),)
+    assert notes.pages.get_links("other/wanted").linked_from[0].path == "home"
     notes.close()

@@ -5,20 +5,20 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from wiki_contents import ID, Notebook
+from wiki_contents import WIKI_ID, IndexedWiki
 
 from wikiholt.errors import IndexMissing
-from wikiholt.model import Change, Filter
+from wikiholt.model import IndexChange, PageFilter
 from wikiholt.pages import TEXT_VERSION
-from wikiholt.search import Request
-from wikiholt.stores.sqlite.schema import SCHEMA, connect
-from wikiholt.stores.sqlite.seals import _OF_A_PAGE_1, row_seal
+from wikiholt.search import SearchRequest
+from wikiholt.stores.sqlite.schema import SCHEMA_VERSION, open_connection
+from wikiholt.stores.sqlite.seals import _PAGE_QUERIES_SCHEMA_1, compute_row_checksum
 from wikiholt.testing import FakeEmbedder
 
 
-def make_older(file: Path) -> None:
+def downgrade_schema(file: Path) -> None:
     """Take from an index what schema 1 did not have, and seal it as schema 1 did."""
-    with closing(connect(file)) as db:
+    with closing(open_connection(file)) as db:
         db.execute("BEGIN")
         for index in ("pages_key", "pages_last_key", "links_key", "links_other_key"):
             db.execute(f"DROP INDEX {index}")
@@ -30,38 +30,38 @@ def make_older(file: Path) -> None:
             "SELECT schema, generation, fingerprint, dimensions, pipeline FROM state"
         ).fetchone()
         row = (1, generation, fingerprint, dimensions, pipeline.replace(f"text {TEXT_VERSION}", "text 1"))
-        db.execute("UPDATE state SET schema = 1, pipeline = ?, seal = ?", (row[-1], row_seal(row)))
+        db.execute("UPDATE state SET schema = 1, pipeline = ?, seal = ?", (row[-1], compute_row_checksum(row)))
         for (page_id,) in db.execute("SELECT id FROM pages").fetchall():
-            db.execute("UPDATE seals SET crc = ? WHERE page_id = ?", (_seal_1(db, page_id), page_id))
+            db.execute("UPDATE seals SET crc = ? WHERE page_id = ?", (_write_checksum_v1(db, page_id), page_id))
         db.execute("COMMIT")
 
 
-def _seal_1(db: sqlite3.Connection, page_id: int) -> int:
+def _write_checksum_v1(db: sqlite3.Connection, page_id: int) -> int:
     crc = 0
-    for sql in _OF_A_PAGE_1:
+    for sql in _PAGE_QUERIES_SCHEMA_1:
         for row in db.execute(sql, (page_id,)):
-            crc = row_seal(row, crc)
+            crc = compute_row_checksum(row, crc)
     return crc
 
 
 def test_an_older_index_answers_until_a_sync_has_built_another(tmp_path: Path) -> None:
     embedder = FakeEmbedder()
-    notes = Notebook(
+    notes = IndexedWiki(
         tmp_path, {"home.md": "# Home\n\nSee [[heap]].\n", "heap.md": "# Heap\n\nAir.\n"}, lambda: embedder
     )
     notes.sync().close()
-    make_older(notes.store.directory(ID) / "g000001.sqlite")
+    downgrade_schema(notes.store.get_directory(WIKI_ID) / "g000001.sqlite")
 
-    older = Notebook(tmp_path, embedder=lambda: embedder)
-    answer = older.handle.search(Request("air"))
+    older = IndexedWiki(tmp_path, embedder=lambda: embedder)
+    answer = older.handle.search(SearchRequest("air"))
     assert (answer.hits[0].path, answer.hits[0].page_words) == ("heap", 0)
-    assert older.handle.similar("home").hits[0].path == "heap"
-    assert [page.path for page in older.contents.list().pages] == ["heap", "home"]
-    assert older.contents.facets(Filter()).pages == 2
+    assert older.handle.find_similar("home").hits[0].path == "heap"
+    assert [page.path for page in older.pages.list().pages] == ["heap", "home"]
+    assert older.pages.get_facets(PageFilter()).pages == 2
     with pytest.raises(IndexMissing) as caught:
-        older.contents.links("home")
+        older.pages.get_links("home")
     assert "older" in caught.value.message
-    assert "not known" in older.contents.read("home").notes[0]
+    assert "not known" in older.pages.read("home").notes[0]
     assert older.handle.check() == []
 
     embedder.embedded.clear()
@@ -69,28 +69,28 @@ def test_an_older_index_answers_until_a_sync_has_built_another(tmp_path: Path) -
     assert report.rebuilt
     assert report.chunks_embedded == 0, "the vectors are those of the index before"
     assert embedder.embedded == []
-    assert [link.path for link in older.contents.links("heap").linked_from] == ["home"]
-    assert older.handle.search(Request("air")).hits[0].page_words == 3
-    left = sorted(file.name for file in notes.store.directory(ID).iterdir() if "sqlite" in file.name)
+    assert [link.path for link in older.pages.get_links("heap").linked_from] == ["home"]
+    assert older.handle.search(SearchRequest("air")).hits[0].page_words == 3
+    left = sorted(file.name for file in notes.store.get_directory(WIKI_ID).iterdir() if "sqlite" in file.name)
     assert left[0].startswith("g000002"), "nothing of the older one is left, nor set aside"
     older.close()
 
 
 def test_damage_to_an_older_index_is_noticed_all_the_same(tmp_path: Path) -> None:
-    notes = Notebook(tmp_path, {"home.md": "# Home\n\nSee [[heap]].\n"}).sync()
+    notes = IndexedWiki(tmp_path, {"home.md": "# Home\n\nSee [[heap]].\n"}).sync()
     notes.close()
-    file = notes.store.directory(ID) / "g000001.sqlite"
-    make_older(file)
-    with closing(connect(file)) as db:
+    file = notes.store.get_directory(WIKI_ID) / "g000001.sqlite"
+    downgrade_schema(file)
+    with closing(open_connection(file)) as db:
         db.execute("UPDATE links SET target = 'other'")
-    index = notes.store.open(ID)
+    index = notes.store.open(WIKI_ID)
     assert any("not as it was written" in fault for fault in index.check())
     index.close()
 
 
 def test_what_links_mean_is_sealed(tmp_path: Path) -> None:
-    notes = Notebook(tmp_path, {"home.md": "# Home\n\nSee [[heap]].\n"}).sync()
-    index = notes.store.open(ID)
+    notes = IndexedWiki(tmp_path, {"home.md": "# Home\n\nSee [[heap]].\n"}).sync()
+    index = notes.store.open(WIKI_ID)
     assert index.check() == []
     for change in (
         "links SET key = 'x'",
@@ -98,16 +98,16 @@ def test_what_links_mean_is_sealed(tmp_path: Path) -> None:
         "pages SET last_key = 'x'",
         "pages SET length = 1",
     ):
-        with closing(connect(notes.store.directory(ID) / "g000001.sqlite")) as db:
+        with closing(open_connection(notes.store.get_directory(WIKI_ID) / "g000001.sqlite")) as db:
             db.execute("BEGIN")
             db.execute(f"UPDATE {change}")
             db.execute("COMMIT")
         assert index.check(), change
-        index.apply(Change(deleted=("home.md",)))
+        index.apply(IndexChange(deleted=("home.md",)))
         index.close()
         notes.repository.commit({"home.md": f"# Home\n\n{change} [[heap]].\n"})
         notes.sync()
-        index = notes.store.open(ID)
+        index = notes.store.open(WIKI_ID)
     index.close()
     notes.close()
-    assert SCHEMA == 3
+    assert SCHEMA_VERSION == 3

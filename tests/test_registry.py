@@ -42,13 +42,13 @@ def test_a_wiki_that_was_added_is_found_again(registry: Registry, path: Path) ->
     assert datetime.now(UTC) - added.created_at < timedelta(minutes=1)
     registry.close()
     with closing(Registry(path)) as again:
-        assert again.list() == [added]
+        assert again.list_wikis() == [added]
 
 
 def test_wikis_are_listed_by_slug(registry: Registry) -> None:
     for slug in ("b", "c", "a"):
         registry.add(slug, f"/srv/{slug}")
-    assert [wiki.slug for wiki in registry.list()] == ["a", "b", "c"]
+    assert [wiki.slug for wiki in registry.list_wikis()] == ["a", "b", "c"]
 
 
 def test_ids_are_opaque_and_a_slug_that_returns_gets_a_new_one(registry: Registry) -> None:
@@ -64,13 +64,13 @@ def test_a_slug_is_given_once(registry: Registry) -> None:
     first = registry.add("garden", "/srv/garden")
     with pytest.raises(WikiExists, match="already a wiki 'garden'"):
         registry.add("garden", "/srv/other")
-    assert registry.list() == [first]
+    assert registry.list_wikis() == [first]
 
 
 def test_a_removed_wiki_is_gone(registry: Registry) -> None:
     wiki = registry.add("garden", "/srv/garden")
     assert registry.remove("garden").wiki == wiki
-    assert registry.list() == []
+    assert registry.list_wikis() == []
     with pytest.raises(WikiNotFound):
         registry.get("garden")
     with pytest.raises(WikiNotFound):
@@ -79,16 +79,16 @@ def test_a_removed_wiki_is_gone(registry: Registry) -> None:
 
 def test_settings_are_put_in_the_place_of_the_old_ones(registry: Registry) -> None:
     wiki = registry.add("garden", "/srv/garden", {"language": "german"})
-    updated = registry.update("garden", {"url": "https://example.org/{path}"})
+    updated = registry.set_settings("garden", {"url": "https://example.org/{path}"})
     assert updated.settings == {"url": "https://example.org/{path}"}
     assert updated.id == wiki.id
     assert registry.get("garden") == updated
     with pytest.raises(WikiNotFound):
-        registry.update("other", {})
+        registry.set_settings("other", {})
 
 
 def test_reading_before_the_first_wiki_makes_no_file(registry: Registry, path: Path) -> None:
-    assert registry.list() == []
+    assert registry.list_wikis() == []
     with pytest.raises(WikiNotFound):
         registry.get("garden")
     assert not path.parent.exists()
@@ -110,35 +110,35 @@ def test_no_error_names_another_wiki(registry: Registry, odd: str) -> None:
 def test_near_slugs_are_suggested_on_request(registry: Registry) -> None:
     for slug in ("garden", "runbook", "kitchen"):
         registry.add(slug, f"/srv/{slug}")
-    assert registry.suggest("gardem") == ("garden",)
-    assert registry.suggest("Runbok") == ("runbook",)
-    assert registry.suggest("zzz") == ()
+    assert registry.suggest_slugs("gardem") == ("garden",)
+    assert registry.suggest_slugs("Runbok") == ("runbook",)
+    assert registry.suggest_slugs("zzz") == ()
 
 
 def test_a_wiki_is_found_by_its_id(registry: Registry) -> None:
     wiki = registry.add("garden", "/srv/garden")
-    assert registry.by_id(wiki.id) == wiki
+    assert registry.get_by_id(wiki.id) == wiki
     for odd in ("garden", "", "a" * 20, "\0", "é"):
         with pytest.raises(WikiNotFound) as caught:
-            registry.by_id(odd)
+            registry.get_by_id(odd)
         assert "garden" not in f"{caught.value} {caught.value.hint}"
 
 
 def test_the_only_wiki_is_known_as_such(registry: Registry) -> None:
-    assert registry.only() is None
+    assert registry.get_only() is None
     wiki = registry.add("garden", "/srv/garden")
-    assert registry.only() == wiki
+    assert registry.get_only() == wiki
     registry.add("other", "/srv/other")
-    assert registry.only() is None
+    assert registry.get_only() is None
 
 
 def test_some_settings_change_and_the_others_stay(registry: Registry) -> None:
     registry.add("garden", "/srv/garden", {"language": "german", "public": "true"})
-    changed = registry.change("garden", {"public": "", "url": "{path}.html"})
+    changed = registry.update_settings("garden", {"public": "", "url": "{path}.html"})
     assert changed.settings == {"language": "german", "url": "{path}.html"}
     assert registry.get("garden") == changed
     with pytest.raises(WikiNotFound):
-        registry.change("other", {"public": "true"})
+        registry.update_settings("other", {"public": "true"})
 
 
 def test_two_who_change_different_settings_at_once_lose_none(registry: Registry, path: Path) -> None:
@@ -146,7 +146,7 @@ def test_two_who_change_different_settings_at_once_lose_none(registry: Registry,
 
     def change(number: int) -> None:
         with closing(Registry(path)) as own:
-            own.change("garden", {f"setting-{number}": "set"})
+            own.update_settings("garden", {f"setting-{number}": "set"})
 
     threads = [threading.Thread(target=change, args=(number,)) for number in range(8)]
     for thread in threads:
@@ -164,7 +164,7 @@ def test_many_are_added_at_once_and_what_is_taken_is_left(registry: Registry) ->
     added = registry.add_many([("a", "/srv/a", {"public": "true"}), ("b", "/srv/other", {}), ("c", "/srv/c", {})])
     assert [wiki.slug for wiki in added] == ["a", "c"]
     assert registry.get("b") == first
-    assert registry.list() == [added[0], first, added[1]]
+    assert registry.list_wikis() == [added[0], first, added[1]]
 
 
 def test_of_two_with_one_slug_the_first_is_added(registry: Registry) -> None:
@@ -186,10 +186,10 @@ def test_of_many_all_are_added_or_none(
     before = registry.add("before", "/srv", {"hosts": "a.example"})
     with pytest.raises(error):
         registry.add_many([("a", "/srv/a", {"hosts": "b.example"}), bad])
-    assert registry.list() == [before]
-    assert registry.by_host("b.example") is None
+    assert registry.list_wikis() == [before]
+    assert registry.find_by_host("b.example") is None
     registry.close()
-    assert registry.list() == [before]
+    assert registry.list_wikis() == [before]
 
 
 def test_ten_thousand_wikis_are_registered_in_seconds_and_one_more_costs_what_one_costs(registry: Registry) -> None:
@@ -197,7 +197,7 @@ def test_ten_thousand_wikis_are_registered_in_seconds_and_one_more_costs_what_on
     registry.add_many((f"wiki-{number}", f"/srv/{number}", {}) for number in range(10_000))
     assert time.perf_counter() - began < 10
     statements: list[str] = []
-    with registry._database.reading() as connection:
+    with registry._database.read_connection() as connection:
         assert connection
         connection.set_trace_callback(statements.append)
         registry.add("one-more", "/srv/one-more")
@@ -215,22 +215,22 @@ def test_a_wiki_is_found_by_each_of_its_hosts(registry: Registry) -> None:
         "garden", "/srv/garden", {"hosts": "Garden.Example.org., plants.example.org\nplants.example.org"}
     )
     for host in ("garden.example.org", "GARDEN.example.ORG", "garden.example.org.", "plants.example.org:8080"):
-        assert registry.by_host(host) == wiki
+        assert registry.find_by_host(host) == wiki
     for host in ("example.org", "x.garden.example.org", "", "garden", "\0", "gärten.example", "x" * 9999):
-        assert registry.by_host(host) is None
+        assert registry.find_by_host(host) is None
 
 
 def test_hosts_follow_the_settings(registry: Registry) -> None:
     registry.add("garden", "/srv/garden", {"hosts": "old.example"})
-    registry.change("garden", {"hosts": "new.example"})
-    assert registry.by_host("old.example") is None
-    assert registry.by_host("new.example") == registry.get("garden")
-    registry.update("garden", {})
-    assert registry.by_host("new.example") is None
-    registry.change("garden", {"hosts": "new.example"})
+    registry.update_settings("garden", {"hosts": "new.example"})
+    assert registry.find_by_host("old.example") is None
+    assert registry.find_by_host("new.example") == registry.get("garden")
+    registry.set_settings("garden", {})
+    assert registry.find_by_host("new.example") is None
+    registry.update_settings("garden", {"hosts": "new.example"})
     assert registry.remove("garden").hosts == ("new.example",)
-    assert registry.by_host("new.example") is None
-    assert registry.add("other", "/srv", {"hosts": "new.example"}) == registry.by_host("new.example")
+    assert registry.find_by_host("new.example") is None
+    assert registry.add("other", "/srv", {"hosts": "new.example"}) == registry.find_by_host("new.example")
 
 
 def test_a_host_is_one_wikis_and_the_other_is_not_named(registry: Registry) -> None:
@@ -242,8 +242,8 @@ def test_a_host_is_one_wikis_and_the_other_is_not_named(registry: Registry) -> N
     assert "canary" not in told
     other = registry.add("other", "/srv/other", {"hosts": "b.example"})
     with pytest.raises(WikiExists):
-        registry.change("other", {"hosts": "wiki.example.org"})
-    assert registry.get("other") == registry.by_host("b.example") == other
+        registry.update_settings("other", {"hosts": "wiki.example.org"})
+    assert registry.get("other") == registry.find_by_host("b.example") == other
 
 
 @pytest.mark.parametrize(
@@ -267,11 +267,11 @@ def test_a_host_is_one_wikis_and_the_other_is_not_named(registry: Registry) -> N
 def test_what_is_no_host_is_refused_and_nothing_changes(registry: Registry, host: str) -> None:
     wiki = registry.add("garden", "/srv/garden", {"hosts": "good.example"})
     with pytest.raises(InvalidSetting) as caught:
-        registry.change("garden", {"hosts": f"other.example, {host}"})
+        registry.update_settings("garden", {"hosts": f"other.example, {host}"})
     assert caught.value.hint
     assert len(caught.value.message) < 300
-    assert registry.get("garden") == registry.by_host("good.example") == wiki
-    assert registry.by_host("other.example") is None
+    assert registry.get("garden") == registry.find_by_host("good.example") == wiki
+    assert registry.find_by_host("other.example") is None
 
 
 # ── together ──
@@ -281,7 +281,7 @@ def test_a_writer_elsewhere_makes_the_others_wait_and_then_busy(registry: Regist
     registry.add("garden", "/srv/garden")
     with closing(sqlite3.connect(path, isolation_level=None)) as other, closing(Registry(path, timeout=0.05)) as hasty:
         other.execute("BEGIN IMMEDIATE")
-        assert [wiki.slug for wiki in hasty.list()] == ["garden"]
+        assert [wiki.slug for wiki in hasty.list_wikis()] == ["garden"]
         with pytest.raises(Busy):
             hasty.add("other", "/srv/other")
         other.execute("ROLLBACK")
@@ -300,10 +300,10 @@ def test_many_threads_share_one_registry(registry: Registry) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(registry.list()) == 6 * 9
+    assert len(registry.list_wikis()) == 6 * 9
 
 
-def _add_from_elsewhere(path: Path, name: str) -> None:
+def _add_in_other_process(path: Path, name: str) -> None:
     with closing(Registry(path)) as registry:
         for number in range(10):
             registry.add(f"{name}{number}", "/srv")
@@ -315,18 +315,18 @@ def _add_from_elsewhere(path: Path, name: str) -> None:
 
 def test_many_processes_make_and_fill_one_registry(path: Path) -> None:
     context = multiprocessing.get_context("spawn")
-    processes = [context.Process(target=_add_from_elsewhere, args=(path, letter)) for letter in "abcd"]
+    processes = [context.Process(target=_add_in_other_process, args=(path, letter)) for letter in "abcd"]
     for process in processes:
         process.start()
     for process in processes:
         process.join()
     assert [process.exitcode for process in processes] == [0] * 4
     with closing(Registry(path)) as registry:
-        assert len(registry.list()) == 41
+        assert len(registry.list_wikis()) == 41
     assert sorted(file.name for file in path.parent.iterdir()) == ["registry.db", "registry.db-seal"]
 
 
-_FORK = """
+_FORK_SCRIPT = """
 import os, sys
 from contextlib import closing
 from pathlib import Path
@@ -347,7 +347,7 @@ with closing(Registry(Path(sys.argv[1]))) as registry:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_parent_and_child_of_a_fork_both_go_on(path: Path) -> None:
-    command = [sys.executable, "-W", "error", "-c", _FORK, str(path)]
+    command = [sys.executable, "-W", "error", "-c", _FORK_SCRIPT, str(path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.stdout.split(), done.stderr) == (["0", "before", "child", "parent"], "")
 
@@ -380,4 +380,4 @@ def test_finding_a_wiki_is_cheap(registry: Registry) -> None:
 def test_a_bad_slug_is_not_registered(registry: Registry) -> None:
     with pytest.raises(InvalidSlug):
         registry.add("../x", "/srv")
-    assert registry.list() == []
+    assert registry.list_wikis() == []

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from wikiholt.errors import IndexCorrupt, IndexTooNew, StorageRefused
+from wikiholt.errors import IndexCorrupt, IndexTooNew, StorageError
 from wikiholt.model import Scope, Wiki
 from wikiholt.registry import Registry, database
 
@@ -32,7 +32,7 @@ def registry(path: Path) -> Iterator[Registry]:
 # ── the seal ──
 
 
-def _everything(registry: Registry) -> None:
+def _add_sample_rows(registry: Registry) -> None:
     garden = registry.add("garden", "/srv/garden", {"hosts": "garden.example"})
     registry.add("other", "/srv/other")
     registry.keys.create(garden.id, Scope.READ, "label")
@@ -53,30 +53,30 @@ def _everything(registry: Registry) -> None:
     ],
 )
 def test_rows_that_were_not_written_here_are_damage(registry: Registry, path: Path, damage: str) -> None:
-    _everything(registry)
+    _add_sample_rows(registry)
     registry.close()
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         assert other.execute(damage).rowcount
     with pytest.raises(IndexCorrupt, match="not those that were written"):
-        registry.list()
+        registry.list_wikis()
 
 
 def test_a_write_does_not_seal_damage_that_was_there_before(registry: Registry, path: Path) -> None:
-    _everything(registry)
+    _add_sample_rows(registry)
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("UPDATE keys SET wiki_id = NULL")
     registry.add("third", "/srv/third")
     registry.close()
     with pytest.raises(IndexCorrupt):
-        registry.list()
+        registry.list_wikis()
 
 
 def test_a_write_that_fails_leaves_everything_as_it_was(registry: Registry) -> None:
-    _everything(registry)
-    before = (registry.list(), registry.keys.list())
+    _add_sample_rows(registry)
+    before = (registry.list_wikis(), registry.keys.list())
 
     def half() -> None:
-        with registry._database.writing() as ledger:
+        with registry._database.write_transaction() as ledger:
             ledger.delete("keys", "label", "label")
             ledger.insert("marks", ("half", "done"))
             raise RuntimeError("in the middle")
@@ -84,7 +84,7 @@ def test_a_write_that_fails_leaves_everything_as_it_was(registry: Registry) -> N
     with pytest.raises(RuntimeError, match="in the middle"):
         half()
     registry.close()
-    assert (registry.list(), registry.keys.list()) == before
+    assert (registry.list_wikis(), registry.keys.list()) == before
 
 
 # ── what is removed is gone ──
@@ -106,13 +106,13 @@ def test_nothing_of_what_was_removed_is_left_in_the_file(registry: Registry, pat
             gone += [wiki.id, wiki.slug, wiki.source.split("/")[2]]
             on_disk = b"".join(file.read_bytes() for file in path.parent.iterdir())
             assert [text for text in gone if text.encode() in on_disk] == []
-    assert registry.list() == sorted(alive, key=lambda wiki: wiki.slug)
+    assert registry.list_wikis() == sorted(alive, key=lambda wiki: wiki.slug)
 
 
 def test_nothing_of_a_key_a_host_or_an_old_setting_is_left_in_the_file(registry: Registry, path: Path) -> None:
     wiki = registry.add("garden", "/srv/garden", {"hosts": "heron.example", "webhook_secret": "bittern"})
     key, _ = registry.keys.create(wiki.id, Scope.READ, "cormorant")
-    registry.change("garden", {"hosts": "", "webhook_secret": "egret"})
+    registry.update_settings("garden", {"hosts": "", "webhook_secret": "egret"})
     registry.keys.revoke(key.id)
     on_disk = b"".join(file.read_bytes() for file in path.parent.iterdir())
     assert b"egret" in on_disk
@@ -121,7 +121,7 @@ def test_nothing_of_a_key_a_host_or_an_old_setting_is_left_in_the_file(registry:
 
 # ── older files ──
 
-_VERSION_1 = """
+_SCHEMA_VERSION_1 = """
 PRAGMA journal_mode = WAL;
 PRAGMA application_id = 0x57484C52;
 PRAGMA user_version = 1;
@@ -153,7 +153,7 @@ def _make_version_1(path: Path, count: int = 3) -> list[tuple[str, ...]]:
         digest.update(repr(row).encode("utf-8", "surrogatepass"))
     path.parent.mkdir(exist_ok=True)
     with closing(sqlite3.connect(path, isolation_level=None)) as old:
-        old.executescript(_VERSION_1)
+        old.executescript(_SCHEMA_VERSION_1)
         old.executemany("INSERT INTO wikis VALUES (?, ?, ?, ?, ?)", rows)
         old.execute("INSERT INTO seal VALUES (1, ?)", (digest.hexdigest(),))
     return rows
@@ -161,17 +161,17 @@ def _make_version_1(path: Path, count: int = 3) -> list[tuple[str, ...]]:
 
 def test_a_registry_of_version_1_becomes_one_of_today(registry: Registry, path: Path) -> None:
     rows = _make_version_1(path)
-    wikis = registry.list()
+    wikis = registry.list_wikis()
     assert [(wiki.id, wiki.slug, wiki.source) for wiki in wikis] == [row[:3] for row in rows]
     assert wikis[0].settings == {"language": "german"}
-    assert not registry.keys.ever()
+    assert not registry.keys.has_ever_had_any()
     key, token = registry.keys.create(wikis[1].id, Scope.READ)
-    registry.change("wiki-2", {"hosts": "two.example"})
+    registry.update_settings("wiki-2", {"hosts": "two.example"})
     registry.remove("wiki-0")
     registry.close()
-    assert [wiki.slug for wiki in registry.list()] == ["wiki-1", "wiki-2"]
-    assert registry.keys.check(token) == key
-    assert registry.by_host("two.example") == registry.get("wiki-2")
+    assert [wiki.slug for wiki in registry.list_wikis()] == ["wiki-1", "wiki-2"]
+    assert registry.keys.find_by_token(token) == key
+    assert registry.find_by_host("two.example") == registry.get("wiki-2")
     with closing(sqlite3.connect(path)) as file:
         assert file.execute("PRAGMA user_version").fetchone() == (2,)
 
@@ -181,7 +181,7 @@ def test_a_damaged_registry_of_version_1_is_left_as_it_is(registry: Registry, pa
     with closing(sqlite3.connect(path, isolation_level=None)) as old:
         old.execute("UPDATE wikis SET source = '/srv/wiki-1' WHERE slug = 'wiki-0'")
     with pytest.raises(IndexCorrupt):
-        registry.list()
+        registry.list_wikis()
     registry.close()
     with closing(sqlite3.connect(path)) as file:
         assert file.execute("PRAGMA user_version").fetchone() == (1,)
@@ -191,10 +191,10 @@ def test_a_process_of_the_older_wikiholt_cannot_write_the_old_seal_any_more(regi
     _make_version_1(path)
     with closing(sqlite3.connect(path, isolation_level=None)) as older:
         older.execute("SELECT digest FROM seal").fetchone()
-        registry.list()
+        registry.list_wikis()
         with pytest.raises(sqlite3.OperationalError, match="seal"):
             older.execute("INSERT OR REPLACE INTO seal VALUES (1, 'old')")
-    assert len(registry.list()) == 3
+    assert len(registry.list_wikis()) == 3
 
 
 def test_a_registry_of_version_1_that_cannot_be_written_is_read_all_the_same(
@@ -204,28 +204,28 @@ def test_a_registry_of_version_1_that_cannot_be_written_is_read_all_the_same(
     content = path.read_bytes()
 
     def as_it_lies(file: Path, timeout: float) -> sqlite3.Connection:
-        return database._connect(file, "mode=ro&immutable=1", timeout)
+        return database._connect_file(file, "mode=ro&immutable=1", timeout)
 
     monkeypatch.setattr(database, "_open_file", as_it_lies)
-    assert len(registry.list()) == 3
-    assert not registry.keys.any()
-    with pytest.raises(StorageRefused):
+    assert len(registry.list_wikis()) == 3
+    assert not registry.keys.has_any()
+    with pytest.raises(StorageError):
         registry.add("other", "/srv/other")
-    assert len(registry.list()) == 3
+    assert len(registry.list_wikis()) == 3
     registry.close()
     assert path.read_bytes() == content
 
 
-def _count_in_the_old_file(path: Path) -> None:
+def _check_old_file_count(path: Path) -> None:
     with closing(Registry(path)) as registry:
-        assert len(registry.list()) == 500
-        assert not registry.keys.ever()
+        assert len(registry.list_wikis()) == 500
+        assert not registry.keys.has_ever_had_any()
 
 
 def test_many_processes_bring_an_older_registry_to_today_together(path: Path) -> None:
     _make_version_1(path, 500)
     context = multiprocessing.get_context("spawn")
-    processes = [context.Process(target=_count_in_the_old_file, args=(path,)) for _ in range(4)]
+    processes = [context.Process(target=_check_old_file_count, args=(path,)) for _ in range(4)]
     for process in processes:
         process.start()
     for process in processes:
@@ -241,7 +241,7 @@ def test_a_damaged_file_is_an_error_and_never_an_empty_list(path: Path, content:
     path.parent.mkdir()
     path.write_bytes(content)
     with closing(Registry(path)) as registry:
-        for use in (registry.list, lambda: registry.get("garden"), lambda: registry.add("garden", "/srv")):
+        for use in (registry.list_wikis, lambda: registry.get("garden"), lambda: registry.add("garden", "/srv")):
             with pytest.raises(IndexCorrupt, match="damaged") as caught:
                 use()
             assert "backup" in caught.value.hint
@@ -255,7 +255,7 @@ def test_a_torn_file_is_an_error(registry: Registry, path: Path) -> None:
     content = path.read_bytes()
     path.write_bytes(content[: len(content) // 2])
     with pytest.raises(IndexCorrupt):
-        registry.list()
+        registry.list_wikis()
 
 
 def test_another_database_is_not_taken_for_a_registry(registry: Registry, path: Path) -> None:
@@ -263,7 +263,7 @@ def test_another_database_is_not_taken_for_a_registry(registry: Registry, path: 
     with closing(sqlite3.connect(path)) as other:
         other.execute("CREATE TABLE wikis (id)")
     with pytest.raises(IndexCorrupt, match="not a registry"):
-        registry.list()
+        registry.list_wikis()
 
 
 def test_a_newer_registry_is_refused(registry: Registry, path: Path) -> None:
@@ -272,7 +272,7 @@ def test_a_newer_registry_is_refused(registry: Registry, path: Path) -> None:
     with closing(sqlite3.connect(path)) as newer:
         newer.execute("PRAGMA user_version = 99")
     with pytest.raises(IndexTooNew, match="newer Wikiholt"):
-        registry.list()
+        registry.list_wikis()
 
 
 @pytest.mark.parametrize("settings", ["{", "[]", "null", '{"a": 1}'])
@@ -281,12 +281,12 @@ def test_a_row_that_makes_no_sense_is_damage(registry: Registry, path: Path, set
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("UPDATE wikis SET settings = ?", (settings,))
     with pytest.raises(IndexCorrupt, match="cannot be understood"):
-        registry.list()
+        registry.list_wikis()
 
 
 def test_a_directory_that_cannot_be_made_is_said_as_such(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    with closing(Registry(tmp_path / "file" / "registry.db")) as registry, pytest.raises(StorageRefused):
+    with closing(Registry(tmp_path / "file" / "registry.db")) as registry, pytest.raises(StorageError):
         registry.add("garden", "/srv/garden")
 
 
@@ -297,8 +297,8 @@ def test_a_registry_in_a_read_only_directory_can_be_read(registry: Registry, pat
     path.chmod(0o444)
     path.parent.chmod(0o555)
     try:
-        assert registry.list() == [wiki]
-        with pytest.raises(StorageRefused):
+        assert registry.list_wikis() == [wiki]
+        with pytest.raises(StorageError):
             registry.add("other", "/srv/other")
     finally:
         path.parent.chmod(0o755)
@@ -313,4 +313,4 @@ def test_a_restored_file_is_read_and_not_the_one_before(registry: Registry, path
     for leftover in path.parent.glob("registry.db-*"):
         leftover.unlink()
     (path.parent / "restored").replace(path)
-    assert [wiki.slug for wiki in registry.list()] == ["old"]
+    assert [wiki.slug for wiki in registry.list_wikis()] == ["old"]

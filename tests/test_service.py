@@ -8,43 +8,43 @@ import pytest
 from git_repository import Repository
 
 from wikiholt.errors import Busy, IndexMissing, InvalidSource, SourceMissing, WikiExists, WikiNotFound
-from wikiholt.handle import Parts, Workshop
+from wikiholt.handle import WikiConfig, Components
 from wikiholt.model import Wiki
-from wikiholt.pages import Pipeline
+from wikiholt.pages import TextPipeline
 from wikiholt.registry import Registry
-from wikiholt.search import Request
-from wikiholt.service import Service
+from wikiholt.search import SearchRequest
+from wikiholt.service import WikiService
 from wikiholt.sources.git import GitSource
 from wikiholt.stores.sqlite.store import SqliteStore
 from wikiholt.testing import FakeEmbedder
-from wikiholt.vectors.exact import ExactCache
-from wikiholt.words.cache import PostingsCache
+from wikiholt.vectors.exact import ExactVectorCache
+from wikiholt.words.cache import FileKeywordCache
 
 
-class Farm:
+class ServiceFixture:
     """A data directory with wikis in it, and services over it."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.store = SqliteStore(directory / "data" / "wikis")
         self.embedder = FakeEmbedder()
-        self.pipeline = Pipeline()
-        self.service = self.opened()
+        self.pipeline = TextPipeline()
+        self.service = self.open_service()
 
-    def opened(self, open_wikis: int = 64) -> Service:
-        shop = Workshop(
+    def open_service(self, open_wikis: int = 64) -> WikiService:
+        shop = Components(
             self.store,
             lambda: self.embedder,
-            lambda index, wiki_id: ExactCache(index, self.store.directory(wiki_id)),
-            lambda index, wiki_id: PostingsCache(index, self.store.directory(wiki_id)),
+            lambda index, wiki_id: ExactVectorCache(index, self.store.get_directory(wiki_id)),
+            lambda index, wiki_id: FileKeywordCache(index, self.store.get_directory(wiki_id)),
             0.05,
         )
-        return Service(Registry(self.directory / "data" / "registry.sqlite"), shop, self.parts, open_wikis=open_wikis)
+        return WikiService(Registry(self.directory / "data" / "registry.sqlite"), shop, self.make_config, max_open=open_wikis)
 
-    def parts(self, wiki: Wiki) -> Parts:
-        return Parts(GitSource(Path(wiki.source)), self.pipeline, "{path}")
+    def make_config(self, wiki: Wiki) -> WikiConfig:
+        return WikiConfig(GitSource(Path(wiki.source)), self.pipeline, "{path}")
 
-    def add(self, slug: str, pages: dict[str, str | bytes | None]) -> Repository:
+    def add_wiki(self, slug: str, pages: dict[str, str | bytes | None]) -> Repository:
         repository = Repository(self.directory / slug)
         repository.commit(pages)
         self.service.add(slug, str(repository.path), {})
@@ -52,117 +52,117 @@ class Farm:
 
 
 @pytest.fixture
-def farm(tmp_path: Path) -> Iterator[Farm]:
-    made = Farm(tmp_path)
+def farm(tmp_path: Path) -> Iterator[ServiceFixture]:
+    made = ServiceFixture(tmp_path)
     yield made
     made.service.close()
 
 
-def found(service: Service, slug: str, query: str) -> list[str]:
-    return [hit.path for hit in service.wiki(slug).search(Request(query)).hits]
+def find_paths(service: WikiService, slug: str, query: str) -> list[str]:
+    return [hit.path for hit in service.get_handle(slug).search(SearchRequest(query)).hits]
 
 
-def test_a_wiki_is_added_synced_searched_and_removed(farm: Farm) -> None:
-    farm.add("one", {"home.md": "the heron stands still"})
-    farm.service.wiki("one").sync()
-    assert found(farm.service, "one", "heron") == ["home"]
+def test_a_wiki_is_added_synced_searched_and_removed(farm: ServiceFixture) -> None:
+    farm.add_wiki("one", {"home.md": "the heron stands still"})
+    farm.service.get_handle("one").sync()
+    assert find_paths(farm.service, "one", "heron") == ["home"]
     removed = farm.service.remove("one")
     assert removed.wiki.slug == "one"
     assert removed.files
     assert len(removed.files) == len(set(removed.files))
-    assert not farm.store.directory(removed.wiki.id).exists()
+    assert not farm.store.get_directory(removed.wiki.id).exists()
     with pytest.raises(WikiNotFound):
-        farm.service.wiki("one")
+        farm.service.get_handle("one")
 
 
-def test_what_cannot_be_read_is_not_registered(farm: Farm, tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_not_registered(farm: ServiceFixture, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no repository")
     for place, error in ((tmp_path / "absent", SourceMissing), (tmp_path / "file", InvalidSource)):
         with pytest.raises(error) as caught:
             farm.service.add("bad", str(place), {})
         assert caught.value.hint
-    assert farm.service.wikis() == []
+    assert farm.service.list_wikis() == []
 
 
-def test_a_path_that_is_not_text_is_refused(farm: Farm) -> None:
+def test_a_path_that_is_not_text_is_refused(farm: ServiceFixture) -> None:
     with pytest.raises(InvalidSource) as caught:
         farm.service.add("odd", "/srv/x\udcff", {})
     assert caught.value.hint
 
 
-def test_a_repository_without_a_commit_may_be_added(farm: Farm, tmp_path: Path) -> None:
+def test_a_repository_without_a_commit_may_be_added(farm: ServiceFixture, tmp_path: Path) -> None:
     repository = Repository(tmp_path / "young")
     farm.service.add("young", str(repository.path), {})
     repository.commit({"a.md": "first words"})
-    farm.service.wiki("young").sync()
-    assert found(farm.service, "young", "first") == ["a"]
+    farm.service.get_handle("young").sync()
+    assert find_paths(farm.service, "young", "first") == ["a"]
 
 
-def test_a_slug_names_one_wiki(farm: Farm) -> None:
-    repository = farm.add("one", {"a.md": "alpha"})
+def test_a_slug_names_one_wiki(farm: ServiceFixture) -> None:
+    repository = farm.add_wiki("one", {"a.md": "alpha"})
     with pytest.raises(WikiExists):
         farm.service.add("one", str(repository.path), {})
 
 
-def test_a_wiki_that_is_being_written_is_not_removed(farm: Farm) -> None:
-    farm.add("one", {"a.md": "alpha"})
-    farm.service.wiki("one").sync()
-    wiki = farm.service.wiki("one").wiki
-    with farm.store.writing(wiki.id, 0), pytest.raises(Busy):
+def test_a_wiki_that_is_being_written_is_not_removed(farm: ServiceFixture) -> None:
+    farm.add_wiki("one", {"a.md": "alpha"})
+    farm.service.get_handle("one").sync()
+    wiki = farm.service.get_handle("one").wiki
+    with farm.store.write_lock(wiki.id, 0), pytest.raises(Busy):
         farm.service.remove("one")
-    assert found(farm.service, "one", "alpha") == ["a"]
+    assert find_paths(farm.service, "one", "alpha") == ["a"]
 
 
-def test_a_slug_that_was_removed_and_added_again_is_another_wiki(farm: Farm, tmp_path: Path) -> None:
-    farm.add("one", {"a.md": "alpha"})
-    farm.service.wiki("one").sync()
-    before = farm.service.wiki("one").wiki.id
+def test_a_slug_that_was_removed_and_added_again_is_another_wiki(farm: ServiceFixture, tmp_path: Path) -> None:
+    farm.add_wiki("one", {"a.md": "alpha"})
+    farm.service.get_handle("one").sync()
+    before = farm.service.get_handle("one").wiki.id
     farm.service.remove("one")
     other = Repository(tmp_path / "other")
     other.commit({"b.md": "beta"})
     farm.service.add("one", str(other.path), {})
-    farm.service.wiki("one").sync()
-    assert farm.service.wiki("one").wiki.id != before
-    assert found(farm.service, "one", "alpha beta") == ["b"]
+    farm.service.get_handle("one").sync()
+    assert farm.service.get_handle("one").wiki.id != before
+    assert find_paths(farm.service, "one", "alpha beta") == ["b"]
 
 
-def test_only_so_many_wikis_stay_open(farm: Farm) -> None:
-    farm.service = farm.opened(open_wikis=2)
+def test_only_so_many_wikis_stay_open(farm: ServiceFixture) -> None:
+    farm.service = farm.open_service(open_wikis=2)
     for number in range(5):
-        farm.add(f"w{number}", {"a.md": f"animal{number}"})
-        farm.service.wiki(f"w{number}").sync()
+        farm.add_wiki(f"w{number}", {"a.md": f"animal{number}"})
+        farm.service.get_handle(f"w{number}").sync()
     for _ in range(2):
         for number in range(5):
-            assert found(farm.service, f"w{number}", f"animal{number}") == ["a"]
-    assert len(farm.service._open) <= 2
+            assert find_paths(farm.service, f"w{number}", f"animal{number}") == ["a"]
+    assert len(farm.service._handles) <= 2
 
 
-def test_a_wiki_whose_settings_changed_lets_go_of_what_was_open(farm: Farm) -> None:
-    farm.add("one", {"a.md": "alpha"})
-    before = farm.service.wiki("one")
+def test_a_wiki_whose_settings_changed_lets_go_of_what_was_open(farm: ServiceFixture) -> None:
+    farm.add_wiki("one", {"a.md": "alpha"})
+    before = farm.service.get_handle("one")
     before.sync()
-    assert before.search(Request("alpha")).hits
-    farm.service.registry.update("one", {"language": "german"})
-    assert farm.service.wiki("one") is not before
-    assert before._serving is None
-    assert found(farm.service, "one", "alpha") == ["a"]
+    assert before.search(SearchRequest("alpha")).hits
+    farm.service.registry.set_settings("one", {"language": "german"})
+    assert farm.service.get_handle("one") is not before
+    assert before._live_index is None
+    assert find_paths(farm.service, "one", "alpha") == ["a"]
 
 
-def test_threads_search_while_generations_change_under_them(farm: Farm) -> None:
-    repository = farm.add("one", {f"{i}.md": f"heron number {i}" for i in range(30)})
-    farm.service.wiki("one").sync()
-    writer = farm.opened()
+def test_threads_search_while_generations_change_under_them(farm: ServiceFixture) -> None:
+    repository = farm.add_wiki("one", {f"{i}.md": f"heron number {i}" for i in range(30)})
+    farm.service.get_handle("one").sync()
+    writer = farm.open_service()
 
     def search(turn: int) -> int:
-        return len(farm.service.wiki("one").search(Request(f"heron {turn % 30}", n=100)).hits)
+        return len(farm.service.get_handle("one").search(SearchRequest(f"heron {turn % 30}", n=100)).hits)
 
     with ThreadPoolExecutor(8) as pool:
         searches = [pool.submit(search, turn) for turn in range(160)]
         for turn in range(4):
-            farm.pipeline = Pipeline(target_tokens=100 + turn)
+            farm.pipeline = TextPipeline(target_tokens=100 + turn)
             repository.commit({f"new{turn}.md": f"heron new {turn}"})
-            fresh = farm.opened()
-            assert fresh.wiki("one").sync().rebuilt
+            fresh = farm.open_service()
+            assert fresh.get_handle("one").sync().rebuilt
             fresh.close()
         counts = {done.result() for done in searches}
     assert counts <= {30, 31, 32, 33, 34}
@@ -170,63 +170,63 @@ def test_threads_search_while_generations_change_under_them(farm: Farm) -> None:
     writer.close()
 
 
-def test_a_handle_survives_a_directory_that_goes_and_comes_back(farm: Farm) -> None:
-    farm.add("one", {"a.md": "alpha"})
-    handle = farm.service.wiki("one")
+def test_a_handle_survives_a_directory_that_goes_and_comes_back(farm: ServiceFixture) -> None:
+    farm.add_wiki("one", {"a.md": "alpha"})
+    handle = farm.service.get_handle("one")
     handle.sync()
-    assert found(farm.service, "one", "alpha") == ["a"]
-    place = farm.store.directory(handle.wiki.id)
+    assert find_paths(farm.service, "one", "alpha") == ["a"]
+    place = farm.store.get_directory(handle.wiki.id)
     place.rename(place.with_name("away"))
     with pytest.raises(IndexMissing):
-        handle.search(Request("alpha"))
+        handle.search(SearchRequest("alpha"))
     place.with_name("away").rename(place)
-    assert found(farm.service, "one", "alpha") == ["a"]
+    assert find_paths(farm.service, "one", "alpha") == ["a"]
 
 
-def test_searches_under_way_outlive_the_generation_they_began_in(farm: Farm) -> None:
-    farm.add("one", {"a.md": "alpha"})
-    handle = farm.service.wiki("one")
+def test_searches_under_way_outlive_the_generation_they_began_in(farm: ServiceFixture) -> None:
+    farm.add_wiki("one", {"a.md": "alpha"})
+    handle = farm.service.get_handle("one")
     handle.sync()
     index = farm.store.open(handle.wiki.id)
-    recipe = Pipeline(target_tokens=90).recipe(farm.embedder)
-    building = farm.store.new_generation(handle.wiki.id, recipe)
+    recipe = TextPipeline(target_tokens=90).build_recipe(farm.embedder)
+    building = farm.store.create_generation(handle.wiki.id, recipe)
     building.close()
     farm.store.publish(handle.wiki.id, building.generation)
     with ThreadPoolExecutor(8) as pool:
-        assert [list(pages) for pages in pool.map(lambda _: index.pages(), range(32))] == [["a.md"]] * 32
+        assert [list(pages) for pages in pool.map(lambda _: index.get_page_blobs(), range(32))] == [["a.md"]] * 32
     index.close()
-    farm.store.sweep(handle.wiki.id)
-    assert [file.name for file in farm.store.directory(handle.wiki.id).glob("g*.sqlite")] == ["g000002.sqlite"]
+    farm.store.remove_old_generations(handle.wiki.id)
+    assert [file.name for file in farm.store.get_directory(handle.wiki.id).glob("g*.sqlite")] == ["g000002.sqlite"]
 
 
-def test_a_sync_that_waited_while_its_wiki_was_removed_brings_nothing_back(farm: Farm) -> None:
-    farm.add("one", {"a.md": "alpha"})
-    farm.add("two", {"b.md": "beta"})
-    late = farm.opened().wiki("one")
+def test_a_sync_that_waited_while_its_wiki_was_removed_brings_nothing_back(farm: ServiceFixture) -> None:
+    farm.add_wiki("one", {"a.md": "alpha"})
+    farm.add_wiki("two", {"b.md": "beta"})
+    late = farm.open_service().get_handle("one")
     farm.service.remove("one")
     with pytest.raises(WikiNotFound):
         late.sync()
-    assert not farm.store.directory(late.wiki.id).exists()
+    assert not farm.store.get_directory(late.wiki.id).exists()
     late.close()
 
 
-def test_a_wiki_that_grows_gets_the_caches_that_suit_it(farm: Farm) -> None:
-    repository = farm.add("one", {"a.md": "alpha"})
-    handle = farm.service.wiki("one")
+def test_a_wiki_that_grows_gets_the_caches_that_suit_it(farm: ServiceFixture) -> None:
+    repository = farm.add_wiki("one", {"a.md": "alpha"})
+    handle = farm.service.get_handle("one")
     handle.sync()
-    found(farm.service, "one", "alpha")
-    before = handle._serving
+    find_paths(farm.service, "one", "alpha")
+    before = handle._live_index
     repository.commit({f"{i}.md": f"page {i}" for i in range(210)})
     handle.sync()
-    found(farm.service, "one", "page")
-    assert found(farm.service, "one", "alpha")[0] == "a"
-    assert handle._serving is not before
+    find_paths(farm.service, "one", "page")
+    assert find_paths(farm.service, "one", "alpha")[0] == "a"
+    assert handle._live_index is not before
 
 
-def test_a_handle_that_was_put_away_is_closed_again_after_use(farm: Farm) -> None:
-    farm.add("one", {"a.md": "alpha"})
-    handle = farm.service.wiki("one")
+def test_a_handle_that_was_put_away_is_closed_again_after_use(farm: ServiceFixture) -> None:
+    farm.add_wiki("one", {"a.md": "alpha"})
+    handle = farm.service.get_handle("one")
     handle.sync()
     handle.close()
-    assert [hit.path for hit in handle.search(Request("alpha")).hits] == ["a"]
-    assert handle._serving is None
+    assert [hit.path for hit in handle.search(SearchRequest("alpha")).hits] == ["a"]
+    assert handle._live_index is None

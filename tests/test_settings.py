@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wikiholt.errors import InvalidSetting
-from wikiholt.settings import Settings, WikiSettings, describe, load
+from wikiholt.settings import Settings, WikiSettings, render_settings_page, load_settings
 from wikiholt.settings.table import SETTINGS, WIKI_SETTINGS
 
 DOCS = Path(__file__).parent.parent / "docs" / "settings.md"
@@ -19,7 +19,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def write(path: Path, text: str) -> Path:
+def write_settings(path: Path, text: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, "utf-8")
     return path
@@ -43,15 +43,15 @@ def test_every_default_is_a_value_that_would_be_accepted(setting) -> None:  # ty
 
 
 def test_the_manual_is_written_from_the_table() -> None:
-    assert DOCS.read_text("utf-8") == describe(), (
+    assert DOCS.read_text("utf-8") == render_settings_page(), (
         "run `python -c 'import wikiholt.settings as s; print(s.describe(), end=\"\")' > docs/settings.md`"
     )
-    assert all(f"`{setting.name}`" in describe() for setting in (*SETTINGS, *WIKI_SETTINGS))
+    assert all(f"`{setting.name}`" in render_settings_page() for setting in (*SETTINGS, *WIKI_SETTINGS))
 
 
 @pytest.mark.usefixtures("here")
 def test_without_anything_the_defaults_hold() -> None:
-    settings = load()
+    settings = load_settings()
     assert settings.data == Path("wikiholt-data")
     assert (settings.model, settings.chunk_target_tokens, settings.search_stale_check) == (
         "all-MiniLM-L6-v2",
@@ -61,58 +61,58 @@ def test_without_anything_the_defaults_hold() -> None:
 
 
 def test_loading_touches_nothing(here: Path) -> None:
-    load(data=here / "data")
+    load_settings(data=here / "data")
     assert list(here.iterdir()) == []
 
 
 def test_each_place_is_stronger_than_the_one_before(here: Path) -> None:
-    write(
+    write_settings(
         here / "wikiholt-data" / "wikiholt.toml", "threads = 1\nlanguage = 'german'\nanchors = 'otterwiki'\nmodel = 'a'"
     )
     environ = {"WIKIHOLT_THREADS": "2", "WIKIHOLT_LANGUAGE": "french"}
-    settings = load(environ=environ, overrides={"threads": 3})
+    settings = load_settings(environ=environ, overrides={"threads": 3})
     assert (settings.threads, settings.language, settings.anchors, settings.model) == (3, "french", "otterwiki", "a")
-    assert settings.precision == load().precision
+    assert settings.precision == load_settings().precision
 
 
 def test_the_data_directory_comes_from_argument_environment_or_here(here: Path) -> None:
     environ = {"WIKIHOLT_DATA": "from-environment"}
-    assert load(environ=environ).data == Path("from-environment")
-    assert load(data=here / "x", environ=environ).data == here / "x"
-    assert load(overrides={"data": "y"}, environ=environ).data == Path("y")
+    assert load_settings(environ=environ).data == Path("from-environment")
+    assert load_settings(data=here / "x", environ=environ).data == here / "x"
+    assert load_settings(overrides={"data": "y"}, environ=environ).data == Path("y")
 
 
 def test_the_file_in_the_data_directory_is_read(here: Path) -> None:
-    write(here / "elsewhere" / "wikiholt.toml", "threads = 7")
-    assert load(data=here / "elsewhere").threads == 7
-    assert load(environ={"WIKIHOLT_DATA": "elsewhere"}).threads == 7
-    assert load().threads == 0
+    write_settings(here / "elsewhere" / "wikiholt.toml", "threads = 7")
+    assert load_settings(data=here / "elsewhere").threads == 7
+    assert load_settings(environ={"WIKIHOLT_DATA": "elsewhere"}).threads == 7
+    assert load_settings().threads == 0
 
 
 def test_a_named_file_is_read_instead_and_may_name_the_data_directory(here: Path) -> None:
-    write(here / "wikiholt-data" / "wikiholt.toml", "threads = 7")
-    file = write(here / "etc" / "my.toml", "threads = 5\ndata = '../store'")
-    for settings in (load(config=file), load(environ={"WIKIHOLT_CONFIG": str(file)})):
+    write_settings(here / "wikiholt-data" / "wikiholt.toml", "threads = 7")
+    file = write_settings(here / "etc" / "my.toml", "threads = 5\ndata = '../store'")
+    for settings in (load_settings(config=file), load_settings(environ={"WIKIHOLT_CONFIG": str(file)})):
         assert (settings.threads, settings.data) == (5, here / "store")
 
 
 def test_a_named_file_must_be_there(here: Path) -> None:
     with pytest.raises(InvalidSetting, match="There is no settings file"):
-        load(config=here / "gone.toml")
+        load_settings(config=here / "gone.toml")
 
 
 @pytest.mark.usefixtures("here")
 def test_the_file_in_the_data_directory_cannot_move_it(here: Path) -> None:
-    write(here / "wikiholt-data" / "wikiholt.toml", "data = 'other'")
+    write_settings(here / "wikiholt-data" / "wikiholt.toml", "data = 'other'")
     with pytest.raises(InvalidSetting, match="data cannot be set"):
-        load()
+        load_settings()
 
 
 def test_tables_and_dots_say_the_same(here: Path) -> None:
-    tables = write(here / "a.toml", "vectors = 'exact'\n[chunk]\ntarget_tokens = 100\n[faiss]\ncrossover = 5")
-    dots = write(here / "b.toml", "chunk.target_tokens = 100\nvectors = 'exact'\nfaiss.crossover = 5")
-    assert load(config=tables) == load(config=dots)
-    assert load(config=dots).vectors == "exact"
+    tables = write_settings(here / "a.toml", "vectors = 'exact'\n[chunk]\ntarget_tokens = 100\n[faiss]\ncrossover = 5")
+    dots = write_settings(here / "b.toml", "chunk.target_tokens = 100\nvectors = 'exact'\nfaiss.crossover = 5")
+    assert load_settings(config=tables) == load_settings(config=dots)
+    assert load_settings(config=dots).vectors == "exact"
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_tables_and_dots_say_the_same(here: Path) -> None:
 )
 def test_what_makes_no_sense_in_the_file_is_named(here: Path, text: str, told: str, hint: str) -> None:
     with pytest.raises(InvalidSetting, match=told) as caught:
-        load(config=write(here / "my.toml", text))
+        load_settings(config=write_settings(here / "my.toml", text))
     assert hint in caught.value.hint
 
 
@@ -160,19 +160,19 @@ def test_what_makes_no_sense_in_the_file_is_named(here: Path, text: str, told: s
 @pytest.mark.usefixtures("here")
 def test_what_makes_no_sense_in_the_environment_is_named(environ: dict[str, str], told: str) -> None:
     with pytest.raises(InvalidSetting, match=told):
-        load(environ=environ)
+        load_settings(environ=environ)
 
 
 @pytest.mark.usefixtures("here")
 def test_unknown_arguments_are_named() -> None:
     with pytest.raises(InvalidSetting, match="no setting 'thread'") as caught:
-        load(overrides={"thread": 1})
+        load_settings(overrides={"thread": 1})
     assert caught.value.hint == "Did you mean threads?"
 
 
 @pytest.mark.usefixtures("here")
 def test_the_environment_is_read_as_text() -> None:
-    settings = load(
+    settings = load_settings(
         environ={
             "WIKIHOLT_CHUNK_TARGET_TOKENS": " 300 ",
             "WIKIHOLT_SEARCH_STALE_CHECK": "Off",
@@ -194,13 +194,13 @@ def test_what_container_platforms_announce_is_no_setting() -> None:
         "WIKIHOLT_PORT_80_TCP_ADDR": "10.0.0.1",
         "WIKIHOLT_OTTERWIKI_HIDE": "Drafts/",
     }
-    assert load(environ=announced) == load()
+    assert load_settings(environ=announced) == load_settings()
 
 
 @given(st.dictionaries(st.sampled_from([setting.variable for setting in SETTINGS]), st.text(max_size=20)))
 def test_any_text_is_taken_or_refused_by_name(environ: dict[str, str]) -> None:
     try:
-        settings = load(data=Path("nowhere at all"), environ=environ)
+        settings = load_settings(data=Path("nowhere at all"), environ=environ)
     except InvalidSetting as refusal:
         hint = refusal.hint
     else:
@@ -233,7 +233,7 @@ def test_settings_of_a_wiki_that_make_no_sense_are_refused(settings: dict[str, s
 
 @pytest.mark.parametrize("address", ["postgresql://a:hush@db/wikis", "postgres:///wikis?host=/run/postgresql"])
 def test_the_address_of_a_database_is_taken_and_never_shown(address: str) -> None:
-    settings = load(overrides={"store": address})
+    settings = load_settings(overrides={"store": address})
     assert settings.store == address
     assert address not in repr(settings)
 
@@ -241,5 +241,5 @@ def test_the_address_of_a_database_is_taken_and_never_shown(address: str) -> Non
 @pytest.mark.parametrize("address", ["mysql://a:hush@db/x", "hush", "postgresql:", "postgresql://[hush/x", "://hush"])
 def test_what_is_no_address_of_a_database_is_refused_without_being_repeated(address: str) -> None:
     with pytest.raises(InvalidSetting, match=r"^store = … ") as refused:
-        load(overrides={"store": address})
+        load_settings(overrides={"store": address})
     assert "hush" not in refused.value.message + refused.value.hint

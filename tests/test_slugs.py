@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from wikiholt.errors import InvalidSlug
 from wikiholt.registry import validate_slug
-from wikiholt.registry.slugs import RESERVED, propose_slug
+from wikiholt.registry.slugs import RESERVED_SLUGS, propose_slug
 
 
 @pytest.mark.parametrize("slug", ["a", "7", "garden", "team-runbook", "a--b", "x" * 63, "2024"])
@@ -52,7 +52,7 @@ def test_bad_slugs_are_refused_with_a_reason_and_a_proposal(text: str, reason: s
 
 @pytest.mark.parametrize("name", ["api", "w", "mcp", "admin", "healthz", "readyz", "metrics", "static", "docs"])
 def test_names_of_our_own_addresses_are_reserved(name: str) -> None:
-    assert name in RESERVED
+    assert name in RESERVED_SLUGS
 
 
 @given(st.text(max_size=200))

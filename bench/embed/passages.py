@@ -40,7 +40,7 @@ def chunks(embedder: OnnxEmbedder, pages: list[str], count: int) -> list[str]:
     """The first 200 tokens of pages that have as many."""
     found = []
     for page in pages:
-        spans = embedder.token_spans(page)
+        spans = embedder.get_token_spans(page)
         if len(spans) >= TOKENS:
             found.append(page[spans[0][0] : spans[TOKENS - 1][1]])
     return found[:count]

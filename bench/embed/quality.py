@@ -7,7 +7,7 @@ import numpy as np
 
 from bench import collections
 from wikiholt.embedding.embedder import OnnxEmbedder
-from wikiholt.evaluating.metrics import ndcg
+from wikiholt.evaluating.metrics import compute_ndcg
 
 DEPTH = 10
 
@@ -26,12 +26,12 @@ def rank(embedder: OnnxEmbedder, directory: Path) -> Ranking:
     documents = collections.documents(directory)
     names = [collections.page_path(document["id"]) for document in documents]
     texts = [fitting(embedder, f"{document['title']} {document['text']}".strip()) for document in documents]
-    vectors = embedder.passages(texts)
+    vectors = embedder.embed_passages(texts)
     scores, best = {}, {}
     for queries in collections.queries(directory):
-        found = {query: _best(embedder.query(text) @ vectors.T, names, queries.exclude.get(query, set()))
+        found = {query: _best(embedder.embed_query(text) @ vectors.T, names, queries.exclude.get(query, set()))
                  for query, text in queries.texts.items()}  # fmt: skip
-        scores[queries.name] = float(np.mean([ndcg(pages, queries.relevant[query]) for query, pages in found.items()]))
+        scores[queries.name] = float(np.mean([compute_ndcg(pages, queries.relevant[query]) for query, pages in found.items()]))
         best[queries.name] = list(found.values())
     return Ranking(scores, best, vectors)
 
@@ -43,7 +43,7 @@ def _best(scores: np.ndarray, names: list[str], excluded: set[str]) -> list[str]
 
 def fitting(embedder: OnnxEmbedder, text: str) -> str:
     """As much of the beginning of the text as one vector stands for."""
-    spans = embedder.token_spans(text)
+    spans = embedder.get_token_spans(text)
     return text if len(spans) <= embedder.max_tokens else text[: spans[embedder.max_tokens - 1][1]]
 
 

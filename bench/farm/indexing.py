@@ -16,11 +16,11 @@ import numpy as np
 
 from bench.farm.wikis import SmallPage, slug, write_repositories
 from wikiholt.errors import IndexMissing
-from wikiholt.model import Floats
+from wikiholt.model import FloatArray
 from wikiholt.ports import Embedder
-from wikiholt.service import Service
-from wikiholt.settings import load
-from wikiholt.wiring import build
+from wikiholt.service import WikiService
+from wikiholt.settings import load_settings
+from wikiholt.wiring import build_service
 
 
 class Remembering:
@@ -28,32 +28,32 @@ class Remembering:
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
-        self._known: dict[bytes, Floats] = {}
+        self._known: dict[bytes, FloatArray] = {}
         self._proved = False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._embedder, name)
 
-    def prove(self) -> None:
+    def run_self_test(self) -> None:
         if not self._proved:
-            self._embedder.prove()
+            self._embedder.run_self_test()
         self._proved = True
 
-    def passages(self, texts: Sequence[str]) -> Floats:
+    def embed_passages(self, texts: Sequence[str]) -> FloatArray:
         hashes = [blake2b(text.encode(), digest_size=16).digest() for text in texts]
         lacking = [text for text, digest in zip(texts, hashes, strict=True) if digest not in self._known]
-        fresh = iter(self._embedder.passages(lacking))
+        fresh = iter(self._embedder.embed_passages(lacking))
         for digest in hashes:
             if digest not in self._known:
                 self._known[digest] = next(fresh)
         return np.stack([self._known[digest] for digest in hashes])
 
 
-def opened(data: Path) -> Service:
+def opened(data: Path) -> WikiService:
     """The service of a data directory, embedding no text twice."""
-    service = build(load(data, overrides={"search.stale_check": True}))
-    embedder = Remembering(service.workshop.embedder())
-    service.workshop = dataclasses.replace(service.workshop, embedder=lambda: embedder, identity=None)
+    service = build_service(load_settings(data, overrides={"search.stale_check": True}))
+    embedder = Remembering(service.components.embedder())
+    service.components = dataclasses.replace(service.components, embedder=lambda: embedder, identity=None)
     return service
 
 
@@ -64,7 +64,7 @@ def index(pages: Sequence[SmallPage], root: Path, data: Path, count: int) -> Non
     repositories = list(write_repositories(pages, root, count))
     said(f"{count} repositories", began)
     began = time.perf_counter()
-    known = {wiki.slug for wiki in service.wikis()}
+    known = {wiki.slug for wiki in service.list_wikis()}
     new = [(slug(n), str(path.resolve()), {}) for n, path in enumerate(repositories) if slug(n) not in known]
     service.registry.add_many(new)
     said(f"{len(new)} of them registered", began)
@@ -78,14 +78,14 @@ def index(pages: Sequence[SmallPage], root: Path, data: Path, count: int) -> Non
     service.close()
 
 
-def _synced(service: Service, name: str) -> bool:
-    handle = service.wiki(name)
+def _synced(service: WikiService, name: str) -> bool:
+    handle = service.get_handle(name)
     try:
-        index = service.workshop.store.open(handle.wiki.id)
+        index = service.components.store.open(handle.wiki.id)
     except IndexMissing:
         handle.sync()
         return True
-    revision = index.state().revision
+    revision = index.get_state().revision
     index.close()
     if revision is None:
         handle.sync()

@@ -24,8 +24,8 @@ from bench.collections import DEFAULT, queries, write_repository
 from bench.corpus import DATA
 from bench.http.clients import BareVisitor, VaultVisitor, Visitor, WikiholtVisitor, crowd
 from bench.report import machine, write
-from wikiholt.model import Mode
-from wikiholt.search import Request
+from wikiholt.model import SearchMode
+from wikiholt.search import SearchRequest
 from wikiholt.wiring import open_service
 
 COLLECTION = "wiki-dendron"
@@ -65,15 +65,15 @@ def main() -> None:
 def in_process(repository: Path, asked: list[str]) -> list[str]:
     """Index the wiki, unless that was done, and search it without any network between."""
     service = open_service(HOME / "ours")
-    if not service.wikis():
+    if not service.list_wikis():
         service.add(COLLECTION, str(repository.resolve()), {})
-    service.wiki(COLLECTION).sync()
+    service.get_handle(COLLECTION).sync()
     told = []
-    for mode in (Mode.HYBRID, Mode.KEYWORD):
+    for mode in (SearchMode.HYBRID, SearchMode.KEYWORD):
         times = []
         for query in [*asked[:20], *asked]:
             began = time.perf_counter()
-            service.wiki(COLLECTION).search(Request(query, 5, mode))
+            service.get_handle(COLLECTION).search(SearchRequest(query, 5, mode))
             times.append(time.perf_counter() - began)
         told.append(f"{mode} p50 {statistics.median(times[20:]) * 1e3:.2f} ms")
     service.close()

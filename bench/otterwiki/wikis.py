@@ -6,11 +6,11 @@ from contextlib import closing
 from pathlib import Path
 
 from bench.corpus import DATA, cloned
-from wikiholt.service import Service
-from wikiholt.stores.sqlite.schema import connect
-from wikiholt.stores.sqlite.seals import row_seal
-from wikiholt.surfaces.otterwiki.enrolling import Enrolment
-from wikiholt.surfaces.otterwiki.resolving import Place
+from wikiholt.service import WikiService
+from wikiholt.stores.sqlite.schema import open_connection
+from wikiholt.stores.sqlite.seals import compute_row_checksum
+from wikiholt.surfaces.otterwiki.enrolling import WikiRegistrar
+from wikiholt.surfaces.otterwiki.resolving import WikiLocation
 from wikiholt.wiring import open_service
 
 HOME = DATA / "otterwiki"
@@ -43,9 +43,9 @@ def indexed(place: Path) -> None:
 def with_service(place: Path, work) -> None:  # type: ignore[no-untyped-def]
     service = open_service(place / "wikiholt")
     try:
-        slug = Enrolment(service, None).wiki(Place(str(place / "repository"))).slug
+        slug = WikiRegistrar(service, None).get_or_register(WikiLocation(str(place / "repository"))).slug
         work(service, slug)
-        service.wiki(slug).settle(600)
+        service.get_handle(slug).wait_for_caches(600)
     finally:
         service.close()
 
@@ -62,17 +62,17 @@ def _take_over(data: Path, place: Path) -> None:
     if not (data / "registry.sqlite").exists():
         return
 
-    def copied(service: Service, slug: str) -> None:
+    def copied(service: WikiService, slug: str) -> None:
         sizes = {each: sum(file.stat().st_size for file in each.iterdir()) for each in (data / "wikis").iterdir()}
-        own = service.workshop.store.directory(service.registry.get(slug).id)
+        own = service.components.store.get_directory(service.registry.get(slug).id)
         service.close()
         shutil.copytree(max(sizes, key=lambda each: sizes[each]), own, dirs_exist_ok=True)
         for file in own.glob("g??????.sqlite"):
-            with closing(connect(file)) as db:
-                db.execute("UPDATE owner SET wiki_id = ?, seal = ?", (own.name, row_seal((own.name,))))
+            with closing(open_connection(file)) as db:
+                db.execute("UPDATE owner SET wiki_id = ?, seal = ?", (own.name, compute_row_checksum((own.name,))))
 
     service = open_service(place / "wikiholt")
-    copied(service, Enrolment(service, None).wiki(Place(str(place / "repository"))).slug)
+    copied(service, WikiRegistrar(service, None).get_or_register(WikiLocation(str(place / "repository"))).slug)
 
 
 def _fewer(repository: Path, pages: int) -> None:

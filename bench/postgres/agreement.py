@@ -13,10 +13,10 @@ from bench.postgres.server import started
 from bench.postgres.sides import Knowing, Side
 from bench.quality import DATA
 from bench.search import Remembering
-from wikiholt.embedding import load
-from wikiholt.model import Answer, Filter, Mode
+from wikiholt.embedding import load_embedder
+from wikiholt.model import SearchResult, PageFilter, SearchMode
 from wikiholt.ports import Embedder
-from wikiholt.search import Request
+from wikiholt.search import SearchRequest
 from wikiholt.text.queries import parse_query
 
 NAMES = ("scifact", "cranfield", "wiki-dendron", "wiki-k8s-en")
@@ -64,13 +64,13 @@ def main(directory: Path = collections.DEFAULT, names: Sequence[str] = NAMES) ->
         "| collection | queries | mode | pages in both | same place | queries quite alike | score apart |",
         "|---|---|---|---|---|---|---|",
     )
-    with started() as server, load() as model, tempfile.TemporaryDirectory(prefix="bench-") as place:
+    with started() as server, load_embedder() as model, tempfile.TemporaryDirectory(prefix="bench-") as place:
         embedder = Knowing(model)
         known, files = Side("known", DATA / "quality", embedder), Side("files", KEPT / "files", embedder)
         for name in names:
             synced(known, files, name, embedder)
         known.close()
-        ours = Side("PostgreSQL", Path(place) / "data", embedder, server.new_database())
+        ours = Side("PostgreSQL", Path(place) / "data", embedder, server.create_database())
         for name in names:
             compared(part, files, ours, embedder, directory / name)
         ours.close()
@@ -82,11 +82,11 @@ def compared(part: Part, files: Side, ours: Side, embedder: Knowing, directory: 
     """One collection on both sides."""
     synced(files, ours, directory.name, embedder)
     for asked in collections.queries(directory):
-        for mode in (Mode.KEYWORD, Mode.SEMANTIC, Mode.HYBRID):
+        for mode in (SearchMode.KEYWORD, SearchMode.SEMANTIC, SearchMode.HYBRID):
             found = Agreement()
             for text in asked.texts.values():
-                request = Request(text, n=DEPTH, mode=mode)
-                a, b = (side.service.wiki(directory.name).search(request) for side in (files, ours))
+                request = SearchRequest(text, n=DEPTH, mode=mode)
+                a, b = (side.service.get_handle(directory.name).search(request) for side in (files, ours))
                 assert not a.degraded, a.notes
                 assert not b.degraded, b.notes
                 found.compare(ranked(b), ranked(a))
@@ -94,18 +94,18 @@ def compared(part: Part, files: Side, ours: Side, embedder: Knowing, directory: 
         part.say(by_the_store(files, ours, asked).row(asked.name, "words, by the store alone"))
 
 
-def ranked(answer: Answer) -> list[tuple[str, float]]:
+def ranked(answer: SearchResult) -> list[tuple[str, float]]:
     return [(hit.path, hit.score) for hit in answer.hits]
 
 
 def by_the_store(files: Side, ours: Side, asked: collections.Queries) -> Agreement:
     """Words without the cache that nodes keep for wikis of this size: what the stores themselves say."""
     found, pages = Agreement(), []
-    indexes = [side.store.open(side.service.wiki(asked.collection).wiki.id) for side in (files, ours)]
+    indexes = [side.store.open(side.service.get_handle(asked.collection).wiki.id) for side in (files, ours)]
     for text in asked.texts.values():
         for index in indexes:
-            hits = index.words(parse_query(text), DEPTH, Filter())
-            stored = index.stored_pages([hit.page_id for hit in hits])
+            hits = index.search_keywords(parse_query(text), DEPTH, PageFilter())
+            stored = index.get_pages([hit.page_id for hit in hits])
             pages.append([(stored[hit.page_id].path, hit.score) for hit in hits])
         found.compare(pages.pop(), pages.pop())
     for index in indexes:
@@ -115,14 +115,14 @@ def by_the_store(files: Side, ours: Side, asked: collections.Queries) -> Agreeme
 
 def synced(known: Side, side: Side, name: str, embedder: Embedder) -> None:
     """Bring the collection's repository into a side; vectors of texts that are known are taken from there."""
-    wiki = known.service.wiki(name).wiki
+    wiki = known.service.get_handle(name).wiki
     index = known.store.open(wiki.id)
     side.use(Knowing(Remembering(embedder, index)))
-    if name not in [each.slug for each in side.service.wikis()]:
+    if name not in [each.slug for each in side.service.list_wikis()]:
         side.service.add(name, wiki.source, {})
-    report = side.service.wiki(name).sync()
-    side.service.wiki(name).settle(600)
-    side.grown(side.service.wiki(name).wiki.id)
+    report = side.service.get_handle(name).sync()
+    side.service.get_handle(name).wait_for_caches(600)
+    side.grown(side.service.get_handle(name).wiki.id)
     side.use(embedder)
     index.close()
     print(

@@ -12,9 +12,9 @@ from bench.postgres.parts import Part
 from bench.postgres.server import memory_of, pid_of
 from bench.postgres.sides import Side
 from bench.postgres.times import Times
-from tests.postgres.pg_server import OPERATOR, PgServer
-from wikiholt.model import Filter, Mode
-from wikiholt.search import Request
+from tests.postgres.pg_server import OPERATOR, PostgresServer
+from wikiholt.model import PageFilter, SearchMode
+from wikiholt.search import SearchRequest
 from wikiholt.text.queries import parse_query
 
 if TYPE_CHECKING:
@@ -49,34 +49,34 @@ def _ask(small: "Small", times: Times, number: int) -> None:
     _search(small, times, number)
     question = small.question(number)
     for side in small.both:
-        index, vector, query = side.index(slug(number)), side.embedder.query(question), parse_query(question)
-        times.take("nearest 30 chunks alone", side.name, lambda i=index, v=vector: i.nearest(v, 30, None))
-        times.take("words alone", side.name, lambda i=index, q=query: i.words(q, 30, Filter()))
+        index, vector, query = side.index(slug(number)), side.embedder.embed_query(question), parse_query(question)
+        times.take("nearest 30 chunks alone", side.name, lambda i=index, v=vector: i.search_vectors(v, 30, None))
+        times.take("words alone", side.name, lambda i=index, q=query: i.search_keywords(q, 30, PageFilter()))
 
 
 def _search(small: "Small", times: Times, number: int) -> None:
     question = small.question(number)
-    for mode in (Mode.SEMANTIC, Mode.KEYWORD, Mode.HYBRID):
+    for mode in (SearchMode.SEMANTIC, SearchMode.KEYWORD, SearchMode.HYBRID):
         for side in small.both:
             times.take(f"{mode} search", side.name, lambda s=side, m=mode: _found(s, number, question, m))
-    times.take(f"{Mode.SEMANTIC} search", "shared table", lambda: small.shared.nearest(number, question))
-    times.take(f"{Mode.KEYWORD} search", "shared table", lambda: small.shared.words(number, question))
+    times.take(f"{SearchMode.SEMANTIC} search", "shared table", lambda: small.shared.nearest(number, question))
+    times.take(f"{SearchMode.KEYWORD} search", "shared table", lambda: small.shared.words(number, question))
 
 
 def _first(small: "Small", times: Times, number: int) -> None:
     question = small.question(number)
     for what in ("first hybrid search", "second"):
         for side in small.both:
-            times.take(what, side.name, lambda s=side: _found(s, number, question, Mode.HYBRID))
+            times.take(what, side.name, lambda s=side: _found(s, number, question, SearchMode.HYBRID))
 
 
-def cpu(small: "Small", part: Part, server: PgServer, rounds: int) -> None:
+def cpu(small: "Small", part: Part, server: PostgresServer, rounds: int) -> None:
     """What a warm search costs in CPU time, which other programs on the machine hardly change."""
     part.say("CPU time of a warm search, ms (this process, without embedding; and the database):", "")
     part.say(
         "| search | files | PostgreSQL, the node | PostgreSQL, the database | both ÷ files |", "|---|---|---|---|---|"
     )
-    for mode in (Mode.SEMANTIC, Mode.KEYWORD, Mode.HYBRID):
+    for mode in (SearchMode.SEMANTIC, SearchMode.KEYWORD, SearchMode.HYBRID):
         spent = []
         for side in small.both:
             asked = [(turn % HOT, small.question(turn % HOT)) for turn in range(rounds)]
@@ -90,14 +90,14 @@ def cpu(small: "Small", part: Part, server: PgServer, rounds: int) -> None:
     part.say("")
 
 
-def _found(side: Side, number: int, question: str, mode: Mode) -> None:
-    answer = side.service.wiki(slug(number)).search(Request(question, mode=mode))
+def _found(side: Side, number: int, question: str, mode: SearchMode) -> None:
+    answer = side.service.get_handle(slug(number)).search(SearchRequest(question, mode=mode))
     assert answer.hits, (side.name, question)
     assert not answer.degraded, answer.notes
 
 
-def backends(part: Part, server: PgServer) -> None:
-    with psycopg.connect(server.dsn(), autocommit=True) as operator:
+def backends(part: Part, server: PostgresServer) -> None:
+    with psycopg.connect(server.get_dsn(), autocommit=True) as operator:
         rows = operator.execute(
             "SELECT pid, usename FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
         ).fetchall()

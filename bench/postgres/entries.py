@@ -12,9 +12,9 @@ import numpy as np
 
 from bench.corpus import DATA
 from bench.postgres.parts import KEPT
-from wikiholt.embedding import load
-from wikiholt.model import Change, PageEntry, Recipe, TreeEntry
-from wikiholt.pages import Draft, Pipeline
+from wikiholt.embedding import load_embedder
+from wikiholt.model import IndexChange, PageEntry, Recipe, TreeEntry
+from wikiholt.pages import PreparedPage, TextPipeline
 from wikiholt.ports import Embedder, WikiIndex
 from wikiholt.sources.git import GitSource
 from wikiholt.stores.sqlite.store import SqliteStore
@@ -36,18 +36,18 @@ def pages(chunks: int = CHUNKS) -> list[PageEntry]:
 
 
 def recipe(embedder: Embedder) -> Recipe:
-    return Pipeline().recipe(embedder)
+    return TextPipeline().build_recipe(embedder)
 
 
-def whole(entries: Sequence[PageEntry]) -> Iterator[Change]:
+def whole(entries: Sequence[PageEntry]) -> Iterator[IndexChange]:
     """The pages as a sync would write them, the last change with a revision."""
     rest = iter(entries)
     while some := tuple(islice(rest, BATCH)):
-        yield Change(some)
-    yield Change(revision=REVISION)
+        yield IndexChange(some)
+    yield IndexChange(revision=REVISION)
 
 
-def small(pool: Sequence[PageEntry], number: int, chunks: int = 20) -> Change:
+def small(pool: Sequence[PageEntry], number: int, chunks: int = 20) -> IndexChange:
     """A small wiki of exactly so many chunks, the same for the same number."""
     rng, taken, left = random.Random(number), {}, chunks
     while left:
@@ -55,7 +55,7 @@ def small(pool: Sequence[PageEntry], number: int, chunks: int = 20) -> Change:
         if 0 < len(page.chunks) <= left and page.page.file not in taken:
             taken[page.page.file] = page
             left -= len(page.chunks)
-    return Change(tuple(taken.values()), revision=REVISION)
+    return IndexChange(tuple(taken.values()), revision=REVISION)
 
 
 def _up_to(chunks: int, entries: Sequence[PageEntry]) -> Iterator[PageEntry]:
@@ -69,37 +69,37 @@ def _up_to(chunks: int, entries: Sequence[PageEntry]) -> Iterator[PageEntry]:
 
 def _made(chunks: int) -> Iterator[PageEntry]:
     source, began = GitSource(DATA / "mdn.git"), time.perf_counter()
-    tree = source.tree(source.head())
+    tree = source.read_tree(source.get_head())
     index = _large(chunks)
-    with load() as embedder:
+    with load_embedder() as embedder:
         files = iter(sorted(tree))
         while chunks > 0 and (some := list(islice(files, 500))):
             drafts = _drafts(source, some, tree, embedder)
-            known = index.reuse([each for draft in drafts for each in draft.hashes])
+            known = index.find_vectors_by_hash([each for draft in drafts for each in draft.hashes])
             for draft in drafts:
                 lacking = [text for text, h in zip(draft.texts, draft.hashes, strict=True) if h not in known]
-                fresh = iter(embedder.passages(lacking) if lacking else ())
+                fresh = iter(embedder.embed_passages(lacking) if lacking else ())
                 vectors = [known[each] if each in known else next(fresh) for each in draft.hashes]
                 block = np.stack(vectors) if vectors else np.empty((0, embedder.dimensions), np.float32)
-                yield PageEntry(draft.blob, draft.page, draft.chunks, draft.hashes, block, draft.words)
+                yield PageEntry(draft.blob, draft.page, draft.chunks, draft.hashes, block, draft.terms)
                 chunks -= len(vectors)
             print(f"{max(0, chunks):,} chunks to go, {time.perf_counter() - began:.0f} s", flush=True)
     index.close()
 
 
-def _drafts(source: GitSource, files: list[str], tree: Mapping[str, TreeEntry], embedder: Embedder) -> list[Draft]:
+def _drafts(source: GitSource, files: list[str], tree: Mapping[str, TreeEntry], embedder: Embedder) -> list[PreparedPage]:
 
-    pipeline = Pipeline()
-    blobs = source.read([tree[file].blob for file in files], pipeline.max_bytes)
-    made = [pipeline.draft(file, blob, None, embedder) for file, blob in zip(files, blobs, strict=True)]
-    return [draft for draft in made if isinstance(draft, Draft)]
+    pipeline = TextPipeline()
+    blobs = source.read_blobs([tree[file].blob for file in files], pipeline.max_bytes)
+    made = [pipeline.prepare(file, blob, None, embedder) for file, blob in zip(files, blobs, strict=True)]
+    return [draft for draft in made if isinstance(draft, PreparedPage)]
 
 
 def _large(chunks: int, place: Path = DATA / "sync" / "wikis") -> WikiIndex:
     store = SqliteStore(place)
-    for wiki_id in store.ids():
+    for wiki_id in store.list_wiki_ids():
         index = store.open(wiki_id)
-        if index.state().chunks >= chunks:
+        if index.get_state().chunks >= chunks:
             return index
         index.close()
     sys.exit(f"there is no index of {chunks:,} chunks: run `python -m bench.sync` first")

@@ -12,8 +12,8 @@ from bench.postgres.parts import KEPT, Part, spread
 from bench.postgres.rows import Rows, said
 from bench.postgres.server import started
 from bench.postgres.shared import Database, copy_rows
-from wikiholt.embedding import load
-from wikiholt.model import Floats
+from wikiholt.embedding import load_embedder
+from wikiholt.model import FloatArray
 from wikiholt.wiring import open_service
 
 WIKI = "wiki-k8s-en"
@@ -36,8 +36,8 @@ def main() -> None:
         "| m, ef_construction | build s | ef_search | recall@10 | worst | short of something | p50 ms | ÷ reading all |",
         "|---|---|---|---|---|---|---|---|",
     )
-    with started() as server, load() as embedder, psycopg.connect(server.new_database(), autocommit=True) as database:
-        queries = np.stack([embedder.query(text) for text in texts])
+    with started() as server, load_embedder() as embedder, psycopg.connect(server.create_database(), autocommit=True) as database:
+        queries = np.stack([embedder.embed_query(text) for text in texts])
         for m, width in MADE:
             built = _build(database, vectors, m, width)
             for looking in LOOKING:
@@ -46,19 +46,19 @@ def main() -> None:
     part.keep()
 
 
-def _vectors() -> Floats:
+def _vectors() -> FloatArray:
     """Of the index that the part `agreement` keeps."""
     service = open_service(KEPT / "files")
-    index = service.workshop.store.open(service.wiki(WIKI).wiki.id)
+    index = service.components.store.open(service.get_handle(WIKI).wiki.id)
     try:
-        with index.snapshot() as snapshot:
-            return np.concatenate([block.vectors for block in snapshot.blocks()])
+        with index.open_vector_snapshot() as snapshot:
+            return np.concatenate([block.vectors for block in snapshot.iter_blocks()])
     finally:
         index.close()
         service.close()
 
 
-def _build(database: Database, vectors: Floats, m: int, width: int) -> float:
+def _build(database: Database, vectors: FloatArray, m: int, width: int) -> float:
     database.execute("DROP TABLE IF EXISTS chunks")
     database.execute("CREATE TABLE chunks (id int, vector vector(384) STORAGE PLAIN)")
     rows = Rows(vectors, np.zeros(len(vectors), np.int64), {})
@@ -71,7 +71,7 @@ def _build(database: Database, vectors: Floats, m: int, width: int) -> float:
     return took
 
 
-def _asked(database: Database, vectors: Floats, queries: Floats) -> str:
+def _asked(database: Database, vectors: FloatArray, queries: FloatArray) -> str:
     find = "SELECT vector <#> %(v)s::vector FROM chunks ORDER BY {} LIMIT 30"
     times: tuple[list[float], list[float]] = ([], [])
     recalls = []

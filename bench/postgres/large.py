@@ -13,8 +13,8 @@ from bench.postgres.parts import Part
 from bench.postgres.server import started
 from bench.postgres.sides import Knowing, Side
 from bench.postgres.times import Times
-from wikiholt.embedding import load
-from wikiholt.model import Change, Filter, Floats, PageEntry
+from wikiholt.embedding import load_embedder
+from wikiholt.model import IndexChange, PageFilter, FloatArray, PageEntry
 from wikiholt.text.queries import parse_query
 
 SIZES = (10_000, 100_000)
@@ -35,10 +35,10 @@ def main(sizes: Sequence[int] = SIZES) -> None:
     """Write each wiki on every side in turns, ask, and keep what was found."""
     part = Part("large", "Large wikis")
     part.say("As set by default, nodes keep a cache of a large wiki's vectors; alone (`vectors = \"store\"`), the database finds them.", "")  # fmt: skip
-    with load() as model, started() as server, tempfile.TemporaryDirectory(prefix="bench-") as place:
+    with load_embedder() as model, started() as server, tempfile.TemporaryDirectory(prefix="bench-") as place:
         embedder, sides = Knowing(model), []
         for name, vectors, hnsw in SIDES:
-            address = "" if name == "files" else server.new_database()
+            address = "" if name == "files" else server.create_database()
             given = {"vectors": vectors, "postgres__hnsw_from": hnsw}
             sides.append(Side(name, Path(place) / name, embedder, address, **given))
         for size in sizes:
@@ -72,7 +72,7 @@ def written(part: Part, sides: Sequence[Side], slug: str, pool: Sequence[PageEnt
     part.say("| | pages/s written | to files | its indexes built, s | disk MB |", "|---|---|---|---|---|")
     for side in sides:
         rate, base = len(pool) / spent[side.name], len(pool) / spent["files"]
-        disk = side.store.disk_bytes(side.id_of(slug)) / 1e6
+        disk = side.store.get_disk_bytes(side.id_of(slug)) / 1e6
         part.say(f"| {side.name} | {rate:.0f} | {rate / base:.2f} | {tended[side.name]:.1f} | {disk:.0f} |")
     part.say("")
 
@@ -86,10 +86,10 @@ def asked(part: Part, sides: Sequence[Side], slug: str, pool: Sequence[PageEntry
     indexes = {side.name: (side.index(slug), side.vectors(slug)) for side in sides}
     for turn in range(3):
         for title in titles:
-            query, words = embedder.query(title), parse_query(title)
+            query, words = embedder.embed_query(title), parse_query(title)
             best = np.sort(1 - vectors @ query)[:10]
             for name, (index, cache) in indexes.items():
-                found: list[Floats] = []
+                found: list[FloatArray] = []
                 times.take("nearest 30 passages", name, lambda c=cache, f=found, q=query: f.append(c.search(q, LIMIT, None).distances))  # fmt: skip
                 if turn == 0:
                     # Passages that are equally near are equally right.
@@ -98,7 +98,7 @@ def asked(part: Part, sides: Sequence[Side], slug: str, pool: Sequence[PageEntry
                     times.take(
                         "words, best 30 pages, by the store alone",
                         name,
-                        lambda i=index, w=words: i.words(w, LIMIT, Filter()),
+                        lambda i=index, w=words: i.search_keywords(w, LIMIT, PageFilter()),
                     )
     part.say(*times.table("as a search asks", [side.name for side in sides]), "")
     told = "; ".join(f"{name} {np.mean(some):.3f} (worst question {min(some):.1f})" for name, some in recalls.items())
@@ -111,6 +111,6 @@ def edited(part: Part, sides: Sequence[Side], slug: str, pool: Sequence[PageEntr
     times = Times()
     for entry in some:
         for side in sides:
-            again = PageEntry("1" * 40, entry.page, entry.chunks, entry.hashes, entry.vectors, entry.words)
-            times.take("a page of ten chunks replaced", side.name, lambda s=side, e=again: s.fill(slug, Change((e,))))
+            again = PageEntry("1" * 40, entry.page, entry.chunks, entry.hashes, entry.vectors, entry.terms)
+            times.take("a page of ten chunks replaced", side.name, lambda s=side, e=again: s.fill(slug, IndexChange((e,))))
     part.say(*times.table("one page", [side.name for side in sides]), "")

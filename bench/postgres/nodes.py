@@ -10,7 +10,7 @@ from bench.postgres.farm import Farm
 from bench.postgres.load import Load, cpu_below, hammered
 from bench.postgres.parts import Part
 from bench.postgres.server import pid_of, started
-from tests.postgres.pg_server import PgServer
+from tests.postgres.pg_server import PostgresServer
 
 WIKIS = 24
 """Fewer than a node keeps connections, so that no search has to log in."""
@@ -28,9 +28,9 @@ def main(seconds: float = SECONDS) -> None:
     part.keep()
 
 
-def throughput(part: Part, farm: Farm, server: PgServer, seconds: float) -> None:
+def throughput(part: Part, farm: Farm, server: PostgresServer, seconds: float) -> None:
     """All kinds of farm at the same time, one under load at a time, in turns."""
-    one, first, second = (server.new_database() for _ in range(3))
+    one, first, second = (server.create_database() for _ in range(3))
     loads: dict[tuple[str, str], list[Load]] = {}
     with (
         farm.nodes(1, "") as embedded,

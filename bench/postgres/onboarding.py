@@ -11,7 +11,7 @@ from bench.farm.wikis import slug
 from bench.postgres.parts import Part
 from bench.postgres.server import disk_of
 from bench.postgres.sides import Side
-from tests.postgres.pg_server import PgServer
+from tests.postgres.pg_server import PostgresServer
 from wikiholt.model import Recipe
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ SELECT pg_database_size(current_database()),
 """
 
 
-def onboard(small: "Small", part: Part, server: PgServer, recipe: Recipe) -> None:
+def onboard(small: "Small", part: Part, server: PostgresServer, recipe: Recipe) -> None:
     slugs = [slug(number) for number in range(small.count + EMPTY)]
     spent: dict[tuple[str, str], float] = {}
     for side in small.both:
@@ -104,7 +104,7 @@ def offboard(small: "Small", part: Part) -> None:
     for side in small.both:
         began = time.perf_counter()
         for each in going:
-            side.store.drop(side.id_of(each))
+            side.store.delete(side.id_of(each))
         rates.append(len(going) / (time.perf_counter() - began))
     part.say(f"Off-boarded a second, schema, role and all: {rates[1]:.0f} (files: {rates[0]:.0f}).")
 

@@ -7,7 +7,7 @@ import psycopg
 
 from bench.postgres.rows import copied, int4, said, vector
 from bench.postgres.sides import Knowing
-from wikiholt.model import Change
+from wikiholt.model import IndexChange
 
 
 class OneTable:
@@ -22,7 +22,7 @@ class OneTable:
             "CREATE TABLE chunks (id int4, tenant_id int4, text text, vector vector(384) STORAGE PLAIN)"
         )
 
-    def fill(self, number: int, change: Change) -> None:
+    def fill(self, number: int, change: IndexChange) -> None:
         with self._database.cursor() as cursor, cursor.copy("COPY chunks FROM STDIN (FORMAT binary)") as copy:
             rows = [(c.text, v) for e in change.pages for c, v in zip(e.chunks, e.vectors, strict=True)]
             encoded = (
@@ -47,7 +47,7 @@ class OneTable:
 
     def nearest(self, number: int, question: str) -> list[tuple[Any, ...]]:
         find = "SELECT id, text FROM chunks WHERE tenant_id = %s ORDER BY vector <#> %s::vector LIMIT 30"
-        return self._database.execute(find, (number, said(self._embedder.query(question)))).fetchall()
+        return self._database.execute(find, (number, said(self._embedder.embed_query(question)))).fetchall()
 
     def words(self, number: int, question: str) -> list[tuple[Any, ...]]:
         find = (

@@ -11,7 +11,7 @@ from psycopg import sql
 from bench.postgres.parts import Part, spread
 from bench.postgres.server import memory_of, started
 from bench.postgres.shared import Database
-from tests.postgres.pg_server import PgServer
+from tests.postgres.pg_server import PostgresServer
 
 WIKIS = 50
 _FIND = "SELECT id, text FROM chunks WHERE id = %s"
@@ -25,7 +25,7 @@ def main(rounds: int = 20) -> None:
         wikis = made(server, WIKIS)
         times = {name: [] for name in ("the wiki's own session, open", "shared, SET LOCAL ROLE", "shared, the same in one round trip", "own session, login for each query")}  # fmt: skip
         own = {name: stack.enter_context(psycopg.connect(address, autocommit=True)) for name, address in wikis.items()}
-        shared = stack.enter_context(psycopg.connect(server.dsn(), autocommit=True))
+        shared = stack.enter_context(psycopg.connect(server.get_dsn(), autocommit=True))
         ways: Sequence[Callable[[str], object]] = (
             lambda wiki: own[wiki].execute(_FIND, (7,)).fetchall(),
             lambda wiki: by_role(shared, wiki),
@@ -52,10 +52,10 @@ def main(rounds: int = 20) -> None:
     part.keep()
 
 
-def made(server: PgServer, count: int) -> dict[str, str]:
+def made(server: PostgresServer, count: int) -> dict[str, str]:
     """Schemas with a table and a role that may read it; the address of each role."""
     wikis = {}
-    with psycopg.connect(server.dsn(), autocommit=True) as operator:
+    with psycopg.connect(server.get_dsn(), autocommit=True) as operator:
         for number in range(count):
             name, secret = f"w_{number:04d}", secrets.token_hex(8)
             operator.execute(
@@ -67,7 +67,7 @@ def made(server: PgServer, count: int) -> dict[str, str]:
                     "ALTER ROLE {name} SET search_path = {name}"
                 ).format(name=sql.Identifier(name), secret=sql.Literal(secret))
             )
-            wikis[name] = server.dsn("postgres", name, secret)
+            wikis[name] = server.get_dsn("postgres", name, secret)
     return wikis
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from bench.corpus import DATA
 from bench.postgres.parts import KEPT
-from wikiholt.model import Floats, Ints
+from wikiholt.model import FloatArray, IntArray
 from wikiholt.stores.sqlite.store import SqliteStore
 
 _HEAD = b"PGCOPY\n\xff\r\n\0" + bytes(8)
@@ -22,8 +22,8 @@ _END = b"\xff\xff"
 class Rows:
     """Vectors with the pages they belong to, and those pages' names."""
 
-    vectors: Floats
-    pages: Ints
+    vectors: FloatArray
+    pages: IntArray
     names: dict[int, str]
 
 
@@ -42,9 +42,9 @@ def real_rows(count: int) -> Rows:
 
 @dataclass(frozen=True)
 class _Kept:
-    vectors: Floats
-    pages: Ints
-    named: Ints
+    vectors: FloatArray
+    pages: IntArray
+    named: IntArray
     names: np.ndarray[Any, Any]
 
     def dump(self, to: Path) -> None:
@@ -54,16 +54,16 @@ class _Kept:
 
 def _take(count: int) -> _Kept:
     store = SqliteStore(DATA / "sync" / "wikis")
-    for wiki_id in store.ids():
+    for wiki_id in store.list_wiki_ids():
         index = store.open(wiki_id)
         try:
-            with index.snapshot() as snapshot:
+            with index.open_vector_snapshot() as snapshot:
                 if snapshot.count < count:
                     continue
-                blocks = list(snapshot.blocks())
+                blocks = list(snapshot.iter_blocks())
             vectors = np.concatenate([block.vectors for block in blocks])[:count]
             pages = np.concatenate([block.page_ids for block in blocks])[:count]
-            stored = index.stored_pages(np.unique(pages).tolist())
+            stored = index.get_pages(np.unique(pages).tolist())
             named = np.array(sorted(stored), np.int64)
             return _Kept(vectors, pages, named, np.array([stored[each].name for each in sorted(stored)]))
         finally:
@@ -86,10 +86,10 @@ def int4(value: int) -> bytes:
     return struct.pack(">i", value)
 
 
-def vector(value: Floats) -> bytes:
+def vector(value: FloatArray) -> bytes:
     return struct.pack(">hh", len(value), 0) + value.astype(">f4").tobytes()
 
 
-def said(value: Floats) -> str:
+def said(value: FloatArray) -> str:
     """A vector as text, for a query."""
     return "[" + ",".join(f"{each:.7g}" for each in value) + "]"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import psycopg
 
-from tests.postgres.pg_server import PgServer, running
+from tests.postgres.pg_server import PostgresServer, run_postgres
 
 _LIKE_IN_EARNEST = {
     "fsync": "on",
@@ -22,15 +22,15 @@ _LIKE_IN_EARNEST = {
 
 
 @contextmanager
-def started(**options: str) -> Iterator[PgServer]:
+def started(**options: str) -> Iterator[PostgresServer]:
     """A new server, gone afterwards with all it holds."""
-    with running(_LIKE_IN_EARNEST | options) as server:
+    with run_postgres(_LIKE_IN_EARNEST | options) as server:
         yield server
 
 
-def disk_of(server: PgServer) -> int:
+def disk_of(server: PostgresServer) -> int:
     """Bytes of its tables and catalogs on the file system, the log of writes left out."""
-    with psycopg.connect(server.dsn(), autocommit=True) as connection:
+    with psycopg.connect(server.get_dsn(), autocommit=True) as connection:
         connection.execute("CHECKPOINT")
     return sum(file.stat().st_blocks * 512 for file in (server.place / "data" / "base").rglob("*"))
 
@@ -41,6 +41,6 @@ def memory_of(pid: int) -> float:
     return sum(int(line.split()[1]) for line in lines if line.startswith("Private_")) / 1024
 
 
-def pid_of(server: PgServer) -> int:
+def pid_of(server: PostgresServer) -> int:
     """The process that all others of the server are children of."""
     return int((server.place / "data" / "postmaster.pid").read_text().split()[0])

@@ -12,11 +12,11 @@ from psycopg import sql
 from bench.postgres.parts import Part, spread
 from bench.postgres.rows import Rows, copied, int4, real_rows, said, vector
 from bench.postgres.server import started
-from wikiholt.embedding import load
-from wikiholt.model import Floats, Ints
+from wikiholt.embedding import load_embedder
+from wikiholt.model import FloatArray, IntArray
 from wikiholt.ports import Embedder
 from wikiholt.stores.postgres import nearest
-from wikiholt.stores.postgres.tables import HNSW_FROM, Tables, sized
+from wikiholt.stores.postgres.tables import HNSW_MIN_CHUNKS, GenerationTables, list_sized_indexes
 
 ROWS = 100_000
 SIZES = {20_000: 1, 5_000: 2, 1_000: 5, 100: 10}
@@ -25,7 +25,7 @@ ASKED = 30
 QUERIES = 20
 """Questions a wiki; fewer where a size has many wikis."""
 
-_TABLES = Tables(1)
+_TABLES = GenerationTables(1)
 _FIND = "SELECT id FROM chunks WHERE {} = %s ORDER BY vector <#> %s::vector LIMIT 30"
 _WAYS: dict[str, tuple[str, ...]] = {
     "shared table, HNSW (the seed's)": (),
@@ -42,8 +42,8 @@ class Wiki:
     """Some of the rows, which belong together, and what is asked of them."""
 
     number: int
-    rows: Ints
-    queries: Floats = field(default_factory=lambda: np.empty((0, 0), np.float32))
+    rows: IntArray
+    queries: FloatArray = field(default_factory=lambda: np.empty((0, 0), np.float32))
 
 
 @dataclass
@@ -59,7 +59,7 @@ class Found:
         return f"{np.mean(self.rows):.1f} | {np.mean(self.recalls):.2f} | {p50:.2f} | {p95:.2f}"
 
 
-Way = Callable[[Wiki, Floats], tuple[list[int], float]]
+Way = Callable[[Wiki, FloatArray], tuple[list[int], float]]
 Database = psycopg.Connection[tuple[Any, ...]]
 
 
@@ -71,10 +71,10 @@ def main(rows: int = ROWS, queries: int = QUERIES) -> None:
         f"{rows:,} real passages (all-MiniLM-L6-v2 of a real wiki's pages) in one table `chunks` with one HNSW index "
         f"(m 16, ef_construction 64, ef_search 40) and `WHERE tenant_id = …`; {ASKED} rows asked for, questions are "
         "titles of pages. Recall@10 is against a scan of the wiki's own rows. An own table is searched by the "
-        f"store's own code: exactly below {HNSW_FROM:,} rows, by an HNSW index from there.",
+        f"store's own code: exactly below {HNSW_MIN_CHUNKS:,} rows, by an HNSW index from there.",
         "",
     )
-    with started() as server, load() as embedder, psycopg.connect(server.new_database(), autocommit=True) as database:
+    with started() as server, load_embedder() as embedder, psycopg.connect(server.create_database(), autocommit=True) as database:
         by_lot = cut(np.random.default_rng(5).permutation(rows))
         by_place = cut(np.arange(rows))
         began = time.perf_counter()
@@ -93,7 +93,7 @@ def main(rows: int = ROWS, queries: int = QUERIES) -> None:
     part.keep()
 
 
-def cut(order: Ints) -> list[Wiki]:
+def cut(order: IntArray) -> list[Wiki]:
     """Wikis of the sizes that are asked, then wikis of a thousand."""
     sizes = [size for size, count in SIZES.items() for _ in range(count) if size < len(order)]
     sizes += [1_000] * max(0, (len(order) - sum(sizes)) // 1_000)
@@ -124,9 +124,9 @@ def fill(database: Database, real: Rows, *cuts: Sequence[Wiki]) -> None:
             create = "CREATE TABLE {} (id int, page_id int, vector vector(384) STORAGE PLAIN)"
             database.execute(sql.SQL(create).format(table))
             copy_rows(database, table, ((n, 0) for n in wiki.rows.tolist()), real)
-            if len(wiki.rows) >= HNSW_FROM:
-                near = next(index for index in sized(_TABLES.number, 384) if index.chunks)
-                database.execute(sql.SQL("CREATE INDEX ON {} ").format(table) + sql.SQL(near.how))
+            if len(wiki.rows) >= HNSW_MIN_CHUNKS:
+                near = next(index for index in list_sized_indexes(_TABLES.number, 384) if index.min_chunks)
+                database.execute(sql.SQL("CREATE INDEX ON {} ").format(table) + sql.SQL(near.definition))
     database.execute("ANALYZE")
 
 
@@ -145,7 +145,7 @@ def ask_about(wikis: Sequence[Wiki], real: Rows, embedder: Embedder, count: int,
         each = max(4, count // SIZES[len(wiki.rows)])
         pages = np.unique(real.pages[wiki.rows]) if own else everywhere
         titles = [real.names[int(page)] for page in rng.choice(pages, min(each, len(pages)), replace=False)]
-        asked.append(Wiki(wiki.number, wiki.rows, np.stack([embedder.query(title) for title in titles])))
+        asked.append(Wiki(wiki.number, wiki.rows, np.stack([embedder.embed_query(title) for title in titles])))
     return asked
 
 
@@ -188,7 +188,7 @@ def asked_of(ways: dict[str, Way], wikis: Sequence[Wiki], real: Rows) -> dict[tu
 def _shared(database: Database, column: str, settings: Sequence[str]) -> Way:
     find = sql.SQL(_FIND).format(sql.Identifier(column))
 
-    def way(wiki: Wiki, query: Floats) -> tuple[list[int], float]:
+    def way(wiki: Wiki, query: FloatArray) -> tuple[list[int], float]:
         # A small wiki would be found by reading the whole table, which grows with all wikis; the index is what is asked.
         database.execute("RESET ALL; SET enable_seqscan = off")
         for setting in settings:
@@ -201,13 +201,13 @@ def _shared(database: Database, column: str, settings: Sequence[str]) -> Way:
 def _own(database: Database, column: str) -> Way:
     """By the code that searches use, in the wiki's own schema."""
 
-    def way(wiki: Wiki, query: Floats) -> tuple[list[int], float]:
+    def way(wiki: Wiki, query: FloatArray) -> tuple[list[int], float]:
         path = sql.Identifier(f"{column}_{wiki.number}")
         database.execute(sql.SQL("RESET ALL; SET search_path TO {}, public").format(path))
         began = time.perf_counter()
         with database.transaction():
-            found = nearest.by_index(database, _TABLES, query, ASKED) if len(wiki.rows) >= HNSW_FROM else None
-            found = found or nearest.exact(database, _TABLES, query, ASKED, None)
+            found = nearest.search_hnsw(database, _TABLES, query, ASKED) if len(wiki.rows) >= HNSW_MIN_CHUNKS else None
+            found = found or nearest.search_exact(database, _TABLES, query, ASKED, None)
         return found.chunk_ids.tolist(), time.perf_counter() - began
 
     return way

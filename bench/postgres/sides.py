@@ -6,12 +6,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from wikiholt.model import Change, Floats, Recipe
-from wikiholt.ports import Embedder, Store, VectorCache, WikiIndex
-from wikiholt.service import Service
-from wikiholt.settings import load
+from wikiholt.model import IndexChange, FloatArray, Recipe
+from wikiholt.ports import Embedder, IndexStore, VectorCache, WikiIndex
+from wikiholt.service import WikiService
+from wikiholt.settings import load_settings
 from wikiholt.stores.postgres.store import PostgresStore
-from wikiholt.wiring import build
+from wikiholt.wiring import build_service
 
 
 class Knowing:
@@ -19,17 +19,17 @@ class Knowing:
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
-        self._known: dict[str, Floats] = {}
+        self._known: dict[str, FloatArray] = {}
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._embedder, name)
 
-    def prove(self) -> None:
+    def run_self_test(self) -> None:
         """It was proved when it was loaded."""
 
-    def query(self, text: str) -> Floats:
+    def embed_query(self, text: str) -> FloatArray:
         if text not in self._known:
-            self._known[text] = self._embedder.query(text)
+            self._known[text] = self._embedder.embed_query(text)
         return self._known[text]
 
 
@@ -42,18 +42,18 @@ class Side:
         self.address = store
         self.embedder = embedder
         given = {"search.stale_check": False, "store": store} | {k.replace("__", "."): v for k, v in settings.items()}
-        self.service: Service = build(load(data, overrides=given))
+        self.service: WikiService = build_service(load_settings(data, overrides=given))
         self.use(embedder)
         self._ids: dict[str, str] = {}
         self._open: dict[str, WikiIndex] = {}
 
     def use(self, embedder: Embedder) -> None:
         """Embed with this one from now on."""
-        self.service.workshop = dataclasses.replace(self.service.workshop, embedder=lambda: embedder, identity=None)
+        self.service.components = dataclasses.replace(self.service.components, embedder=lambda: embedder, identity=None)
 
     @property
-    def store(self) -> Store:
-        return self.service.workshop.store
+    def store(self) -> IndexStore:
+        return self.service.components.store
 
     def register(self, slugs: Sequence[str], source: Path) -> None:
         added = self.service.registry.add_many([(slug, str(source), {}) for slug in slugs])
@@ -66,7 +66,7 @@ class Side:
         """On-board it: an empty index that is there to be searched."""
         self.store.create(self._ids[slug], recipe).close()
 
-    def fill(self, slug: str, *changes: Change) -> None:
+    def fill(self, slug: str, *changes: IndexChange) -> None:
         with self.writing(slug) as index:
             for change in changes:
                 index.apply(change)
@@ -76,12 +76,12 @@ class Side:
         if isinstance(self.store, PostgresStore):
             placement = self.store.placements.find(wiki_id)
             assert placement is not None
-            self.store.tend(placement)
+            self.store.build_missing_indexes(placement)
 
     @contextmanager
     def writing(self, slug: str) -> Iterator[WikiIndex]:
         """Its index under the writer's lock, as in a sync."""
-        with self.store.writing(self._ids[slug], 60):
+        with self.store.write_lock(self._ids[slug], 60):
             index = self.store.open(self._ids[slug])
             try:
                 yield index
@@ -96,9 +96,9 @@ class Side:
 
     def vectors(self, slug: str) -> VectorCache:
         """What a search asks for nearest passages: a cache of files, or the database itself."""
-        cache = self.service.workshop.vector_cache(self.index(slug), self._ids[slug])
+        cache = self.service.components.vector_cache(self.index(slug), self._ids[slug])
         cache.refresh()
-        cache.settle(600)
+        cache.wait_idle(600)
         cache.refresh()
         return cache
 

@@ -15,11 +15,11 @@ from bench.postgres.one_table import OneTable
 from bench.postgres.parts import Part
 from bench.postgres.server import started
 from bench.postgres.sides import Knowing, Side
-from tests.postgres.pg_server import PgServer
-from wikiholt.embedding import load
+from tests.postgres.pg_server import PostgresServer
+from wikiholt.embedding import load_embedder
 from wikiholt.errors import WikiholtError
-from wikiholt.model import Change, PageEntry
-from wikiholt.search import Request
+from wikiholt.model import IndexChange, PageEntry
+from wikiholt.search import SearchRequest
 from wikiholt.text.queries import parse_query
 
 
@@ -38,7 +38,7 @@ class Small:
     def both(self) -> tuple[Side, Side]:
         return self.files, self.postgres
 
-    def change(self, number: int) -> Change:
+    def change(self, number: int) -> IndexChange:
         return entries.small(self.pool, number)
 
     def question(self, number: int) -> str:
@@ -51,7 +51,7 @@ def main(wikis: int, rounds: int) -> None:
     """Make so many wikis on every side, measure, and keep what was found."""
     part = Part(f"small-{wikis}", f"{wikis:,} wikis of 20 chunks")
     pool = entries.pages()
-    with started() as server, load() as model, sides(server, Knowing(model)) as (files, postgres, shared):
+    with started() as server, load_embedder() as model, sides(server, Knowing(model)) as (files, postgres, shared):
         small = Small(files, postgres, shared, pool, wikis, random.Random(9))
         onboarding.onboard(small, part, server, entries.recipe(model))
         asking.search(small, part, rounds)
@@ -64,11 +64,11 @@ def main(wikis: int, rounds: int) -> None:
 
 
 @contextmanager
-def sides(server: PgServer, embedder: Knowing) -> Iterator[tuple[Side, Side, OneTable]]:
+def sides(server: PostgresServer, embedder: Knowing) -> Iterator[tuple[Side, Side, OneTable]]:
     with tempfile.TemporaryDirectory(prefix="bench-") as place:
         files = Side("files", Path(place) / "files", embedder)
-        postgres = Side("PostgreSQL", Path(place) / "postgres", embedder, server.new_database())
-        shared = OneTable(server.new_database(), embedder)
+        postgres = Side("PostgreSQL", Path(place) / "postgres", embedder, server.create_database())
+        shared = OneTable(server.create_database(), embedder)
         try:
             yield files, postgres, shared
         finally:
@@ -77,7 +77,7 @@ def sides(server: PgServer, embedder: Knowing) -> Iterator[tuple[Side, Side, One
             shared.close()
 
 
-def crash(small: Small, part: Part, server: PgServer) -> None:
+def crash(small: Small, part: Part, server: PostgresServer) -> None:
     """The server breaks off as if by a power cut, and is started again."""
     server.stop(signal.SIGQUIT)
     began = time.perf_counter()
@@ -85,7 +85,7 @@ def crash(small: Small, part: Part, server: PgServer) -> None:
     up = time.perf_counter()
     while True:
         try:
-            small.postgres.service.wiki(slug(0)).search(Request(small.question(0)))
+            small.postgres.service.get_handle(slug(0)).search(SearchRequest(small.question(0)))
             break
         except WikiholtError:
             assert time.perf_counter() - up < 60

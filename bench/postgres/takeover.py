@@ -15,7 +15,7 @@ from bench.postgres.node import Node
 from bench.postgres.parts import Part
 from bench.postgres.server import started
 from bench.postgres.shared import Database
-from tests.postgres.pg_server import PgServer
+from tests.postgres.pg_server import PostgresServer
 
 WIKIS = 40
 TRIES = 3
@@ -32,9 +32,9 @@ def main(tries: int = TRIES) -> None:
     part.keep()
 
 
-def takeovers(part: Part, farm: Farm, server: PgServer, lease: float, tries: int) -> None:
+def takeovers(part: Part, farm: Farm, server: PostgresServer, lease: float, tries: int) -> None:
     """Two nodes share the wikis; one is killed, then a page is committed to every wiki that was its."""
-    store = server.new_database()
+    store = server.create_database()
     claimed: list[float] = []
     found: list[tuple[float, float]] = []
     with farm.nodes(2, store, lease=lease) as nodes, psycopg.connect(store, autocommit=True) as database:

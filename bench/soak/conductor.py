@@ -136,7 +136,7 @@ class Soak:
     def _ids(self) -> set[str]:
         service = open_service(self._data)
         try:
-            return {wiki.id for wiki in service.wikis()}
+            return {wiki.id for wiki in service.list_wikis()}
         finally:
             service.close()
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.soak.wikis import SoakWiki
-from wikiholt.service import Service
+from wikiholt.service import WikiService
 from wikiholt.wiring import open_service
 
 _CANARY = re.compile(rb"kanari[a-z]{10}")
@@ -52,16 +52,16 @@ def _git(repository: Path, *arguments: str) -> str:
     return done.stdout.decode()
 
 
-def _head(ending: Ending, service: Service, wiki: SoakWiki, wiki_id: str) -> None:
+def _head(ending: Ending, service: WikiService, wiki: SoakWiki, wiki_id: str) -> None:
     lines = _git(wiki.repository, "ls-tree", "-r", "-z", "HEAD").split("\0")
     rows = [line.partition("\t") for line in lines if line]
     tree = {name: head.split()[2] for head, _, name in rows if name.endswith(".md")}
     head = _git(wiki.repository, "rev-parse", "HEAD").strip()
-    index = service.workshop.store.open(wiki_id)
+    index = service.components.store.open(wiki_id)
     try:
-        held = dict(index.pages()) | {problem.file: problem.blob for problem in index.problems()}
-        if index.state().revision != head:
-            ending.faults.append(f"{wiki.slug} stands for {index.state().revision}, not for HEAD {head}")
+        held = dict(index.get_page_blobs()) | {problem.file: problem.blob for problem in index.get_problems()}
+        if index.get_state().revision != head:
+            ending.faults.append(f"{wiki.slug} stands for {index.get_state().revision}, not for HEAD {head}")
         elif held != tree:
             apart = sorted(held.items() ^ tree.items())
             ending.faults.append(f"{wiki.slug} holds other pages than HEAD: {apart[:4]}")
@@ -95,15 +95,15 @@ def _canaries(ending: Ending, data: Path, own: dict[str, str], log: Path) -> Non
         ending.faults.append("the log holds what pages say")
 
 
-def _bloat(service: Service, wikis: Sequence[SoakWiki]) -> float:
+def _bloat(service: WikiService, wikis: Sequence[SoakWiki]) -> float:
     ratios = []
     for wiki in wikis[:: max(1, len(wikis) // _SAMPLE)][:_SAMPLE]:
-        handle = service.wiki(wiki.slug)
+        handle = service.get_handle(wiki.slug)
         before = _index_bytes(service, handle.wiki.id)
         handle.reindex()
         ratios.append(before / _index_bytes(service, handle.wiki.id))
     return statistics.median(ratios)
 
 
-def _index_bytes(service: Service, wiki_id: str) -> int:
-    return sum(file.stat().st_size for file in service.workshop.store.directory(wiki_id).glob("g*.sqlite"))
+def _index_bytes(service: WikiService, wiki_id: str) -> int:
+    return sum(file.stat().st_size for file in service.components.store.get_directory(wiki_id).glob("g*.sqlite"))

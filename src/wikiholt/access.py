@@ -8,17 +8,17 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from ipaddress import ip_address
 
-from wikiholt.errors import BadInput, Forbidden, Refused, Unauthorized, WikiNotFound
+from wikiholt.errors import InvalidInput, Forbidden, AccessDenied, Unauthorized, WikiNotFound
 from wikiholt.model import Key, Scope, Wiki
-from wikiholt.registry import LOOPBACK, Registry, host_named, validate_slug
+from wikiholt.registry import LOOPBACK_HOSTS, Registry, parse_host_header, validate_slug
 
 
 @dataclass(frozen=True, slots=True)
-class Visit:
+class RequestIdentity:
     """What a request says of itself. `loopback`: whether the service listens to this machine alone."""
 
     token: str | None = None
-    named: str | None = None
+    slug: str | None = None
     host: str | None = None
     loopback: bool = False
 
@@ -33,14 +33,14 @@ class Grant:
 
 
 @dataclass(frozen=True, slots=True)
-class _Named:
+class _HostSlug:
     """The slug that a host stands for; `told` unless only the registry knows it."""
 
     slug: str
-    told: bool = True
+    is_public: bool = True
 
 
-class Access:
+class AccessPolicy:
     """The rules. Every question is answered from the registry as it is now; safe to use from many threads."""
 
     def __init__(
@@ -55,30 +55,30 @@ class Access:
         """`is_replaced` says whether another repository lies where a wiki's was: its keys open nothing then."""
         self._registry = registry
         self._is_replaced = is_replaced
-        self._suffix = f".{domain}" if domain else ""
-        self._public = public
-        self._own = LOOPBACK | {host.lower().removesuffix(".") for host in own_hosts}
+        self._domain_suffix = f".{domain}" if domain else ""
+        self._public_by_default = public
+        self._own_hosts = LOOPBACK_HOSTS | {host.lower().removesuffix(".") for host in own_hosts}
 
-    def wiki(self, visit: Visit, needed: Scope) -> Grant:
+    def authorize(self, identity: RequestIdentity, required_scope: Scope) -> Grant:
         """The grant for the wiki this visit is about; raises Unauthorized, Forbidden, InvalidSlug or WikiNotFound."""
-        key = self._key(visit)
-        slug = self._agreed(visit, self._hosted(visit), key)
+        key = self._authenticate(identity)
+        slug = self._resolve_slug(identity, self._resolve_host_slug(identity), key)
         if key is None:
-            return self._without_key(visit, slug, needed)
+            return self._authorize_without_key(identity, slug, required_scope)
         if key.wiki_id is None:
-            return Grant(self._named_or_only(slug), Scope.ADMIN, key)
-        return self._with_key(key, key.wiki_id, slug, needed)
+            return Grant(self._get_wiki_or_only(slug), Scope.ADMIN, key)
+        return self._authorize_with_key(key, key.wiki_id, slug, required_scope)
 
-    def keyed(self, visit: Visit) -> None:
+    def require_any_key(self, identity: RequestIdentity) -> None:
         """Pass whoever has a key that is known, whatever it opens; raises Unauthorized."""
-        if self._key(visit) is None:
-            raise _unauthorized()
+        if self._authenticate(identity) is None:
+            raise _build_unauthorized_error()
 
-    def operator(self, visit: Visit) -> Key:
+    def require_operator(self, identity: RequestIdentity) -> Key:
         """The operator's key of this visit; raises Unauthorized without a key and Forbidden with a wiki's."""
-        key = self._key(visit)
+        key = self._authenticate(identity)
         if key is None:
-            raise _unauthorized()
+            raise _build_unauthorized_error()
         if key.wiki_id is not None:
             raise Forbidden(
                 "This key opens one wiki, and this is about all of them.",
@@ -86,142 +86,142 @@ class Access:
             )
         return key
 
-    def claimed(self, visit: Visit) -> Wiki | None:
+    def identify_unverified(self, identity: RequestIdentity) -> Wiki | None:
         """The wiki a visit says it is about, whoever asks: for those who prove themselves otherwise, by a signature."""
         try:
-            slug = self._agreed(visit, self._hosted(visit), None)
-        except (Refused, BadInput):
+            slug = self._resolve_slug(identity, self._resolve_host_slug(identity), None)
+        except (AccessDenied, InvalidInput):
             return None
-        return self._find(slug) if slug is not None else self._registry.only()
+        return self._find_wiki(slug) if slug is not None else self._registry.get_only()
 
-    def vouched(self, visit: Visit, slug: str, scope: Scope) -> Grant:
+    def grant_for_token(self, identity: RequestIdentity, slug: str, scope: Scope) -> Grant:
         """The grant for the wiki that an issuer's token is for, unless the visit is about another; raises Forbidden."""
-        named = self._agreed(visit, self._hosted(visit), None)
-        wiki = self._find(slug)
+        named = self._resolve_slug(identity, self._resolve_host_slug(identity), None)
+        wiki = self._find_wiki(slug)
         if wiki is None or named not in (None, wiki.slug):
-            raise _forbidden()
+            raise _build_forbidden_error()
         return Grant(wiki, scope, None)
 
-    def knows_host(self, visit: Visit) -> bool:
+    def is_known_host(self, identity: RequestIdentity) -> bool:
         """Whether the host is a name of ours or of a wiki, or an address: a name that leads here by nobody's leave is
         how web pages elsewhere reach a service that trusts its network (DNS rebinding)."""
-        host = host_named(visit.host) if visit.host else None
+        host = parse_host_header(identity.host) if identity.host else None
         if host is None:
             return False
-        if host in self._own or (self._suffix and host.endswith(self._suffix)) or self._registry.by_host(host):
+        if host in self._own_hosts or (self._domain_suffix and host.endswith(self._domain_suffix)) or self._registry.find_by_host(host):
             return True
         try:
             return bool(ip_address(host.strip("[]")))
         except ValueError:
             return False
 
-    def visible(self, visit: Visit) -> list[Wiki]:
+    def list_visible(self, identity: RequestIdentity) -> list[Wiki]:
         """The wikis this visitor may see listed: where path or host names one, that one at most."""
-        key = self._key(visit)
-        if visit.named is not None or self._hosted(visit) is not None or (key and key.wiki_id is not None):
-            return [self.wiki(visit, Scope.READ).wiki]
-        wikis = self._registry.list()
-        if key is not None or self.open_to(visit):
+        key = self._authenticate(identity)
+        if identity.slug is not None or self._resolve_host_slug(identity) is not None or (key and key.wiki_id is not None):
+            return [self.authorize(identity, Scope.READ).wiki]
+        wikis = self._registry.list_wikis()
+        if key is not None or self.is_open_access(identity):
             return wikis
         return [wiki for wiki in wikis if self._is_public(wiki)]
 
-    def open_without_keys(self) -> bool:
+    def is_open_without_keys(self) -> bool:
         """Whether wikis may be read without a key on this machine: as long as none was ever made."""
-        return not self._registry.keys.ever()
+        return not self._registry.keys.has_ever_had_any()
 
-    def _key(self, visit: Visit) -> Key | None:
-        if visit.token is None:
+    def _authenticate(self, identity: RequestIdentity) -> Key | None:
+        if identity.token is None:
             return None
-        key = self._registry.keys.check(visit.token)
+        key = self._registry.keys.find_by_token(identity.token)
         if key is None:
-            raise _unknown_key()
+            raise _make_unknown_key_error()
         return key
 
-    def _hosted(self, visit: Visit) -> _Named | None:
+    def _resolve_host_slug(self, identity: RequestIdentity) -> _HostSlug | None:
         """What the host names: the slug before our domain, a wiki that has the host for its own, or nothing."""
-        host = host_named(visit.host) if visit.host else None
-        if host is None or host in self._own:
+        host = parse_host_header(identity.host) if identity.host else None
+        if host is None or host in self._own_hosts:
             return None
-        under = host.removesuffix(self._suffix) if self._suffix and host.endswith(self._suffix) else None
-        wiki = self._registry.by_host(host)
-        if wiki is not None and not (under and self._find(under)):  # nobody takes the place of a slug that is there
-            return _Named(wiki.slug, told=False)
-        return _Named(validate_slug(under)) if under is not None else None
+        under = host.removesuffix(self._domain_suffix) if self._domain_suffix and host.endswith(self._domain_suffix) else None
+        wiki = self._registry.find_by_host(host)
+        if wiki is not None and not (under and self._find_wiki(under)):  # nobody takes the place of a slug that is there
+            return _HostSlug(wiki.slug, is_public=False)
+        return _HostSlug(validate_slug(under)) if under is not None else None
 
-    def _agreed(self, visit: Visit, hosted: _Named | None, key: Key | None) -> str | None:
-        named = validate_slug(visit.named) if visit.named is not None else None
-        if hosted is None or named is None or hosted.slug == named:
-            return named or (hosted.slug if hosted else None)
-        if key is None and not hosted.told and not self._readable(visit, hosted.slug):
+    def _resolve_slug(self, identity: RequestIdentity, host_slug: _HostSlug | None, key: Key | None) -> str | None:
+        named = validate_slug(identity.slug) if identity.slug is not None else None
+        if host_slug is None or named is None or host_slug.slug == named:
+            return named or (host_slug.slug if host_slug else None)
+        if key is None and not host_slug.is_public and not self._is_readable(identity, host_slug.slug):
             # Whose host this is must not be found out by trying slugs on it.
-            raise _unauthorized()
-        raise _forbidden()
+            raise _build_unauthorized_error()
+        raise _build_forbidden_error()
 
-    def _without_key(self, visit: Visit, slug: str | None, needed: Scope) -> Grant:
-        if needed is not Scope.READ:
-            raise _unauthorized()
-        if self.open_to(visit):
-            return Grant(self._named_or_only(slug), Scope.READ, None)
-        wiki = self._find(slug) if slug is not None else self._registry.only()
+    def _authorize_without_key(self, identity: RequestIdentity, slug: str | None, required_scope: Scope) -> Grant:
+        if required_scope is not Scope.READ:
+            raise _build_unauthorized_error()
+        if self.is_open_access(identity):
+            return Grant(self._get_wiki_or_only(slug), Scope.READ, None)
+        wiki = self._find_wiki(slug) if slug is not None else self._registry.get_only()
         if wiki is None or not self._is_public(wiki):
-            raise _unauthorized()
+            raise _build_unauthorized_error()
         return Grant(wiki, Scope.READ, None)
 
-    def _with_key(self, key: Key, wiki_id: str, slug: str | None, needed: Scope) -> Grant:
+    def _authorize_with_key(self, key: Key, wiki_id: str, slug: str | None, required_scope: Scope) -> Grant:
         try:
-            wiki = self._registry.by_id(wiki_id)
+            wiki = self._registry.get_by_id(wiki_id)
         except WikiNotFound:  # removed at this very moment, and the key with it
-            raise _unauthorized() from None
+            raise _build_unauthorized_error() from None
         if slug not in (None, wiki.slug):
-            raise _forbidden()
+            raise _build_forbidden_error()
         if self._is_replaced(wiki):
-            raise _unknown_key()
-        if not key.scope.allows(needed):
+            raise _make_unknown_key_error()
+        if not key.scope.allows(required_scope):
             raise Forbidden(
-                f"This takes a key of scope {needed}; this one has {key.scope}.", hint="Use a key that may."
+                f"This takes a key of scope {required_scope}; this one has {key.scope}.", hint="Use a key that may."
             )
         return Grant(wiki, key.scope, key)
 
-    def _named_or_only(self, slug: str | None) -> Wiki:
+    def _get_wiki_or_only(self, slug: str | None) -> Wiki:
         """For those who may know of every wiki."""
-        wiki = self._registry.get(slug) if slug is not None else self._registry.only()
+        wiki = self._registry.get(slug) if slug is not None else self._registry.get_only()
         if wiki is None:
             raise WikiNotFound("Which wiki is not said.", hint="Name it in the path: /w/SLUG")
         return wiki
 
-    def open_to(self, visit: Visit) -> bool:
+    def is_open_access(self, identity: RequestIdentity) -> bool:
         """Whether this visit may read all wikis for want of keys.
 
         A web page elsewhere can make a browser on this machine ask us under a name of its own (DNS rebinding): only
         names that are ours count.
         """
-        host = host_named(visit.host) if visit.host else None
-        return visit.loopback and host in self._own and self.open_without_keys()
+        host = parse_host_header(identity.host) if identity.host else None
+        return identity.loopback and host in self._own_hosts and self.is_open_without_keys()
 
-    def _readable(self, visit: Visit, slug: str) -> bool:
-        wiki = self._find(slug)
-        return wiki is not None and (self._is_public(wiki) or self.open_to(visit))
+    def _is_readable(self, identity: RequestIdentity, slug: str) -> bool:
+        wiki = self._find_wiki(slug)
+        return wiki is not None and (self._is_public(wiki) or self.is_open_access(identity))
 
     def _is_public(self, wiki: Wiki) -> bool:
         own = wiki.settings.get("public", "")
-        return own == "true" if own else self._public
+        return own == "true" if own else self._public_by_default
 
-    def _find(self, slug: str) -> Wiki | None:
+    def _find_wiki(self, slug: str) -> Wiki | None:
         try:
             return self._registry.get(slug)
         except WikiNotFound:
             return None
 
 
-def _unauthorized() -> Unauthorized:
+def _build_unauthorized_error() -> Unauthorized:
     return Unauthorized(
         "This takes a key.", hint="Send it as `Authorization: Bearer KEY`; `wikiholt key create` makes one."
     )
 
 
-def _unknown_key() -> Unauthorized:
+def _make_unknown_key_error() -> Unauthorized:
     return Unauthorized("This key is not known here; it may have expired or been revoked.", hint="Ask for another key.")
 
 
-def _forbidden() -> Forbidden:
+def _build_forbidden_error() -> Forbidden:
     return Forbidden("This is about another wiki.", hint="A key opens one wiki; name that one, or none.")

@@ -9,18 +9,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from wikiholt.batches import Batches, Pause, Tally
+from wikiholt.batches import BatchIndexer, Pause, BatchStats
 from wikiholt.errors import NoPages, SyncFailed
-from wikiholt.model import Change, Problem, State, SyncReport, TreeEntry
-from wikiholt.pages import Pipeline
-from wikiholt.planning import Work, difference, plan
+from wikiholt.model import IndexChange, PageProblem, IndexState, SyncReport, TreeEntry
+from wikiholt.pages import TextPipeline
+from wikiholt.planning import SyncWork, plan_from_diff, build_plan
 from wikiholt.ports import Embedder, Source, WikiIndex
 
-AGAIN = "run `wikiholt sync` again; if it stays so, run `wikiholt doctor`"
+RETRY_HINT = "run `wikiholt sync` again; if it stays so, run `wikiholt doctor`"
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class SyncProgress:
     """How far a sync is."""
 
     pages_done: int
@@ -28,135 +28,135 @@ class Progress:
     chunks_embedded: int
 
 
-def unseen(_: Progress) -> None:
+def ignore_progress(_: SyncProgress) -> None:
     pass
 
 
 @dataclass(frozen=True, slots=True)
-class Watch:
+class SyncCallbacks:
     """Who is told how far a sync is, and says when it is to let others go first."""
 
-    progress: Callable[[Progress], None]
+    on_progress: Callable[[SyncProgress], None]
     pause: Callable[[], Pause]
 
 
 @dataclass(frozen=True, slots=True)
-class _Trusted:
+class _KnownGood:
     """A state in which this process found an index equal to a whole tree; it holds while the version stays."""
 
     version: int
     revision: str
-    total: int
+    page_count: int
 
 
 @dataclass(frozen=True, slots=True)
-class _Begun:
+class _PausedSync:
     """What a sync that was paused had asked git for, kept until it is done."""
 
     revision: str
-    times: Mapping[str, datetime]
+    changed_at: Mapping[str, datetime]
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
+class ModelAndPipeline:
     """With what pages are made into an index."""
 
     embedder: Embedder
-    pipeline: Pipeline
+    pipeline: TextPipeline
 
 
-class Converging:
+class Reconciler:
     """Bound to one wiki's source; remembers what it has compared. For the one thread that holds the writer lock."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
-        self._trusted: dict[int, _Trusted] = {}
-        self._begun: _Begun | None = None
+        self._known_good: dict[int, _KnownGood] = {}
+        self._paused_sync: _PausedSync | None = None
 
-    def make_equal(self, index: WikiIndex, donor: WikiIndex, revision: str, watch: Watch, means: Means) -> SyncReport:
+    def reconcile(self, index: WikiIndex, vector_source: WikiIndex, revision: str, callbacks: SyncCallbacks, model_and_pipeline: ModelAndPipeline) -> SyncReport:
         """Have the index stand for the revision; vectors of `donor` are taken over if its model is the same.
 
         Raises Paused after a commit when the watch says so, SyncFailed, and NoPages.
         """
-        state = index.state()
-        work = self._compare(index, state, revision)
-        times = self._times(work.plan.put, revision, state.revision)
-        batches = Batches(index, donor, self._source, means.embedder, means.pipeline, times)
-        tell = watch.progress
-        tally = batches.run(work.entries, work.plan.moved, lambda t: tell(_progress(t, len(work.entries))), watch.pause)
-        self._trusted.pop(index.generation, None)
-        self._begun = None
-        index.apply(Change(deleted=work.plan.deleted))
-        problems = _verified(index, work)
-        index.apply(Change(revision=revision))
-        self._trusted[index.generation] = _Trusted(index.version(), revision, work.total)
-        _require_pages(work.total, problems)
-        return _report(revision, work, tally, problems)
+        state = index.get_state()
+        work = self._plan_work(index, state, revision)
+        times = self._get_change_dates(work.plan.to_index, revision, state.revision)
+        batches = BatchIndexer(index, vector_source, self._source, model_and_pipeline.embedder, model_and_pipeline.pipeline, times)
+        tell = callbacks.on_progress
+        tally = batches.run(work.entries, work.plan.moved, lambda t: tell(_to_progress(t, len(work.entries))), callbacks.pause)
+        self._known_good.pop(index.generation, None)
+        self._paused_sync = None
+        index.apply(IndexChange(deleted=work.plan.deleted))
+        problems = _verify_counts(index, work)
+        index.apply(IndexChange(revision=revision))
+        self._known_good[index.generation] = _KnownGood(index.get_version(), revision, work.page_count)
+        _require_pages(work.page_count, problems)
+        return _build_report(revision, work, tally, problems)
 
-    def _times(self, files: Sequence[str], revision: str, since: str | None) -> Mapping[str, datetime]:
+    def _get_change_dates(self, files: Sequence[str], revision: str, since: str | None) -> Mapping[str, datetime]:
         """When the files last changed; after a pause that is remembered, for git has to walk the history to tell."""
-        known = self._begun
-        if known is None or known.revision != revision or not known.times.keys() >= set(files):
-            known = self._begun = _Begun(revision, self._source.last_changed(files, revision, since))
-        return known.times
+        known = self._paused_sync
+        if known is None or known.revision != revision or not known.changed_at.keys() >= set(files):
+            known = self._paused_sync = _PausedSync(revision, self._source.get_change_dates(files, revision, since))
+        return known.changed_at
 
-    def _compare(self, index: WikiIndex, state: State, revision: str) -> Work:
+    def _plan_work(self, index: WikiIndex, state: IndexState, revision: str) -> SyncWork:
         """What separates the index from the revision, by the trees' difference where that is enough."""
-        listed = index.problems()
-        known = self._trusted.get(state.generation)
+        listed = index.get_problems()
+        known = self._known_good.get(state.generation)
         if known and (state.version, state.revision) == (known.version, known.revision):
-            changes = self._source.changes(known.revision, revision)
+            changes = self._source.get_changes(known.revision, revision)
             if changes is not None:
-                return difference(changes, listed, known.total)
-        tree = self._source.tree(revision)
-        todo = plan(tree, index.pages(), listed)
-        return Work(todo, {file: tree[file] for file in todo.put}, len(tree), tree)
+                return plan_from_diff(changes, listed, known.page_count)
+        tree = self._source.read_tree(revision)
+        todo = build_plan(tree, index.get_page_blobs(), listed)
+        return SyncWork(todo, {file: tree[file] for file in todo.to_index}, len(tree), tree)
 
 
-def _verified(index: WikiIndex, work: Work) -> tuple[Problem, ...]:
+def _verify_counts(index: WikiIndex, work: SyncWork) -> tuple[PageProblem, ...]:
     """The problems, if and only if pages in the tree = indexed + listed problems."""
-    problems = tuple(index.problems())
-    pages = index.state().pages
-    whole = work.tree is None or _equal(index.pages(), work.tree, problems)
-    if not whole or pages + len(problems) != work.total:
-        counts = f"{work.total} in the tree, {pages} indexed, {len(problems)} problems"
-        raise SyncFailed(f"the counts do not add up: {counts}", hint=AGAIN)
+    problems = tuple(index.get_problems())
+    pages = index.get_state().pages
+    whole = work.tree is None or _is_equal_to_tree(index.get_page_blobs(), work.tree, problems)
+    if not whole or pages + len(problems) != work.page_count:
+        counts = f"{work.page_count} in the tree, {pages} indexed, {len(problems)} problems"
+        raise SyncFailed(f"the counts do not add up: {counts}", hint=RETRY_HINT)
     return problems
 
 
-def _require_pages(total: int, problems: Sequence[Problem]) -> None:
+def _require_pages(page_count: int, problems: Sequence[PageProblem]) -> None:
     """Nothing indexed is an error, however truly it stands for HEAD."""
-    if not total:
+    if not page_count:
         raise NoPages(
             "there is no page at HEAD", hint="check the branch, the sub-directory and the ignore globs of this wiki"
         )
-    if len(problems) == total:
+    if len(problems) == page_count:
         raise NoPages(
-            f"none of the {total} pages could be indexed; the first: {problems[0].file}: {problems[0].detail}",
+            f"none of the {page_count} pages could be indexed; the first: {problems[0].file}: {problems[0].detail}",
             hint="see the problems in `wikiholt status`",
         )
 
 
-def _equal(have: Mapping[str, str], tree: Mapping[str, TreeEntry], problems: Sequence[Problem]) -> bool:
+def _is_equal_to_tree(indexed: Mapping[str, str], tree: Mapping[str, TreeEntry], problems: Sequence[PageProblem]) -> bool:
     odd = {problem.file for problem in problems}
     expected = {file: entry.blob for file, entry in tree.items() if file not in odd}
-    return odd <= tree.keys() and dict(have) == expected
+    return odd <= tree.keys() and dict(indexed) == expected
 
 
-def _progress(tally: Tally, total: int) -> Progress:
-    return Progress(tally.pages, total, tally.embedded)
+def _to_progress(stats: BatchStats, total: int) -> SyncProgress:
+    return SyncProgress(stats.pages, total, stats.embedded)
 
 
-def _report(revision: str, work: Work, tally: Tally, problems: tuple[Problem, ...]) -> SyncReport:
+def _build_report(revision: str, work: SyncWork, stats: BatchStats, problems: tuple[PageProblem, ...]) -> SyncReport:
     odd = {problem.file for problem in problems}
     return SyncReport(
         revision,
         added=len(work.plan.added - odd),
         changed=len(work.plan.changed - odd),
         moved=len(work.plan.moved),
-        deleted=work.plan.gone,
-        unchanged=work.total - len(work.plan.put),
-        chunks_embedded=tally.embedded,
-        chunks_reused=tally.reused,
+        deleted=work.plan.deleted_pages,
+        unchanged=work.page_count - len(work.plan.to_index),
+        chunks_embedded=stats.embedded,
+        chunks_reused=stats.reused,
         problems=problems,
     )

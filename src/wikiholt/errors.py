@@ -70,61 +70,61 @@ class WikiholtError(Exception):
         self.hint = hint
 
 
-class BadInput(WikiholtError):
+class InvalidInput(WikiholtError):
     code = "bad-input"
     exit_code = 2
     status = 422
 
 
-class InvalidSlug(BadInput):
+class InvalidSlug(InvalidInput):
     code = "invalid-slug"
 
 
-class InvalidQuery(BadInput):
+class InvalidQuery(InvalidInput):
     code = "invalid-query"
 
 
-class InvalidSetting(BadInput):
+class InvalidSetting(InvalidInput):
     code = "invalid-setting"
 
 
-class InvalidSource(BadInput):
+class InvalidSource(InvalidInput):
     code = "invalid-source"
 
 
-class InvalidPage(BadInput):
+class InvalidPage(InvalidInput):
     code = "invalid-page"
 
 
-class InvalidImport(BadInput):
+class InvalidImport(InvalidInput):
     code = "invalid-import"
 
 
-class InvalidEvaluation(BadInput):
+class InvalidEvaluation(InvalidInput):
     code = "invalid-evaluation"
 
 
-class TooLarge(BadInput):
+class InputTooLarge(InvalidInput):
     code = "too-large"
     status = 413
 
 
-class Refused(WikiholtError):
+class AccessDenied(WikiholtError):
     code = "refused"
     exit_code = 11
     status = 403
 
 
-class Unauthorized(Refused):
+class Unauthorized(AccessDenied):
     code = "unauthorized"
     status = 401
 
 
-class Forbidden(Refused):
+class Forbidden(AccessDenied):
     code = "forbidden"
 
 
-class TooManyRequests(Refused):
+class TooManyRequests(AccessDenied):
     code = "too-many-requests"
     status = 429
 
@@ -159,7 +159,7 @@ class BackupNotFound(NotFound):
     code = "backup-not-found"
 
 
-class NoQueryLog(NotFound):
+class QueryLogNotFound(NotFound):
     code = "no-query-log"
 
 
@@ -218,7 +218,7 @@ class ModelMismatch(ModelError):
     code = "model-mismatch"
 
 
-class ModelUnproven(ModelError):
+class ModelSelfTestFailed(ModelError):
     code = "model-unproven"
 
 
@@ -232,7 +232,7 @@ class SourceMissing(SourceError):
     code = "source-missing"
 
 
-class SourceBroken(SourceError):
+class SourceCorrupt(SourceError):
     code = "source-broken"
 
 
@@ -244,21 +244,21 @@ class NoCommits(SourceError):
     code = "no-commits"
 
 
-class IndexFault(WikiholtError):
+class IndexUnavailable(WikiholtError):
     code = "index-fault"
     exit_code = 7
     status = 503
 
 
-class IndexMissing(IndexFault):
+class IndexMissing(IndexUnavailable):
     code = "index-missing"
 
 
-class IndexHealing(IndexMissing):
+class IndexRepairing(IndexMissing):
     code = "index-healing"
 
 
-class IndexCorrupt(IndexFault):
+class IndexCorrupt(IndexUnavailable):
     code = "index-corrupt"
 
 
@@ -266,23 +266,23 @@ class IndexForeign(IndexCorrupt):
     code = "index-foreign"
 
 
-class IndexTooNew(IndexFault):
+class IndexTooNew(IndexUnavailable):
     code = "index-too-new"
 
 
-class NothingIndexed(IndexFault):
+class NothingIndexed(IndexUnavailable):
     code = "nothing-indexed"
 
 
-class NotHere(IndexFault):
+class CacheCannotAnswer(IndexUnavailable):
     code = "not-here"
 
 
-class StorageRefused(IndexFault):
+class StorageError(IndexUnavailable):
     code = "storage-refused"
 
 
-class DatabaseAway(IndexFault):
+class DatabaseUnavailable(IndexUnavailable):
     """A database cannot be reached now. Never taken for damage: what it holds is there when it is back."""
 
     code = "database-away"
@@ -302,7 +302,7 @@ class NoPages(SyncFailed):
     code = "no-pages"
 
 
-class MissingExtra(WikiholtError):
+class MissingDependency(WikiholtError):
     code = "missing-extra"
     exit_code = 9
     status = 503

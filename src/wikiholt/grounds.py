@@ -4,82 +4,82 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from wikiholt.backups import BackupPlan
-from wikiholt.errors import MissingExtra
-from wikiholt.limits import Buckets, Size
-from wikiholt.ports import Databases, QueryLog, Shifts, Store
-from wikiholt.registry import Registry, Remains
+from wikiholt.backups import BackupPolicy
+from wikiholt.errors import MissingDependency
+from wikiholt.limits import TokenBuckets, BucketSize
+from wikiholt.ports import DatabaseAdmin, QueryLog, NodeAssignments, IndexStore
+from wikiholt.registry import Registry, LeftoverData
 from wikiholt.settings import Settings
 from wikiholt.stores.sqlite.queries import SqliteQueryLog
 from wikiholt.stores.sqlite.store import SqliteStore
 
-FEW_PAGES = 300
+KEYWORD_CACHE_MIN_PAGES = 300
 """Up to here FTS5 answers in half a millisecond, and a word cache would only cost memory."""
-FEW_PAGES_AWAY = 50
+KEYWORD_CACHE_MIN_PAGES_REMOTE = 50
 """The same where words of pages have to come from a database first."""
 
 
-def own_buckets(_: str, __: Size) -> Buckets | None:
+def no_shared_buckets(_: str, __: BucketSize) -> TokenBuckets | None:
     """Requests are counted in the process itself."""
     return None
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class Backend:
     """A store with its registry, and what they stand on."""
 
-    store: Store
+    store: IndexStore
     registry: Registry
-    query_log: Callable[[str], QueryLog]
+    open_query_log: Callable[[str], QueryLog]
     """Where the searches of the wiki with this id are written down, if they are."""
-    few_pages: int = FEW_PAGES
+    keyword_cache_min_pages: int = KEYWORD_CACHE_MIN_PAGES
     """Up to so many pages a wiki needs no word cache."""
-    databases: Databases | None = None
-    buckets: Callable[[str, Size], Buckets | None] = own_buckets
+    databases: DatabaseAdmin | None = None
+    open_buckets: Callable[[str, BucketSize], TokenBuckets | None] = no_shared_buckets
     """Where requests are counted, if that is not in the process itself."""
-    shifts: Callable[[], Shifts | None] = lambda: None
+    open_assignments: Callable[[], NodeAssignments | None] = lambda: None
     """Which wikis this process looks after, where it shares that with others."""
 
     @property
-    def shared(self) -> bool:
+    def is_shared(self) -> bool:
         """Whether other machines use it too."""
         return self.databases is not None
 
 
-def ground_of(settings: Settings, backups: BackupPlan) -> Ground:
+def open_backend(settings: Settings, backups: BackupPolicy) -> Backend:
     """The ground these settings describe; nothing is touched until it is used. Raises MissingExtra."""
     file = settings.data / "registry.sqlite"
     if not settings.store:
         store = SqliteStore(settings.data / "wikis")
-        return Ground(store, Registry(file, backups=backups), lambda wiki_id: SqliteQueryLog(store.directory(wiki_id)))
-    return _in_postgres(settings, backups, file)
+        return Backend(store, Registry(file, backups=backups), lambda wiki_id: SqliteQueryLog(store.get_directory(wiki_id)))
+    return _open_postgres(settings, backups, file)
 
 
-def _in_postgres(settings: Settings, backups: BackupPlan, file: Path) -> Ground:
+def _open_postgres(settings: Settings, backups: BackupPolicy, file: Path) -> Backend:
     _require_driver()
     from wikiholt.stores.postgres import buckets, registry, shifts  # noqa: PLC0415 - as above
-    from wikiholt.stores.postgres.home import Home  # noqa: PLC0415
-    from wikiholt.stores.postgres.operating import PostgresDatabases  # noqa: PLC0415
-    from wikiholt.stores.postgres.pool import Doors  # noqa: PLC0415
+    from wikiholt.stores.postgres.home import Catalog  # noqa: PLC0415
+    from wikiholt.stores.postgres.operating import PostgresDatabaseAdmin  # noqa: PLC0415
+    from wikiholt.stores.postgres.pool import ConnectionPool  # noqa: PLC0415
     from wikiholt.stores.postgres.queries import PostgresQueryLog  # noqa: PLC0415
     from wikiholt.stores.postgres.store import PostgresStore  # noqa: PLC0415
 
-    home = Home(settings.store, (registry.TABLES, buckets.TABLES, shifts.TABLES))
-    doors = Doors(settings.postgres_connections)
+    home = Catalog(settings.store, (registry.REGISTRY_TABLES, buckets.BUCKET_TABLES, shifts.ASSIGNMENT_TABLES))
+    doors = ConnectionPool(settings.postgres_connections)
     # Not where the embedded store has its indexes: what is here are caches and mirrors, and goes with the wiki.
     scratch = settings.data / "scratch"
-    store = PostgresStore(home, doors, scratch, settings.postgres_lease, hnsw_from=settings.postgres_hnsw_from)
-    remains = Remains(
-        settings.data / "wikis", backups.place or settings.data / "backups", lambda: registry.name_schemas(home), file
+    store = PostgresStore(home, doors, scratch, settings.postgres_lease, hnsw_min_chunks=settings.postgres_hnsw_from)
+    remains = LeftoverData(
+        settings.data / "wikis", backups.directory or settings.data / "backups", lambda: registry.list_schema_names(home), file
     )
-    return Ground(
+    return Backend(
         store,
         Registry(file, backups=backups, database=registry.PostgresRegistry(home, remains=remains)),
         lambda wiki_id: PostgresQueryLog(store.placements, wiki_id),
-        FEW_PAGES_AWAY,
-        PostgresDatabases(home, doors, store, scratch),
+        KEYWORD_CACHE_MIN_PAGES_REMOTE,
+        PostgresDatabaseAdmin(home, doors, store, scratch),
         lambda kind, size: buckets.PostgresBuckets(home, kind, size),
-        lambda: shifts.PostgresShifts(home, settings.postgres_lease),
+        lambda: shifts.PostgresAssignments(home, settings.postgres_lease),
     )
 
 
@@ -87,19 +87,19 @@ def _require_driver() -> None:
     try:
         import psycopg  # noqa: F401, PLC0415 - it is an extra
     except ImportError as error:
-        raise MissingExtra(
+        raise MissingDependency(
             "The setting store names a PostgreSQL, and its driver is not installed.",
             hint='pip install "wikiholt[postgres]"',
         ) from error
 
 
-def same_ground(one: Settings, other: Settings) -> bool:
+def is_same_backend(one: Settings, other: Settings) -> bool:
     """Whether both settings name the same place, as far as that can be told without going there."""
     if not one.store and not other.store:
         return one.data.resolve() == other.data.resolve()
     if not one.store or not other.store:
         return False
     _require_driver()
-    from wikiholt.stores.postgres.address import Address  # noqa: PLC0415 - as above
+    from wikiholt.stores.postgres.address import DatabaseAddress  # noqa: PLC0415 - as above
 
-    return Address.parse(one.store).place == Address.parse(other.store).place
+    return DatabaseAddress.parse(one.store).location == DatabaseAddress.parse(other.store).location

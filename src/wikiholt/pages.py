@@ -8,19 +8,19 @@ from functools import cache
 from hashlib import blake2b
 from typing import cast
 
-from wikiholt.model import Blob, Chunk, EntryKind, Page, Problem, Recipe, TreeEntry, Words
-from wikiholt.ports import Embedder, Identity
+from wikiholt.model import Blob, Chunk, EntryKind, Page, PageProblem, Recipe, TreeEntry, PageTerms
+from wikiholt.ports import Embedder, ModelInfo
 from wikiholt.text.anchors import AnchorStyle
-from wikiholt.text.chunking import chunk, embedded_text
+from wikiholt.text.chunking import build_chunks, build_embedding_text
 from wikiholt.text.page import parse_page
-from wikiholt.text.patterns import matching
-from wikiholt.text.tokens import MeteredSpans, PageTooCostly
-from wikiholt.text.words import page_words
+from wikiholt.text.patterns import build_matcher
+from wikiholt.text.tokens import MeteredTokenSpans, PageWorkLimitExceeded
+from wikiholt.text.words import build_page_terms
 
 TEXT_VERSION = 4
 """Raised when parsing, chunking or analysing changes what an index holds, so that indexes are built anew."""
 
-_RECIPE = re.compile(
+_RECIPE_PATTERN = re.compile(
     r"text (?P<version>\d+), (?P<language>[\w+]+), (?P<anchors>\w+), up to (?P<bytes>\d+) bytes,"
     r" chunks (?P<target>\d+)/(?P<overlap>\d+)(?:, hiding (?P<hide>\[.*\]))?",
     re.DOTALL,
@@ -33,11 +33,11 @@ _MIN_WORK_LIMIT = 1_000_000
 _WORK_PER_LINE = 8
 """A line costs the chunker about as much time as the tokenizer needs for so many characters."""
 
-_matching = cache(matching)
+_compile_patterns = cache(build_matcher)
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class PreparedPage:
     """A page that lacks only its vectors; `texts` are what is embedded, chunk by chunk."""
 
     blob: str
@@ -45,11 +45,11 @@ class Draft:
     chunks: tuple[Chunk, ...]
     texts: tuple[str, ...]
     hashes: tuple[bytes, ...]
-    words: Words
+    terms: PageTerms
 
 
 @dataclass(frozen=True, slots=True)
-class Pipeline:
+class TextPipeline:
     """How pages become chunks and words; part of an index's recipe."""
 
     target_tokens: int = 200
@@ -61,72 +61,72 @@ class Pipeline:
     hide: tuple[str, ...] = ()
     """Pages that no search shall find, by patterns (see `wikiholt.text.patterns`)."""
 
-    def recipe(self, embedder: Identity) -> Recipe:
+    def build_recipe(self, embedder: ModelInfo) -> Recipe:
         chunks = f"chunks {self.target_tokens}/{self.overlap_tokens}"
         text = f"text {TEXT_VERSION}, {self.language}, {self.anchors}, up to {self.max_bytes} bytes"
         made = f"{text}, {chunks}" + (f", hiding {json.dumps(self.hide)}" if self.hide else "")
         return Recipe(embedder.fingerprint, embedder.dimensions, made, embedder.model, embedder.precision)
 
     @classmethod
-    def of(cls, recipe: Recipe) -> "Pipeline | None":
+    def from_recipe(cls, recipe: Recipe) -> "TextPipeline | None":
         """The pipeline an index was made with; None when this version of Wikiholt has it no more."""
-        found = _RECIPE.fullmatch(recipe.pipeline)
+        found = _RECIPE_PATTERN.fullmatch(recipe.pipeline)
         if found is None or int(found["version"]) != TEXT_VERSION:
             return None
         target, overlap, most = (int(found[name]) for name in ("target", "overlap", "bytes"))
         hide = tuple(json.loads(found["hide"] or "[]"))
         return cls(target, overlap, found["language"], cast(AnchorStyle, found["anchors"]), most, hide)
 
-    def draft(self, file: str, blob: Blob, changed: datetime | None, embedder: Embedder) -> Draft | Problem:
+    def prepare(self, file: str, blob: Blob, changed_at: datetime | None, embedder: Embedder) -> PreparedPage | PageProblem:
         """The page in this blob, or why it cannot be one. A fault of ours is a problem of this page alone."""
         if blob.size > self.max_bytes:
             limit = f"{blob.size:,} bytes; the limit is {self.max_bytes:,} (page.max_bytes)"
-            return Problem(file, blob.id, "too-large", limit)
+            return PageProblem(file, blob.id, "too-large", limit)
         if blob.data is None:
-            return Problem(file, blob.id, "unreadable", "git could not read this page's content")
+            return PageProblem(file, blob.id, "unreadable", "git could not read this page's content")
         try:
-            return self._draft(file, blob.id, blob.data, changed, embedder)
-        except PageTooCostly:
+            return self._prepare_page(file, blob.id, blob.data, changed_at, embedder)
+        except PageWorkLimitExceeded:
             detail = (
-                f"preparing this page takes more than {self._work_limit():,} steps of work (very short lines or"
+                f"preparing this page takes more than {self._get_work_limit():,} steps of work (very short lines or"
                 " very long words); split it into several pages, or raise page.max_bytes"
             )
-            return Problem(file, blob.id, "too-costly", detail)
+            return PageProblem(file, blob.id, "too-costly", detail)
         except Exception as error:  # noqa: BLE001 - whatever it is, it must not harm another page
-            return Problem(file, blob.id, "failed", f"{type(error).__name__}: {error}")
+            return PageProblem(file, blob.id, "failed", f"{type(error).__name__}: {error}")
 
-    def _draft(
-        self, file: str, blob: str, data: bytes, changed: datetime | None, embedder: Embedder
-    ) -> Draft | Problem:
-        page = parse_page(file, blob, data, changed, self.anchors)
-        if isinstance(page, Problem):
+    def _prepare_page(
+        self, file: str, blob: str, data: bytes, changed_at: datetime | None, embedder: Embedder
+    ) -> PreparedPage | PageProblem:
+        page = parse_page(file, blob, data, changed_at, self.anchors)
+        if isinstance(page, PageProblem):
             return page
-        if not page.metadata.hidden and self._hidden(file):
+        if not page.metadata.hidden and self._is_hidden(file):
             page = replace(page, metadata=replace(page.metadata, hidden=True))
         if page.metadata.hidden:
             # Hidden pages are known but hold nothing that a search could find.
-            return Draft(blob, page, (), (), (), Words("", "", ""))
-        spans = MeteredSpans(embedder.token_spans, self._work_limit())
+            return PreparedPage(blob, page, (), (), (), PageTerms("", "", ""))
+        spans = MeteredTokenSpans(embedder.get_token_spans, self._get_work_limit())
         spans.spend(_WORK_PER_LINE * page.body.count("\n"))
-        chunks = chunk(page, spans, target_tokens=self.target_tokens, overlap_tokens=self.overlap_tokens)
-        texts = tuple(embedded_text(page, each, spans, embedder.max_tokens) for each in chunks)
-        hashes = tuple(map(text_hash, texts))
-        return Draft(blob, page, chunks, texts, hashes, page_words(page, self.language))
+        chunks = build_chunks(page, spans, target_tokens=self.target_tokens, overlap_tokens=self.overlap_tokens)
+        texts = tuple(build_embedding_text(page, each, spans, embedder.max_tokens) for each in chunks)
+        hashes = tuple(map(hash_text, texts))
+        return PreparedPage(blob, page, chunks, texts, hashes, build_page_terms(page, self.language))
 
-    def _work_limit(self) -> int:
+    def _get_work_limit(self) -> int:
         return max(_WORK_PER_BYTE * self.max_bytes, _MIN_WORK_LIMIT)
 
-    def _hidden(self, file: str) -> bool:
-        return bool(self.hide) and _matching(self.hide)(file)
+    def _is_hidden(self, file: str) -> bool:
+        return bool(self.hide) and _compile_patterns(self.hide)(file)
 
 
-def text_hash(text: str) -> bytes:
+def hash_text(text: str) -> bytes:
     """What stands for an embedded text wherever vectors are kept by it; a text that is no UTF-8 has one too."""
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
-def not_a_file(file: str, entry: TreeEntry) -> Problem | None:
+def check_regular_file(file: str, entry: TreeEntry) -> PageProblem | None:
     """The problem with a tree entry that has a page's name but is no file."""
     if entry.kind is EntryKind.FILE:
         return None
-    return Problem(file, entry.blob, str(entry.kind), f"this is a {entry.kind}, not a page")
+    return PageProblem(file, entry.blob, str(entry.kind), f"this is a {entry.kind}, not a page")

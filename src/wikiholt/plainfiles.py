@@ -13,17 +13,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 _READ_BYTES = 1 << 20
-_ODD_ERRORS = {errno.ELOOP, errno.EISDIR, errno.ENXIO, errno.EMLINK}
+_IRREGULAR_ERRORS = {errno.ELOOP, errno.EISDIR, errno.ENXIO, errno.EMLINK}
 
 
-class NotPlain(OSError):
+class NotRegularFile(OSError):
     """Something that is not a regular file has its name."""
 
     def __init__(self, file: Path) -> None:
         super().__init__(errno.EINVAL, "it is not a regular file", str(file))
 
 
-def is_odd(file: Path, *, follow: bool = False) -> bool:
+def is_irregular(file: Path, *, follow: bool = False) -> bool:
     """Whether something other than a regular file has this name; with `follow` a link to a regular file is one."""
     try:
         return not stat.S_ISREG((os.stat if follow else os.lstat)(file).st_mode)
@@ -31,23 +31,23 @@ def is_odd(file: Path, *, follow: bool = False) -> bool:
         return os.path.lexists(file)
 
 
-def open_plain(file: Path, flags: int = os.O_RDONLY, mode: int = 0o600) -> int:
+def open_regular(file: Path, flags: int = os.O_RDONLY, mode: int = 0o600) -> int:
     """A descriptor of a regular file; never waits, never follows a link. Raises NotPlain and other OSErrors."""
     try:
         descriptor = os.open(file, flags | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     except OSError as error:
-        if error.errno in _ODD_ERRORS:
-            raise NotPlain(file) from error
+        if error.errno in _IRREGULAR_ERRORS:
+            raise NotRegularFile(file) from error
         raise
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         return descriptor
     os.close(descriptor)
-    raise NotPlain(file)
+    raise NotRegularFile(file)
 
 
-def read_plain(file: Path) -> bytes:
+def read_regular(file: Path) -> bytes:
     """The first bytes of a small regular file; raises NotPlain and other OSErrors."""
-    descriptor = open_plain(file)
+    descriptor = open_regular(file)
     try:
         return os.pread(descriptor, _READ_BYTES, 0)
     finally:
@@ -56,15 +56,15 @@ def read_plain(file: Path) -> bytes:
 
 def open_lock(file: Path) -> int:
     """A descriptor of a file to lock, made where there is none; what is no file in its place is moved away."""
-    with suppress(NotPlain):
-        return open_plain(file, os.O_RDWR | os.O_CREAT)
+    with suppress(NotRegularFile):
+        return open_regular(file, os.O_RDWR | os.O_CREAT)
     # Only one process at a time may look and replace: two would end up with locks on two different files.
     directory = os.open(file.parent, os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(directory, fcntl.LOCK_EX)
-        if is_odd(file):
+        if is_irregular(file):
             move_away(file)
-        return open_plain(file, os.O_RDWR | os.O_CREAT)
+        return open_regular(file, os.O_RDWR | os.O_CREAT)
     finally:
         os.close(directory)
 

@@ -12,13 +12,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
-from wikiholt.batches import Pause, Paused, never
-from wikiholt.converging import AGAIN, Converging, Means, Progress, Watch, unseen
+from wikiholt.batches import Pause, SyncPaused, never_pause
+from wikiholt.converging import RETRY_HINT, Reconciler, ModelAndPipeline, SyncProgress, SyncCallbacks, ignore_progress
 from wikiholt.errors import (
     Busy,
-    DatabaseAway,
+    DatabaseUnavailable,
     IndexCorrupt,
-    IndexFault,
+    IndexUnavailable,
     IndexMissing,
     ModelError,
     NoPages,
@@ -26,12 +26,12 @@ from wikiholt.errors import (
     SyncFailed,
     WikiNotFound,
 )
-from wikiholt.healing import Healing
+from wikiholt.healing import IndexRepair
 from wikiholt.model import Recipe, SyncReport
-from wikiholt.pages import Pipeline
-from wikiholt.ports import Embedder, Source, Store, WikiIndex
+from wikiholt.pages import TextPipeline
+from wikiholt.ports import Embedder, Source, IndexStore, WikiIndex
 
-__all__ = ["Progress", "Syncer"]
+__all__ = ["SyncProgress", "Syncer"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -42,15 +42,15 @@ class Syncer:
     def __init__(
         self,
         wiki_id: str,
-        store: Store,
+        store: IndexStore,
         source: Source,
         embedder: Embedder,
-        pipeline: Pipeline,
+        pipeline: TextPipeline,
         lock_timeout: float,
-        wanted: Callable[[], bool] = lambda: True,
-        before_publishing: Callable[[], None] = lambda: None,
-        former: Callable[[Recipe], Embedder] | None = None,
-        healing: Healing | None = None,
+        is_registered: Callable[[], bool] = lambda: True,
+        before_publish: Callable[[], None] = lambda: None,
+        get_previous_model: Callable[[Recipe], Embedder] | None = None,
+        repair: IndexRepair | None = None,
     ) -> None:
         """`before_publishing` is called when a generation is about to take the place of another; `former` gives the
         model that one was built with."""
@@ -60,171 +60,171 @@ class Syncer:
         self._embedder = embedder
         self._pipeline = pipeline
         self._lock_timeout = lock_timeout
-        self._wanted = wanted
-        self._before_publishing = before_publishing
-        self._former = former
-        self._healing = healing or Healing(wiki_id, wiki_id, store)
-        self._converging = Converging(source)
-        self._beside = Converging(source)
+        self._is_registered = is_registered
+        self._before_publish = before_publish
+        self._get_previous_model = get_previous_model
+        self._repair = repair or IndexRepair(wiki_id, wiki_id, store)
+        self._reconciler = Reconciler(source)
+        self._published_reconciler = Reconciler(source)
         """For the generation that answers while another is built."""
 
     def sync(
         self,
-        progress: Callable[[Progress], None] = unseen,
-        pause: Callable[[], Pause] = never,
-        patience: float | None = None,
+        progress: Callable[[SyncProgress], None] = ignore_progress,
+        pause: Callable[[], Pause] = never_pause,
+        lock_timeout: float | None = None,
     ) -> SyncReport:
         """Converge to HEAD and say what was done; raises when the index could not be made to stand for it.
 
         Raises Paused when `pause` says so between two batches; `patience` is how long to wait for another writer.
         """
-        return self._write(lambda recipe, head: self._healed(recipe, head, Watch(progress, pause)), patience)
+        return self._run_locked(lambda recipe, head: self._sync_with_repair(recipe, head, SyncCallbacks(progress, pause)), lock_timeout)
 
     def rebuild(
         self,
-        progress: Callable[[Progress], None] = unseen,
-        pause: Callable[[], Pause] = never,
-        patience: float | None = None,
+        progress: Callable[[SyncProgress], None] = ignore_progress,
+        pause: Callable[[], Pause] = never_pause,
+        lock_timeout: float | None = None,
     ) -> SyncReport:
         """Build a new generation without taking over any vector and publish it; one begun and paused is gone on with.
 
         The published one answers meanwhile, and stays if the new one cannot be completed.
         """
-        return self._write(lambda recipe, head: self._rebuilt(recipe, head, Watch(progress, pause)), patience)
+        return self._run_locked(lambda recipe, head: self._rebuild(recipe, head, SyncCallbacks(progress, pause)), lock_timeout)
 
-    def _write(self, work: Callable[[Recipe, str], SyncReport], patience: float | None) -> SyncReport:
+    def _run_locked(self, work: Callable[[Recipe, str], SyncReport], lock_timeout: float | None) -> SyncReport:
         began = time.monotonic()
-        self._embedder.prove()
-        recipe = self._pipeline.recipe(self._embedder)
+        self._embedder.run_self_test()
+        recipe = self._pipeline.build_recipe(self._embedder)
         report: SyncReport | None = None
-        with self._store.writing(self._wiki_id, self._lock_timeout if patience is None else patience):
-            if not self._wanted():
+        with self._store.write_lock(self._wiki_id, self._lock_timeout if lock_timeout is None else lock_timeout):
+            if not self._is_registered():
                 # It was removed while this sync was waiting; what waiting made of it goes too.
-                self._store.drop(self._wiki_id)
+                self._store.delete(self._wiki_id)
                 raise WikiNotFound("this wiki was removed meanwhile", hint="`wikiholt list` shows the wikis there are")
-            if self._store.regain(self._wiki_id):
-                self._healing.regained()
+            if self._store.recover_published(self._wiki_id):
+                self._repair.log_recovered_pointer()
             # A paused writer leaves in good order, like one that is done: the next need not prove the whole index.
-            with suppress(Paused):
-                report = work(recipe, self._head())
+            with suppress(SyncPaused):
+                report = work(recipe, self._get_head())
         if report is None:
-            raise Paused
+            raise SyncPaused
         return replace(report, seconds=time.monotonic() - began)
 
-    def _head(self) -> str:
+    def _get_head(self) -> str:
         """HEAD; where it cannot be read, an index that proves broken is mended as far as a backup goes: nothing else is
         left to answer."""
         try:
-            return self._source.head()
+            return self._source.get_head()
         except SourceError:
-            if not self._healing.health.well and self._healing.has_backup():
+            if not self._repair.health.is_ok and self._repair.has_backup():
                 try:
-                    self._store.prove(self._wiki_id, fully=True)
+                    self._store.verify(self._wiki_id, full=True)
                 except IndexCorrupt as broken:
-                    self._healing.heal(broken.message)
+                    self._repair.repair(broken.message)
             raise
 
-    def _healed(self, recipe: Recipe, revision: str, watch: Watch) -> SyncReport:
+    def _sync_with_repair(self, recipe: Recipe, revision: str, callbacks: SyncCallbacks) -> SyncReport:
         """A sync; whatever proves broken on the way is mended from a backup, and if that is no better, from git."""
         restored = None
         for from_backup in (True, False):
             try:
-                report = self._on_serving(recipe, revision, watch)
+                report = self._sync_published(recipe, revision, callbacks)
                 break
             except IndexCorrupt as error:
-                restored = self._healing.heal(error.message, from_backup=from_backup)
+                restored = self._repair.repair(error.message, from_backup=from_backup)
         else:
-            report = self._on_serving(recipe, revision, watch)
-        self._healing.stands(report.revision, report.chunks_embedded)
+            report = self._sync_published(recipe, revision, callbacks)
+        self._repair.mark_repaired(report.revision, report.chunks_embedded)
         return report if restored is None else replace(report, rebuilt=report.rebuilt or not restored)
 
-    def _on_serving(self, recipe: Recipe, revision: str, watch: Watch) -> SyncReport:
-        serving = self._serving(recipe)
+    def _sync_published(self, recipe: Recipe, revision: str, callbacks: SyncCallbacks) -> SyncReport:
+        serving = self._open_published(recipe)
         try:
-            if serving.state().recipe == recipe or not self._source.tree(revision):
-                return self._converging.make_equal(serving, serving, revision, watch, self._today())
-            return self._anew(recipe, revision, serving, watch, reuse=True)
+            if serving.get_state().recipe == recipe or not self._source.read_tree(revision):
+                return self._reconciler.reconcile(serving, serving, revision, callbacks, self._get_current_model())
+            return self._build_generation(recipe, revision, serving, callbacks, reuse=True)
         except NoPages:
-            if serving.state().revision == revision:
+            if serving.get_state().revision == revision:
                 # If it was broken it is mended: what is wrong now is the wiki, and that is what is raised.
-                self._healing.stands(revision, 0)
+                self._repair.mark_repaired(revision, 0)
             raise
         finally:
             serving.close()
 
-    def _rebuilt(self, recipe: Recipe, revision: str, watch: Watch) -> SyncReport:
+    def _rebuild(self, recipe: Recipe, revision: str, callbacks: SyncCallbacks) -> SyncReport:
         """A new generation from nothing. A broken one must not be swept away by it, but is set aside like any other."""
         try:
-            self._store.prove(self._wiki_id, fully=not self._healing.health.well)
+            self._store.verify(self._wiki_id, full=not self._repair.health.is_ok)
         except IndexCorrupt as error:
-            self._healing.heal(error.message)
-        except DatabaseAway:
+            self._repair.repair(error.message)
+        except DatabaseUnavailable:
             raise
-        except IndexFault:
+        except IndexUnavailable:
             pass
         try:
             serving = self._store.open(self._wiki_id)
-        except DatabaseAway:
+        except DatabaseUnavailable:
             raise
-        except IndexFault:
-            report = self._anew(recipe, revision, None, watch, reuse=False)
+        except IndexUnavailable:
+            report = self._build_generation(recipe, revision, None, callbacks, reuse=False)
         else:
             try:
-                report = self._anew(recipe, revision, serving, watch, reuse=False)
+                report = self._build_generation(recipe, revision, serving, callbacks, reuse=False)
             finally:
                 serving.close()
-        self._healing.stands(report.revision, report.chunks_embedded)
+        self._repair.mark_repaired(report.revision, report.chunks_embedded)
         return report
 
-    def _serving(self, recipe: Recipe) -> WikiIndex:
+    def _open_published(self, recipe: Recipe) -> WikiIndex:
         """The published index, proved where it may have changed since it was last written; else a new one."""
         try:
-            self._store.prove(self._wiki_id, fully=not self._healing.health.well)
+            self._store.verify(self._wiki_id, full=not self._repair.health.is_ok)
             return self._store.open(self._wiki_id)
         except IndexMissing as error:
-            if self._store.published(self._wiki_id) is not None:
+            if self._store.get_published(self._wiki_id) is not None:
                 raise IndexCorrupt("its file is gone", hint=error.hint) from error
-        if self._healing.restore_lost():
+        if self._repair.restore_missing():
             return self._store.open(self._wiki_id)
         return self._store.create(self._wiki_id, recipe)
 
-    def _today(self) -> Means:
-        return Means(self._embedder, self._pipeline)
+    def _get_current_model(self) -> ModelAndPipeline:
+        return ModelAndPipeline(self._embedder, self._pipeline)
 
-    def _anew(
-        self, recipe: Recipe, revision: str, serving: WikiIndex | None, watch: Watch, *, reuse: bool
+    def _build_generation(
+        self, recipe: Recipe, revision: str, published: WikiIndex | None, callbacks: SyncCallbacks, *, reuse: bool
     ) -> SyncReport:
         """A generation beside the published one, which takes its place once it stands for HEAD and has been checked.
 
         Until then the published one is brought to HEAD whenever that moves.
         """
-        if serving is not None:
-            self._follow(serving, watch)
-            watch = self._following(serving, watch)
-        building = self._store.new_generation(self._wiki_id, recipe, afresh=not reuse)
-        donor = serving if serving is not None and reuse else building
+        if published is not None:
+            self._update_published(published, callbacks)
+            callbacks = self._with_published_updates(published, callbacks)
+        building = self._store.create_generation(self._wiki_id, recipe, from_scratch=not reuse)
+        donor = published if published is not None and reuse else building
         try:
-            report = self._converging.make_equal(building, donor, revision, watch, self._today())
-            self._require_whole(building, watch)
-            self._before_publishing()
-            while (head := self._source.head()) != report.revision:
-                report = _sum(report, self._converging.make_equal(building, donor, head, watch, self._today()))
+            report = self._reconciler.reconcile(building, donor, revision, callbacks, self._get_current_model())
+            self._require_intact(building, callbacks)
+            self._before_publish()
+            while (head := self._source.get_head()) != report.revision:
+                report = _merge_reports(report, self._reconciler.reconcile(building, donor, head, callbacks, self._get_current_model()))
             self._store.publish(self._wiki_id, building.generation)
         except IndexCorrupt:
             # The one that serves must not be given up for a fault of the one that was to follow it.
-            self._require_whole(building, watch)
+            self._require_intact(building, callbacks)
             raise
         finally:
             building.close()
         return replace(report, rebuilt=True)
 
-    def _require_whole(self, building: WikiIndex, watch: Watch) -> None:
+    def _require_intact(self, building: WikiIndex, callbacks: SyncCallbacks) -> None:
         """Raise unless every byte of a generation is right; one that is not is begun again by the next sync."""
         paused = False
 
         def stop() -> bool:
             nonlocal paused
-            paused = watch.pause() is Pause.AT_ONCE
+            paused = callbacks.pause() is Pause.NOW
             return paused
 
         try:
@@ -232,51 +232,51 @@ class Syncer:
         except Busy as error:
             if not paused:
                 raise  # the store itself was busy: nobody asked for a pause
-            raise Paused from error
+            raise SyncPaused from error
         if faults:
-            raise SyncFailed(f"the new index is not whole ({faults[0]}); the one before goes on answering", hint=AGAIN)
+            raise SyncFailed(f"the new index is not whole ({faults[0]}); the one before goes on answering", hint=RETRY_HINT)
 
-    def _following(self, serving: WikiIndex, watch: Watch) -> Watch:
+    def _with_published_updates(self, published: WikiIndex, callbacks: SyncCallbacks) -> SyncCallbacks:
         """The same watch; between two batches the generation that serves is brought to HEAD, if that has moved."""
         rested, took = time.monotonic(), 0.0
 
-        def progress(done: Progress) -> None:
+        def on_progress(done: SyncProgress) -> None:
             nonlocal rested, took
-            watch.progress(done)
+            callbacks.on_progress(done)
             if time.monotonic() - rested >= 4 * took:
                 began = time.monotonic()
-                self._follow(serving, watch)
+                self._update_published(published, callbacks)
                 rested = time.monotonic()
                 took = rested - began
 
-        return Watch(progress, watch.pause)
+        return SyncCallbacks(on_progress, callbacks.pause)
 
-    def _follow(self, serving: WikiIndex, watch: Watch) -> None:
+    def _update_published(self, published: WikiIndex, callbacks: SyncCallbacks) -> None:
         """Bring the generation that serves to HEAD in the way it was made; if that cannot be, it stays behind."""
-        head, state = self._source.head(), serving.state()
+        head, state = self._source.get_head(), published.get_state()
         if state.revision == head:
             return
         try:
-            means = self._means_of(state.recipe)
+            means = self._find_model_for(state.recipe)
             if means is not None:
-                self._beside.make_equal(serving, serving, head, Watch(unseen, watch.pause), means)
+                self._published_reconciler.reconcile(published, published, head, SyncCallbacks(ignore_progress, callbacks.pause), means)
         except (ModelError, NoPages) as error:
             _LOG.info("the index that serves stays behind HEAD while another is built: %s", error.message)
 
-    def _means_of(self, recipe: Recipe) -> Means | None:
+    def _find_model_for(self, recipe: Recipe) -> ModelAndPipeline | None:
         """With what an index was made, as far as that is still to be had."""
-        pipeline = Pipeline.of(recipe)
+        pipeline = TextPipeline.from_recipe(recipe)
         if pipeline is None:
             return None
         if recipe.fingerprint == self._embedder.fingerprint:
-            return Means(self._embedder, pipeline)
-        if self._former is None:
+            return ModelAndPipeline(self._embedder, pipeline)
+        if self._get_previous_model is None:
             return None
-        former = self._former(recipe)
-        former.prove()
-        return Means(former, pipeline)
+        former = self._get_previous_model(recipe)
+        former.run_self_test()
+        return ModelAndPipeline(former, pipeline)
 
 
-def _sum(first: SyncReport, then: SyncReport) -> SyncReport:
+def _merge_reports(first: SyncReport, second: SyncReport) -> SyncReport:
     names = ("added", "changed", "moved", "deleted", "chunks_embedded", "chunks_reused")
-    return replace(then, **{name: getattr(first, name) + getattr(then, name) for name in names})
+    return replace(second, **{name: getattr(first, name) + getattr(second, name) for name in names})

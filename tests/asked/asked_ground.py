@@ -7,25 +7,25 @@ from pathlib import Path
 
 from git_repository import Repository
 
-from wikiholt.asked import Scribe
+from wikiholt.asked import QueryLogWriter
 from wikiholt.handle import WikiHandle
-from wikiholt.model import QueryBounds, Searched, Surface
-from wikiholt.search import Request
-from wikiholt.service import Service
-from wikiholt.settings import load
+from wikiholt.model import QueryRetention, QueryRecord, SearchInterface
+from wikiholt.search import SearchRequest
+from wikiholt.service import WikiService
+from wikiholt.settings import load_settings
 from wikiholt.stores.sqlite.queries import SqliteQueryLog
 from wikiholt.testing import FakeEmbedder
-from wikiholt.wiring import build
+from wikiholt.wiring import build_service
 
 PAGES: dict[str, str | bytes | None] = {
     "Heron.md": "# Heron\n\nA grey heron stands still in the reeds at dawn.\n",
     "Pump.md": "# Pump\n\nThe pump in the cellar hums when the river is high.\n",
     "Rota.md": "# Rota\n\nAda feeds the hens on Monday, Grace on Tuesday.\n",
 }
-BOUNDS = QueryBounds(30, 1000)
+RETENTION = QueryRetention(30, 1000)
 
 
-class Ground:
+class QueryLogFixture:
     """A data directory with the wiki `notes` in it."""
 
     def __init__(self, place: Path, settings: Mapping[str, object] | None = None) -> None:
@@ -33,60 +33,60 @@ class Ground:
         self.repository = Repository(place / "notes")
         self.repository.commit(PAGES)
         self.settings = {"queries.log": True} if settings is None else dict(settings)
-        self.service = self.opened()
+        self.service = self.open_service()
         self.service.add("notes", str(self.repository.path), {})
         self.wiki.sync()
 
-    def opened(self) -> Service:
-        service = build(load(self.data, overrides=self.settings))
+    def open_service(self) -> WikiService:
+        service = build_service(load_settings(self.data, overrides=self.settings))
         embedder = FakeEmbedder()
-        service.workshop = replace(service.workshop, embedder=lambda: embedder, identity=None)
-        assert service.workshop.scribe is not None
-        service.workshop.scribe._gather = 0.02
+        service.components = replace(service.components, embedder=lambda: embedder, identity=None)
+        assert service.components.query_log_writer is not None
+        service.components.query_log_writer._batch_delay_s = 0.02
         return service
 
     @property
     def wiki(self) -> WikiHandle:
-        return self.service.wiki("notes")
+        return self.service.get_handle("notes")
 
     @property
     def directory(self) -> Path:
-        return self.service.workshop.store.directory(self.wiki.wiki.id)
+        return self.service.components.store.get_directory(self.wiki.wiki.id)
 
     @property
     def file(self) -> Path:
         return self.directory / "queries.sqlite"
 
     @property
-    def scribe(self) -> Scribe:
-        assert self.service.workshop.scribe is not None
-        return self.service.workshop.scribe
+    def writer(self) -> QueryLogWriter:
+        assert self.service.components.query_log_writer is not None
+        return self.service.components.query_log_writer
 
-    def ask(self, query: str, surface: Surface | None = Surface.CLI, n: int = 1) -> None:
-        self.wiki.search(Request(query, n), surface=surface)
+    def search(self, query: str, surface: SearchInterface | None = SearchInterface.CLI, n: int = 1) -> None:
+        self.wiki.search(SearchRequest(query, n), interface=surface)
 
-    def settled(self, count: int) -> None:
+    def wait_for_records(self, count: int) -> None:
         """Wait until so many searches are written."""
-        until(lambda: self.scribe.written >= count)
+        wait_until(lambda: self.writer.written >= count)
 
-    def log(self) -> SqliteQueryLog:
+    def open_log(self) -> SqliteQueryLog:
         return SqliteQueryLog(self.directory)
 
-    def queries(self) -> list[str]:
-        found = self.log().read(0)
-        return [searched.query for searched in found.searches] if found else []
+    def read_queries(self) -> list[str]:
+        found = self.open_log().read(0)
+        return [searched.query for searched in found.records] if found else []
 
 
-def until(holds: Callable[[], bool], seconds: float = 60.0) -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
     end = time.monotonic() + seconds
-    while not holds():
+    while not condition():
         assert time.monotonic() < end, "it never came true"
         time.sleep(0.005)
 
 
-def searched(query: str, at: float | None = None, **named: object) -> Searched:
+def make_record(query: str, at: float | None = None, **changes: object) -> QueryRecord:
     """An entry as a search in good order leaves it, but for what is named."""
-    plain = Searched(
+    plain = QueryRecord(
         at=time.time() if at is None else at,
         surface="http",
         query=query,
@@ -100,4 +100,4 @@ def searched(query: str, at: float | None = None, **named: object) -> Searched:
         did_you_mean="",
         pages=("Heron", "Pump"),
     )
-    return replace(plain, **named)  # type: ignore[arg-type]
+    return replace(plain, **changes)  # type: ignore[arg-type]

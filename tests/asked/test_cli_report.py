@@ -64,7 +64,7 @@ def test_a_program_reads_the_same(run: Run) -> None:
     assert found["p95_ms"] >= found["p50_ms"] > 0
 
 
-class Tags(HTMLParser):
+class TagCollector(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
         self.seen: set[str] = set()
@@ -80,7 +80,7 @@ def test_the_page_is_one_file_in_which_queries_are_only_text(run: Run, tmp_path:
     assert code == 0
     assert f"Report: {tmp_path / 'r.html'}" in out
     page = (tmp_path / "r.html").read_text()
-    tags = Tags()
+    tags = TagCollector()
     tags.feed(page)
     assert tags.seen == {*("html", "meta", "title", "style", "h1", "p", "div"), *("table", "caption", "tr", "th", "td")}
     assert not tags.attributes & {"src", "href", "onerror"}

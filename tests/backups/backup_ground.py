@@ -6,17 +6,17 @@ from pathlib import Path
 
 from git_repository import Repository
 
-from wikiholt.backups import BackupPlan, Kept, Shelf
-from wikiholt.handle import Parts, WikiHandle, Workshop
-from wikiholt.model import Mode, Wiki
-from wikiholt.pages import Pipeline
+from wikiholt.backups import BackupPolicy, BackupFile, BackupDirectory
+from wikiholt.handle import WikiConfig, WikiHandle, Components
+from wikiholt.model import SearchMode, Wiki
+from wikiholt.pages import TextPipeline
 from wikiholt.registry import Registry
-from wikiholt.search import Request
-from wikiholt.service import Service
+from wikiholt.search import SearchRequest
+from wikiholt.service import WikiService
 from wikiholt.sources.git import GitSource
 from wikiholt.stores.sqlite.store import SqliteStore
 from wikiholt.testing import FakeEmbedder
-from wikiholt.vectors.exact import ExactCache
+from wikiholt.vectors.exact import ExactVectorCache
 
 PAGES: dict[str, str | bytes | None] = {
     "Home.md": "# Home\n\nThe heron stands by the pond.",
@@ -24,64 +24,64 @@ PAGES: dict[str, str | bytes | None] = {
 }
 
 
-class Ground:
+class BackupFixture:
     """What a test stands on: a data directory, and as many services over it as it likes."""
 
     def __init__(self, directory: Path, keep: int = 7, lock_timeout: float = 5.0) -> None:
         self.directory = directory
         self.data = directory / "data"
         self.place = self.data / "backups"
-        self.plan = BackupPlan(self.place, keep)
+        self.plan = BackupPolicy(self.place, keep)
         self.embedder = FakeEmbedder()
         self.lock_timeout = lock_timeout
-        self.service = self.opened()
+        self.service = self.open_service()
 
-    def opened(self) -> Service:
+    def open_service(self) -> WikiService:
         store = SqliteStore(self.data / "wikis")
-        shop = Workshop(
+        shop = Components(
             store,
             lambda: self.embedder,
-            lambda index, wiki_id: ExactCache(index, store.directory(wiki_id)),
+            lambda index, wiki_id: ExactVectorCache(index, store.get_directory(wiki_id)),
             lambda _, __: None,
             self.lock_timeout,
             self.plan,
         )
-        return Service(Registry(self.data / "registry.sqlite", backups=self.plan), shop, self.parts)
+        return WikiService(Registry(self.data / "registry.sqlite", backups=self.plan), shop, self.make_config)
 
-    def parts(self, wiki: Wiki) -> Parts:
-        return Parts(GitSource(Path(wiki.source)), Pipeline(), "{path}")
+    def make_config(self, wiki: Wiki) -> WikiConfig:
+        return WikiConfig(GitSource(Path(wiki.source)), TextPipeline(), "{path}")
 
-    def add(self, slug: str, pages: dict[str, str | bytes | None] | None = None) -> Repository:
+    def add_wiki(self, slug: str, pages: dict[str, str | bytes | None] | None = None) -> Repository:
         """A wiki that is registered and indexed."""
         repository = Repository(self.directory / slug)
         repository.commit(pages or PAGES)
         self.service.add(slug, str(repository.path), {})
-        self.service.wiki(slug).sync()
+        self.service.get_handle(slug).sync()
         return repository
 
-    def wiki(self, slug: str = "one") -> WikiHandle:
-        return self.service.wiki(slug)
+    def get_wiki(self, slug: str = "one") -> WikiHandle:
+        return self.service.get_handle(slug)
 
-    def shelf(self, slug: str = "one") -> Shelf:
-        return Shelf(self.place / self.wiki(slug).wiki.id)
+    def get_backup_directory(self, slug: str = "one") -> BackupDirectory:
+        return BackupDirectory(self.place / self.get_wiki(slug).wiki.id)
 
-    def index_file(self, slug: str = "one") -> Path:
-        store = self.service.workshop.store
-        wiki_id = self.wiki(slug).wiki.id
-        return store.directory(wiki_id) / f"g{store.published(wiki_id):06d}.sqlite"
+    def get_index_file(self, slug: str = "one") -> Path:
+        store = self.service.components.store
+        wiki_id = self.get_wiki(slug).wiki.id
+        return store.get_directory(wiki_id) / f"g{store.get_published(wiki_id):06d}.sqlite"
 
-    def found(self, query: str, slug: str = "one") -> list[str]:
-        return [hit.path for hit in self.wiki(slug).search(Request(query, mode=Mode.KEYWORD)).hits]
+    def find_paths(self, query: str, slug: str = "one") -> list[str]:
+        return [hit.path for hit in self.get_wiki(slug).search(SearchRequest(query, mode=SearchMode.KEYWORD)).hits]
 
 
-def age(kept: Kept, days: float) -> None:
+def set_age(backup: BackupFile, days: float) -> None:
     """Have a backup be so many days older than it is."""
-    then = kept.taken_at - timedelta(days=days)
-    _, rest = kept.file.name.split("-", 1)
-    kept.file.rename(kept.file.with_name(f"{then:%Y%m%dT%H%M%S%fZ}-{rest}"))
+    then = backup.taken_at - timedelta(days=days)
+    _, rest = backup.file.name.split("-", 1)
+    backup.file.rename(backup.file.with_name(f"{then:%Y%m%dT%H%M%S%fZ}-{rest}"))
 
 
-def flip(file: Path, at: float) -> None:
+def flip_bits(file: Path, at: float) -> None:
     """Turn over the bits of a byte, so far into the file."""
     with file.open("r+b") as opened:
         opened.seek(int(file.stat().st_size * at))
@@ -90,5 +90,5 @@ def flip(file: Path, at: float) -> None:
         opened.write(bytes([byte[0] ^ 0xFF]))
 
 
-def bytes_below(directory: Path) -> dict[str, bytes]:
+def count_bytes(directory: Path) -> dict[str, bytes]:
     return {str(file.relative_to(directory)): file.read_bytes() for file in directory.rglob("*") if file.is_file()}

@@ -5,25 +5,25 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "sources"))
 
-from backup_ground import Ground
+from backup_ground import BackupFixture
 
 from wikiholt.errors import Busy
 
 
-def main(directory: Path, what: str) -> None:
-    ground = Ground(directory, keep=3)
+def main(directory: Path, operation: str) -> None:
+    ground = BackupFixture(directory, keep=3)
     print("ready", flush=True)  # noqa: T201 - who started this process waits for it
     while True:
         try:
-            if what == "take":
-                ground.wiki().backups.take()
-            elif what == "restore":
-                ground.wiki().restore()
-            elif what == "registry":
+            if operation == "take":
+                ground.get_wiki().backups.create()
+            elif operation == "restore":
+                ground.get_wiki().restore()
+            elif operation == "registry":
                 ground.service.registry.backups.restore()
-                ground.service.registry.backups.take()
+                ground.service.registry.backups.create()
             else:
-                ground.wiki().reindex()
+                ground.get_wiki().reindex()
         except Busy:
             continue
 

@@ -2,11 +2,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from backup_ground import Ground
+from backup_ground import BackupFixture
 
 
 @pytest.fixture
-def ground(tmp_path: Path) -> Iterator[Ground]:
-    made = Ground(tmp_path)
+def ground(tmp_path: Path) -> Iterator[BackupFixture]:
+    made = BackupFixture(tmp_path)
     yield made
     made.service.close()

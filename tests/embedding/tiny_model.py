@@ -8,20 +8,20 @@ import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
-WIDTH = 4
-WORDS = ["[UNK]", "[CLS]", "[SEP]", "the", "cat", "sleeps", "on", "a", "is", "sleeping", "sofa", "couch", "bank"]
+DIMENSIONS = 4
+VOCABULARY = ["[UNK]", "[CLS]", "[SEP]", "the", "cat", "sleeps", "on", "a", "is", "sleeping", "sofa", "couch", "bank"]
 
 
-def table(seed: int = 7) -> np.ndarray:
+def make_embedding_table(seed: int = 7) -> np.ndarray:
     """A vector for each word; the words of one meaning get the same one."""
-    rows = np.random.default_rng(seed).normal(size=(len(WORDS), WIDTH)).astype(np.float32)
-    rows[WORDS.index("sleeping")] = rows[WORDS.index("sleeps")]
-    rows[WORDS.index("couch")] = rows[WORDS.index("sofa")]
-    rows[0] = -4 * rows[WORDS.index("cat")]
+    rows = np.random.default_rng(seed).normal(size=(len(VOCABULARY), DIMENSIONS)).astype(np.float32)
+    rows[VOCABULARY.index("sleeping")] = rows[VOCABULARY.index("sleeps")]
+    rows[VOCABULARY.index("couch")] = rows[VOCABULARY.index("sofa")]
+    rows[0] = -4 * rows[VOCABULARY.index("cat")]
     return rows
 
 
-def graph(rows: np.ndarray, *, pooled: bool = False, external: str | None = None, extra_input: str = "") -> bytes:
+def build_onnx_graph(rows: np.ndarray, *, pooled: bool = False, external: str | None = None, extra_input: str = "") -> bytes:
     """input_ids → the rows of the table, one a token, or their mean."""
     tensor = numpy_helper.from_array(rows, "rows")
     if external is not None:
@@ -44,8 +44,8 @@ def graph(rows: np.ndarray, *, pooled: bool = False, external: str | None = None
     return helper.make_model(made, opset_imports=[helper.make_opsetid("", 21)], ir_version=10).SerializeToString()
 
 
-def tokenizer() -> bytes:
-    made = Tokenizer(models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="[UNK]"))
+def build_tokenizer() -> bytes:
+    made = Tokenizer(models.WordLevel({word: i for i, word in enumerate(VOCABULARY)}, unk_token="[UNK]"))
     made.pre_tokenizer = pre_tokenizers.Whitespace()
     made.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 1), ("[SEP]", 2)]
@@ -59,13 +59,13 @@ def tokenizer() -> bytes:
 def write_model(directory: Path, *, files: dict[str, bytes] | None = None, **changes: object) -> Path:
     """A working model in this directory, changed as asked for; the digests are right."""
     directory.mkdir(parents=True, exist_ok=True)
-    contents = {"model.onnx": graph(table()), "tokenizer.json": tokenizer(), **(files or {})}
+    contents = {"model.onnx": build_onnx_graph(make_embedding_table()), "tokenizer.json": build_tokenizer(), **(files or {})}
     for name, data in contents.items():
         (directory / name).write_bytes(data)
     fields: dict[str, object] = {
         "name": "tiny",
         "licence": "CC0-1.0",
-        "dimensions": WIDTH,
+        "dimensions": DIMENSIONS,
         "window": 12,
         "pooling": "mean",
         "precision": "fp32",

@@ -47,19 +47,19 @@ def evaluate(data: Path, capsys: pytest.CaptureFixture[str]) -> Run:
     return call
 
 
-def indexes(data: Path) -> dict[str, str]:
+def hash_indexes(data: Path) -> dict[str, str]:
     return {str(file): sha256(file.read_bytes()).hexdigest() for file in sorted(data.rglob("*.sqlite"))}
 
 
-def document(found: tuple[int, str, str]) -> Any:
+def parse_document(found: tuple[int, str, str]) -> Any:
     code, out, err = found
     assert (code, err) == (0, "")
     return json.loads(out)
 
 
 def test_a_wiki_is_measured_by_its_own_links_history_and_descriptions(evaluate: Run, data: Path) -> None:
-    before = indexes(data)
-    found = document(evaluate("night", "--json"))
+    before = hash_indexes(data)
+    found = parse_document(evaluate("night", "--json"))
     assert found["questions"]["asked"] == {"links": 3, "former-titles": 1, "descriptions": 1}
     assert [run["configuration"] for run in found["runs"]] == ["hybrid", "semantic", "keyword"]
     hybrid = found["runs"][0]
@@ -68,7 +68,7 @@ def test_a_wiki_is_measured_by_its_own_links_history_and_descriptions(evaluate: 
         assert 0 <= figure["low"] <= figure["mean"] <= figure["high"] <= 1
     assert hybrid["by_kind"]["links"]["recall@10"]["mean"] == 1.0
     assert any("few" in note for note in found["notes"])
-    assert indexes(data) == before
+    assert hash_indexes(data) == before
 
 
 def test_people_read_a_table_and_the_worst_answers(evaluate: Run) -> None:
@@ -80,20 +80,20 @@ def test_people_read_a_table_and_the_worst_answers(evaluate: Run) -> None:
 
 
 def test_two_configurations_are_compared_question_by_question(evaluate: Run) -> None:
-    found = document(evaluate("night", "--mode", "semantic", "--against", "keyword", "--json"))
+    found = parse_document(evaluate("night", "--mode", "semantic", "--against", "keyword", "--json"))
     comparison = found["comparison"]
     assert (comparison["ours"], comparison["theirs"]["configuration"]) == ("semantic", "keyword")
     gap = comparison["differences"]["ndcg@10"]
     assert gap["better"] + gap["worse"] + gap["same"] == 5
     assert 0 < gap["p_value"] <= 1
-    same = document(evaluate("night", "--mode", "semantic", "--against", "search.stale_check=false", "--json"))
+    same = parse_document(evaluate("night", "--mode", "semantic", "--against", "search.stale_check=false", "--json"))
     assert same["comparison"]["theirs"]["configuration"] == "semantic search.stale_check=false"
     assert same["comparison"]["differences"]["mrr"]["p_value"] == 1.0
     assert any("HEAD was not looked at" in note for note in same["notes"])
 
 
 def test_an_index_in_another_directory_can_be_compared_with(evaluate: Run, data: Path) -> None:
-    found = document(evaluate("night", "--mode", "hybrid", "--against", f"data={data}", "--json"))
+    found = parse_document(evaluate("night", "--mode", "hybrid", "--against", f"data={data}", "--json"))
     assert found["comparison"]["differences"]["ndcg@10"]["same"] == 5
 
 
@@ -148,17 +148,17 @@ def test_what_makes_no_sense_is_said_and_nothing_is_lost(
     for name, text in (files | {"nought.tsv": "1\tops/coffee\t0\n"}).items():
         Path(name).write_text(text)
     Path("bytes").write_bytes(b"\xff\xfe\xfa")
-    before = indexes(data)
+    before = hash_indexes(data)
     found = evaluate(*arguments)
     assert found[0] == code
     assert said in found[2]
     assert "hint: " in found[2]
     assert found[1] == ""
-    assert indexes(data) == before
+    assert hash_indexes(data) == before
 
 
 def test_the_page_a_link_text_stands_on_does_not_answer_for_the_page_it_leads_to(evaluate: Run) -> None:
-    found = document(evaluate("night", "--mode", "keyword", "--kind", "links", "--worst", "10", "--json"))
+    found = parse_document(evaluate("night", "--mode", "keyword", "--kind", "links", "--worst", "10", "--json"))
     worst = found["runs"][0]["worst"]
     assert worst, "words alone do not answer all of these"
     # Home holds every word of these questions; it would be the first answer to each of them.

@@ -3,23 +3,23 @@
 import pytest
 
 from wikiholt.errors import InvalidEvaluation
-from wikiholt.evaluating import Kind, labelled
+from wikiholt.evaluating import QuestionKind, parse_judged_questions
 
 PAGES = {"a": "a", "a.md": "a", "b": "b"}
 QUERIES = ['{"id": "1", "text": "how to a"}', "", '{"_id": 2, "text": "b?", "more": 1}', '{"id": "3", "text": "c"}']
 
 
 def test_queries_come_with_the_pages_somebody_found_relevant() -> None:
-    found = labelled(QUERIES, ["1\ta.md\t2", "1\tb\t0", "2\t0\tb\t1", "", "3\tb\t0"], PAGES.get)
+    found = parse_judged_questions(QUERIES, ["1\ta.md\t2", "1\tb\t0", "2\t0\tb\t1", "", "3\tb\t0"], PAGES.get)
     assert [(each.id, each.text, dict(each.relevant)) for each in found] == [
         ("1", "how to a", {"a": 2}),
         ("2", "b?", {"b": 1}),
     ]
-    assert {each.kind for each in found} == {Kind.LABELLED}
+    assert {each.kind for each in found} == {QuestionKind.LABELLED}
 
 
 def test_a_line_of_names_at_the_top_is_no_judgement() -> None:
-    (found,) = labelled(QUERIES, ["query-id\tcorpus-id\tscore", "1\ta\t1"], PAGES.get)
+    (found,) = parse_judged_questions(QUERIES, ["query-id\tcorpus-id\tscore", "1\ta\t1"], PAGES.get)
     assert found.id == "1"
 
 
@@ -45,6 +45,6 @@ def test_a_line_of_names_at_the_top_is_no_judgement() -> None:
 )
 def test_what_makes_no_sense_is_named_by_its_line(queries: list[str], judgements: list[str], said: str) -> None:
     with pytest.raises(InvalidEvaluation) as caught:
-        labelled(queries, judgements, PAGES.get)
+        parse_judged_questions(queries, judgements, PAGES.get)
     assert said in caught.value.message
     assert caught.value.hint

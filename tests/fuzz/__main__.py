@@ -7,7 +7,7 @@ import time
 from random import SystemRandom
 
 
-def say(text: object) -> None:
+def print_line(text: object) -> None:
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 
@@ -21,14 +21,14 @@ def main() -> int:
     parser.add_argument("--coverage", action="store_true")
     arguments = parser.parse_args()
     if arguments.coverage:
-        from covering import covered
+        from covering import run_coverage_guided
 
-        return covered((arguments.only or ["markdown"])[0], arguments.minutes)
-    from fuzzing import ALL, campaign
+        return run_coverage_guided((arguments.only or ["markdown"])[0], arguments.minutes)
+    from fuzzing import ALL_TARGETS, make_campaign
 
-    names = arguments.only or list(ALL)
+    names = arguments.only or list(ALL_TARGETS)
     number = SystemRandom().randrange(10**9) if arguments.seed is None else arguments.seed
-    say(f"seed {number}")
+    print_line(f"seed {number}")
     end = time.monotonic() + 60 * arguments.minutes
     turns = dict.fromkeys(names, 0)
     findings: dict[str, str] = {}
@@ -36,14 +36,14 @@ def main() -> int:
         for name in waiting:
             if time.monotonic() >= end:
                 break
-            found = campaign(name, arguments.examples, number)
+            found = make_campaign(name, arguments.examples, number)
             turns[name] += 1
             if found:
                 findings[name] = found
-                say(f"FOUND {found}")
+                print_line(f"FOUND {found}")
         number += 1
     for name in names:
-        say(f"{name:16} {turns[name] * arguments.examples:>9,} examples  {'FOUND' if name in findings else 'held'}")
+        print_line(f"{name:16} {turns[name] * arguments.examples:>9,} examples  {'FOUND' if name in findings else 'held'}")
     return 1 if findings else 0
 
 

@@ -6,12 +6,12 @@ import atheris
 
 # Only modules that are imported here are watched, so this comes before any other import of them.
 with atheris.instrument_imports(include=["wikiholt.text", "wikiholt.surfaces.web", "wikiholt.settings", "markdown_it"]):
-    from fuzzing import ALL
+    from fuzzing import ALL_TARGETS
 
 
-def covered(name: str, minutes: float) -> int:
+def run_coverage_guided(name: str, minutes: float) -> int:
     """Fuzz until the time is over or something is found; libFuzzer says what, and ends the process itself."""
-    check, kind = ALL[name]
+    check, kind = ALL_TARGETS[name]
 
     def one_input(data: bytes) -> None:
         check(data if kind == "data" else data.decode("utf-8", "replace"))

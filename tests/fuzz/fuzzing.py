@@ -14,12 +14,12 @@ import edge_targets  # noqa: E402 - these lie beside each other, and a script fi
 import fuzz_texts  # noqa: E402
 import text_targets  # noqa: E402
 
-ALL: dict[str, tuple[Callable[[Any], None], str]] = {**text_targets.TARGETS, **edge_targets.TARGETS}
+ALL_TARGETS: dict[str, tuple[Callable[[Any], None], str]] = {**text_targets.TARGETS, **edge_targets.TARGETS}
 
 
 def test_of(name: str, examples: int, number: int | None) -> Callable[[], None]:
     """The target as Hypothesis runs it: with a number examples are drawn by it, without one always the same."""
-    check, kind = ALL[name]
+    check, kind = ALL_TARGETS[name]
 
     def any_input(value: Any) -> None:
         check(value)
@@ -36,7 +36,7 @@ def test_of(name: str, examples: int, number: int | None) -> Callable[[], None]:
     return quick(given(getattr(fuzz_texts, kind))(any_input))
 
 
-def campaign(name: str, examples: int, number: int | None = None) -> str | None:
+def make_campaign(name: str, examples: int, number: int | None = None) -> str | None:
     """Run one target; what it found, with the smallest input that shows it, or nothing."""
     test = test_of(name, examples, number)
     try:

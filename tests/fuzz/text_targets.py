@@ -4,62 +4,62 @@ import json
 import unicodedata
 
 from wikiholt.model import Page
-from wikiholt.text.anchors import Anchors, github_slug, otterwiki_slug
-from wikiholt.text.chunking import chunk, embedded_text
-from wikiholt.text.decoding import decode
-from wikiholt.text.frontmatter import split
-from wikiholt.text.instants import EARLIEST, LATEST, parse_instant
+from wikiholt.text.anchors import AnchorGenerator, make_github_slug, make_otterwiki_slug
+from wikiholt.text.chunking import build_chunks, build_embedding_text
+from wikiholt.text.decoding import decode_bytes
+from wikiholt.text.frontmatter import split_frontmatter
+from wikiholt.text.instants import EARLIEST_DATE, LATEST_DATE, parse_datetime
 from wikiholt.text.page import parse_page
-from wikiholt.text.plain import plain_text
-from wikiholt.text.queries import parse_query, plain_query
-from wikiholt.text.readable import readable
-from wikiholt.text.snippets import snippet
-from wikiholt.text.tokens import approximate_spans
-from wikiholt.text.words import page_words, terms
+from wikiholt.text.plain import to_plain_text
+from wikiholt.text.queries import parse_query, to_plain_query
+from wikiholt.text.readable import to_display_text
+from wikiholt.text.snippets import build_snippet
+from wikiholt.text.tokens import estimate_token_spans
+from wikiholt.text.words import build_page_terms, to_terms
 
 _TARGET, _OVERLAP, _WINDOW = 20, 5, 32
 
 
-def storable(text: str) -> None:
+def assert_storable(text: str) -> None:
     """What every store and every surface can hold."""
     text.encode("utf-8")
     odd = [char for char in text if unicodedata.category(char) in {"Cc", "Cs"} and char not in "\n\t"]
     assert not odd, odd
 
 
-def read(data: bytes) -> Page | None:
+def parse_data(data: bytes) -> Page | None:
     page = parse_page("dir/page.md", "0" * 40, data, None)
     return page if isinstance(page, Page) else None
 
 
-def decoding(data: bytes) -> None:
-    decoded = decode(data)
+def check_decoding(data: bytes) -> None:
+    decoded = decode_bytes(data)
     if decoded is not None:
-        storable(decoded.text)
-        again = decode(decoded.text.encode())
+        assert_storable(decoded.text)
+        again = decode_bytes(decoded.text.encode())
         assert again is None or again.text == decoded.text.removeprefix("\ufeff")
 
 
-def frontmatter(text: str) -> None:
-    decoded = decode(text.encode("utf-8", "replace"))
+def check_frontmatter(text: str) -> None:
+    decoded = decode_bytes(text.encode("utf-8", "replace"))
     if decoded is None:
         return
     text = decoded.text
-    front = split(text)
+    front = split_frontmatter(text)
     assert text.endswith(front.body)
     assert front.body_line == text.count("\n", 0, len(text) - len(front.body)) + 1
     assert len(json.dumps(front.fields)) <= 20 * len(text) + 2_000_000
     told = front.metadata
     for warning in front.warnings:
-        storable(warning)
+        assert_storable(warning)
     for each in (told.title, told.category, told.description, told.language, *told.tags):
-        storable(each or "")
+        assert_storable(each or "")
         assert each is None or (each and each == " ".join(each.split()))
-    assert told.last_updated is None or EARLIEST <= told.last_updated <= LATEST
+    assert told.last_updated is None or EARLIEST_DATE <= told.last_updated <= LATEST_DATE
 
 
-def markdown(data: bytes) -> None:
-    page = read(data)
+def check_markdown(data: bytes) -> None:
+    page = parse_data(data)
     if page is None:
         return
     lines = page.body.split("\n")
@@ -75,19 +75,19 @@ def markdown(data: bytes) -> None:
     last_line = page.body_line + len(lines) - 1
     for heading in page.headings:
         assert page.body_line <= heading.line <= last_line
-        storable(heading.text + heading.anchor)
+        assert_storable(heading.text + heading.anchor)
     for link in page.links:
         assert page.body_line <= link.line <= last_line
-        storable(link.target + link.text + "".join(link.paths))
-    storable(page.name)
+        assert_storable(link.target + link.text + "".join(link.paths))
+    assert_storable(page.name)
     assert page.name.strip()
 
 
-def chunking(data: bytes) -> None:
-    page = read(data)
+def check_chunking(data: bytes) -> None:
+    page = parse_data(data)
     if page is None:
         return
-    chunks = chunk(page, approximate_spans, target_tokens=_TARGET, overlap_tokens=_OVERLAP)
+    chunks = build_chunks(page, estimate_token_spans, target_tokens=_TARGET, overlap_tokens=_OVERLAP)
     held = bytearray(len(page.body))
     for number, piece in enumerate(chunks):
         assert piece.index == number
@@ -96,43 +96,43 @@ def chunking(data: bytes) -> None:
         assert piece.first_line == page.body_line + page.body.count("\n", 0, piece.start)
         assert piece.last_line == page.body_line + page.body.count("\n", 0, piece.end - 1)
         assert piece.overlap == (max(chunks[number - 1].end - piece.start, 0) if number else 0)
-        assert len(approximate_spans(piece.text)) <= _TARGET
+        assert len(estimate_token_spans(piece.text)) <= _TARGET
         held[piece.start : piece.end] = b"\1" * (piece.end - piece.start)
-        text = embedded_text(page, piece, approximate_spans, _WINDOW)
-        assert len(approximate_spans(text)) <= _WINDOW
+        text = build_embedding_text(page, piece, estimate_token_spans, _WINDOW)
+        assert len(estimate_token_spans(text)) <= _WINDOW
         assert text
     assert all(kept or char.isspace() for kept, char in zip(held, page.body, strict=True))
 
 
-def words(data: bytes) -> None:
-    page = read(data)
+def check_words(data: bytes) -> None:
+    page = parse_data(data)
     if page is None:
         return
-    kept = page_words(page)
+    kept = build_page_terms(page)
     for field in (kept.name, kept.headings, kept.body):
-        storable(field)
+        assert_storable(field)
         assert all(len(term) <= 64 and term for term in field.split(" ") if field)
         assert " ".join(field.split()) == field
     assert len(kept.body) <= 40 * len(page.body) + 20_000
 
 
-def anchors(text: str) -> None:
-    github, otterwiki = Anchors("github"), Anchors("otterwiki")
+def check_anchors(text: str) -> None:
+    github, otterwiki = AnchorGenerator("github"), AnchorGenerator("otterwiki")
     given = []
     for line in text.split("\n"):
         given.append(github.add(line))
         assert not set(otterwiki.add(line)) & set(" \t#%<>\"'")
-        assert not any(char.isspace() and char != "\u00a0" for char in github_slug(line)), ascii(line)
-        otterwiki_slug(line).encode("ascii")
+        assert not any(char.isspace() and char != "\u00a0" for char in make_github_slug(line)), ascii(line)
+        make_otterwiki_slug(line).encode("ascii")
     assert len(given) == len(set(given))
 
 
-def instants(text: str) -> None:
-    moment = parse_instant(text)
-    assert moment is None or (moment.utcoffset() is not None and EARLIEST <= moment <= LATEST)
+def check_dates(text: str) -> None:
+    moment = parse_datetime(text)
+    assert moment is None or (moment.utcoffset() is not None and EARLIEST_DATE <= moment <= LATEST_DATE)
 
 
-def queries(text: str) -> None:
+def check_queries(text: str) -> None:
     query = parse_query(text)
     assert len(query.terms) <= 64
     assert all(len(phrase) <= 64 for phrase in (*query.phrases, *query.excluded))
@@ -143,15 +143,15 @@ def queries(text: str) -> None:
     ):
         assert term == "".join(term.split())
         assert "\0" not in term
-    assert plain_query(text).strip() or not text.strip()
+    assert to_plain_query(text).strip() or not text.strip()
 
 
-def snippets(text: str) -> None:
+def check_snippets(text: str) -> None:
     half = len(text) // 2
     shown, asked = text[:half], text[half:]
     for query in (parse_query(asked), parse_query(shown[: half // 2])):
         for length in (1, 30, 150):
-            found = snippet(shown, query, length=length, closeness=lambda given: [float(len(each)) for each in given])
+            found = build_snippet(shown, query, length=length, sentence_scorer=lambda given: [float(len(each)) for each in given])
             if found.sentence is not None:
                 assert 0 <= found.sentence.start < found.sentence.end <= len(found.text)
             assert len(found.text) <= length + 2
@@ -162,21 +162,21 @@ def snippets(text: str) -> None:
                 end = span.end
                 marked = found.text[span.start : span.end]
                 assert marked.strip()
-                assert terms(marked) or query.prefix
-    assert "\n\n" not in plain_text(shown)
-    read = readable(shown)
+                assert to_terms(marked) or query.prefix
+    assert "\n\n" not in to_plain_text(shown)
+    read = to_display_text(shown)
     assert read.text == " ".join(read.text.split())
     assert all(read.text[span.start : span.end].strip() for span in read.sentences)
 
 
 TARGETS = {
-    "decoding": (decoding, "data"),
-    "frontmatter": (frontmatter, "matter"),
-    "markdown": (markdown, "data"),
-    "chunking": (chunking, "data"),
-    "words": (words, "data"),
-    "anchors": (anchors, "texts"),
-    "instants": (instants, "texts"),
-    "queries": (queries, "texts"),
-    "snippets": (snippets, "texts"),
+    "decoding": (check_decoding, "data"),
+    "frontmatter": (check_frontmatter, "matter"),
+    "markdown": (check_markdown, "data"),
+    "chunking": (check_chunking, "data"),
+    "words": (check_words, "data"),
+    "anchors": (check_anchors, "texts"),
+    "instants": (check_dates, "texts"),
+    "queries": (check_queries, "texts"),
+    "snippets": (check_snippets, "texts"),
 }

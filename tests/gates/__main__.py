@@ -15,13 +15,13 @@ from random import SystemRandom
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from crash import Gate
-    from pg_crash import PgGate
+    from crash import CrashGate
+    from pg_crash import PostgresCrashGate
 
 _NEW_MOUNTS = 0x00020000
 
 
-def say(text: object) -> None:
+def print_line(text: object) -> None:
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 
@@ -43,23 +43,23 @@ def main() -> int:
         sys.path.insert(0, str(Path(__file__).parents[1] / name))
     sys.path.insert(0, str(Path(__file__).parents[1]))
     seed = SystemRandom().randrange(10**6) if arguments.seed is None else arguments.seed
-    say(f"seed {seed}")
+    print_line(f"seed {seed}")
     return _play_damage(seed, arguments) if arguments.damage else _play(seed, arguments)
 
 
 def _play(seed: int, arguments: argparse.Namespace) -> int:
-    from crash_round import figures
+    from crash_round import format_summary
 
     with tempfile.TemporaryDirectory(prefix="crash-gate-") as directory, ExitStack() as stack:
         Path(directory).chmod(0o755)
-        gate = _gate(Path(directory) / "rounds", seed, arguments, stack)
+        gate = _make_gate(Path(directory) / "rounds", seed, arguments, stack)
         numbers = range(arguments.rounds) if arguments.round is None else [arguments.round]
         played = []
         for number in numbers:
-            played.append(gate.play(number, arguments.deed, arguments.blow))
+            played.append(gate.run_round(number, arguments.deed, arguments.blow))
             if played[-1].fault or not arguments.quiet:
-                say(played[-1])
-    say(f"seed {seed}\n{figures(played)}")
+                print_line(played[-1])
+    print_line(f"seed {seed}\n{format_summary(played)}")
     return 1 if any(each.fault for each in played) else 0
 
 
@@ -73,26 +73,26 @@ def _play_damage(seed: int, arguments: argparse.Namespace) -> int:
         for number in numbers:
             played.append(rounds.play(number))
             if played[-1].fault or not arguments.quiet:
-                say(played[-1])
-    say(f"seed {seed}\n{count_faults(played)}; {rounds.cases} kinds of damage")
+                print_line(played[-1])
+    print_line(f"seed {seed}\n{count_faults(played)}; {rounds.cases} kinds of damage")
     return 1 if any(each.fault for each in played) else 0
 
 
-def _gate(place: Path, seed: int, arguments: argparse.Namespace, stack: ExitStack) -> "Gate | PgGate":
+def _make_gate(place: Path, seed: int, arguments: argparse.Namespace, stack: ExitStack) -> "CrashGate | PostgresCrashGate":
     if arguments.store == "postgres":
-        from pg_crash import PgGate
-        from pg_rounds import round_server
+        from pg_crash import PostgresCrashGate
+        from pg_rounds import run_restorable_server
 
-        return PgGate(place, stack.enter_context(round_server()), seed, bug=arguments.bug)
-    from crash import Gate
-    from farm import REAL
+        return PostgresCrashGate(place, stack.enter_context(run_restorable_server()), seed, bug=arguments.bug)
+    from crash import CrashGate
+    from farm import REAL_MODEL
 
-    _own_mounts()
-    model, pages = (REAL, 10) if arguments.real else ("fake", 40)
-    return Gate(place, seed, model=model, pages=pages, bug=arguments.bug)
+    _unshare_mounts()
+    model, pages = (REAL_MODEL, 10) if arguments.real else ("fake", 40)
+    return CrashGate(place, seed, model=model, pages=pages, bug=arguments.bug)
 
 
-def _own_mounts() -> None:
+def _unshare_mounts() -> None:
     """Small disks that rounds mount are seen by nobody else and go with this process, whatever ends it."""
     if ctypes.CDLL(None).unshare(_NEW_MOUNTS) == 0:
         subprocess.run(["mount", "--make-rprivate", "/"], capture_output=True, check=False)

@@ -3,24 +3,24 @@
 import json
 from random import Random
 
-from http_cases import HOSTS, PREFIXES, WHO, Case, Route, Sent, Writer, _Words
+from http_cases import HOST_CHOICES, PREFIX_CHOICES, CALLERS, RequestCase, ApiRoute, BuiltRequest, RequestBuilder, _ValueGenerator
 
 _VERSION = "2026-07-28"
-_MCP = Route("GET", "/mcp")
+_MCP = ApiRoute("GET", "/mcp")
 """By the rules it is a reading address, though every message is posted."""
 _TOOLS = ("search", "fetch", "read_page", "list_pages", "similar_pages", "get_links", "page_history", "recent_changes")
 
 
-def agent_case(writer: Writer, rng: Random) -> Sent:
+def make_mcp_request(writer: RequestBuilder, rng: Random) -> BuiltRequest:
     """One message of an agent, as it goes over the wire."""
     wikis = writer._farm.wikis
     me, other = rng.sample(range(len(wikis)), 2)
-    who = rng.choice(("read", "read", *WHO))
-    case = Case(0, "read" if who in ("write", "admin") else who, rng.choice(HOSTS), rng.choice(PREFIXES), me, other, 0)
-    named, prefix = writer._prefix(case, rng, wikis[me], wikis[other])
-    hosted, host = writer._host(case, rng, wikis[me], wikis[other])
-    allowed = writer._allowed(case, _MCP, {*named, *hosted}, wikis[me], wikis[other])
-    method, params = _message(_Words(wikis[me], wikis[other], rng, known=False), rng)
+    who = rng.choice(("read", "read", *CALLERS))
+    case = RequestCase(0, "read" if who in ("write", "admin") else who, rng.choice(HOST_CHOICES), rng.choice(PREFIX_CHOICES), me, other, 0)
+    named, prefix = writer._build_prefix(case, rng, wikis[me], wikis[other])
+    hosted, host = writer._build_host(case, rng, wikis[me], wikis[other])
+    allowed = writer._get_allowed(case, _MCP, {*named, *hosted}, wikis[me], wikis[other])
+    method, params = _make_message(_ValueGenerator(wikis[me], wikis[other], rng, known=False), rng)
     headers = {
         "Host": host,
         "X-Forwarded-For": f"10.{rng.randrange(256)}.{rng.randrange(256)}.{rng.randrange(256)}",
@@ -29,10 +29,10 @@ def agent_case(writer: Writer, rng: Random) -> Sent:
         "MCP-Protocol-Version": _VERSION,
         "Mcp-Method": method,
         **({"Mcp-Name": str(params["name"])} if "name" in params else {}),
-        **writer._credentials(case, wikis[me], wikis[other]),
+        **writer._build_headers(case, wikis[me], wikis[other]),
     }
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": _META}})
-    return Sent("POST", f"{prefix}/mcp", headers, body.encode(), allowed, who=f"agent of {case.who}")
+    return BuiltRequest("POST", f"{prefix}/mcp", headers, body.encode(), allowed, caller=f"agent of {case.caller}")
 
 
 _META = {
@@ -42,8 +42,8 @@ _META = {
 }
 
 
-def _message(words: _Words, rng: Random) -> tuple[str, dict[str, object]]:
-    page = words.page()
+def _make_message(words: _ValueGenerator, rng: Random) -> tuple[str, dict[str, object]]:
+    page = words.make_page()
     if rng.random() < 0.2:
         return rng.choice(
             [
@@ -54,9 +54,9 @@ def _message(words: _Words, rng: Random) -> tuple[str, dict[str, object]]:
             ]
         )
     arguments: dict[str, dict[str, object]] = {
-        "search": {"query": words.value("q"), "n": 50},
+        "search": {"query": words.make_value("q"), "n": 50},
         "fetch": {"id": page},
-        "list_pages": rng.choice(({}, {"prefix": words.value("prefix")}, {"tag": words.value("tag")})),
+        "list_pages": rng.choice(({}, {"prefix": words.make_value("prefix")}, {"tag": words.make_value("tag")})),
         "recent_changes": {},
     }
     name = rng.choice(_TOOLS)

@@ -5,61 +5,61 @@ in our terms: two channels of one search, where one of them was given the tenant
 """
 
 from wikiholt.handle import WikiHandle
-from wikiholt.hits import HitMaker
-from wikiholt.model import Filter, Floats, Mode, Wiki, WordQuery
-from wikiholt.ports import Source, Store, VectorCache, WikiIndex, WordCache
-from wikiholt.search import Request, Searcher
-from wikiholt.service import Service
+from wikiholt.hits import HitBuilder
+from wikiholt.model import PageFilter, FloatArray, SearchMode, Wiki, KeywordQuery
+from wikiholt.ports import Source, IndexStore, VectorCache, WikiIndex, KeywordCache
+from wikiholt.search import SearchRequest, Searcher
+from wikiholt.service import WikiService
 
 
-def as_it_is_meant(index: WikiIndex, cache: VectorCache, words: WordCache, handle: WikiHandle, vector: Floats) -> None:
+def as_it_is_meant(index: WikiIndex, cache: VectorCache, words: KeywordCache, handle: WikiHandle, vector: FloatArray) -> None:
     """Both channels of one wiki: there is nothing in them that could be left out."""
-    index.words(WordQuery(("pump",)), 50, Filter())
-    index.nearest(vector, 50, None)
+    index.search_keywords(KeywordQuery(("pump",)), 50, PageFilter())
+    index.search_vectors(vector, 50, None)
     cache.search(vector, 50, None)
-    words.search(WordQuery(("pump",)), 50, None)
-    handle.search(Request("pump", 5, Mode.HYBRID, Filter(tags=("night",))))
+    words.search(KeywordQuery(("pump",)), 50, None)
+    handle.search(SearchRequest("pump", 5, SearchMode.HYBRID, PageFilter(tags=("night",))))
 
 
-def with_the_tenant_on_the_query(index: WikiIndex, cache: VectorCache, words: WordCache, vector: Floats) -> None:
-    index.words(WordQuery(("pump",)), 50, Filter(), "acme")  # refused: call-arg
-    index.words(WordQuery(("pump",)), 50, Filter(), wiki="acme")  # refused: call-arg
-    index.nearest(vector, 50, None, tenant_id="acme")  # refused: call-arg
-    index.holding(WordQuery(("pump",)), wiki_id="acme")  # refused: call-arg
-    index.allowed(Filter(), "acme")  # refused: call-arg
-    index.stored_pages([1, 2], "acme")  # refused: call-arg
+def with_the_tenant_on_the_query(index: WikiIndex, cache: VectorCache, words: KeywordCache, vector: FloatArray) -> None:
+    index.search_keywords(KeywordQuery(("pump",)), 50, PageFilter(), "acme")  # refused: call-arg
+    index.search_keywords(KeywordQuery(("pump",)), 50, PageFilter(), wiki="acme")  # refused: call-arg
+    index.search_vectors(vector, 50, None, tenant_id="acme")  # refused: call-arg
+    index.find_matching_page_ids(KeywordQuery(("pump",)), wiki_id="acme")  # refused: call-arg
+    index.filter_page_ids(PageFilter(), "acme")  # refused: call-arg
+    index.get_pages([1, 2], "acme")  # refused: call-arg
     cache.search(vector, 50, None, "acme")  # refused: call-arg
-    words.search(WordQuery(("pump",)), 50, None, slug="acme")  # refused: call-arg
+    words.search(KeywordQuery(("pump",)), 50, None, slug="acme")  # refused: call-arg
 
 
 def with_the_tenant_in_the_filter() -> None:
-    Filter(wiki="acme")  # refused: call-arg
-    WordQuery(("pump",), wiki="acme")  # refused: call-arg
-    Request("pump", wiki="acme")  # refused: call-arg
+    PageFilter(wiki="acme")  # refused: call-arg
+    KeywordQuery(("pump",), wiki="acme")  # refused: call-arg
+    SearchRequest("pump", wiki="acme")  # refused: call-arg
 
 
-def with_no_wiki_at_all(service: Service, store: Store, vector: Floats, request: Request) -> None:
+def with_no_wiki_at_all(service: WikiService, store: IndexStore, vector: FloatArray, request: SearchRequest) -> None:
     """To search whatever there is: nothing that knows all wikis can search."""
     service.search(request)  # refused: attr-defined
-    store.words(WordQuery(("pump",)), 50, Filter())  # refused: attr-defined
+    store.words(KeywordQuery(("pump",)), 50, PageFilter())  # refused: attr-defined
     store.nearest(vector, 50, None)  # refused: attr-defined
-    service.wiki()  # refused: call-arg
+    service.get_handle()  # refused: call-arg
     store.open()  # refused: call-arg
-    HitMaker(store, "{path}", "english")  # refused: arg-type
+    HitBuilder(store, "{path}", "english")  # refused: arg-type
 
 
-def with_another_wiki(service: Service, handle: WikiHandle, other: Wiki, request: Request, index: WikiIndex) -> None:
+def with_another_wiki(service: WikiService, handle: WikiHandle, other: Wiki, request: SearchRequest, index: WikiIndex) -> None:
     """To reach from one wiki into another."""
     handle.wiki = other  # refused: misc
     handle.search("acme", request)  # refused: call-arg, arg-type
     handle.search(request, wiki=other)  # refused: call-arg
     handle.sync("acme")  # refused: arg-type
-    service.wiki("acme").search(request)
+    service.get_handle("acme").search(request)
     index.open("acme")  # refused: attr-defined
     index.attach("acme")  # refused: attr-defined
 
 
-def a_search_of_many(indexes: list[WikiIndex], searcher: Searcher, source: Source, request: Request) -> None:
-    HitMaker(indexes, "{path}", "english")  # refused: arg-type
+def a_search_of_many(indexes: list[WikiIndex], searcher: Searcher, source: Source, request: SearchRequest) -> None:
+    HitBuilder(indexes, "{path}", "english")  # refused: arg-type
     searcher.search(request, indexes)  # refused: call-arg
-    source.tree("0" * 40, "acme")  # refused: call-arg
+    source.read_tree("0" * 40, "acme")  # refused: call-arg

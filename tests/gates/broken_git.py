@@ -4,32 +4,32 @@ import shutil
 from pathlib import Path
 from random import Random
 
-from damage import harm_one
+from damage import damage_file
 from git_repository import Repository
-from history import go_on
+from history import make_random_edits
 
-WAYS = ("files", "files", "force-push", "gc", "objects", "pack", "HEAD", "gone")
+GIT_FAILURES = ("files", "files", "force-push", "gc", "objects", "pack", "HEAD", "gone")
 
 
-class BrokenGit:
+class GitFailure:
     """One repository, hurt in one way; `mend` gives it back whole, at the commit it had."""
 
-    def __init__(self, repository: Repository, aside: Path, rng: Random) -> None:
+    def __init__(self, repository: Repository, backup: Path, rng: Random) -> None:
         self._repository = repository
-        self._aside = aside
+        self._backup = backup
         self._rng = rng
-        self.way = rng.choice(WAYS)
-        shutil.rmtree(aside, ignore_errors=True)
-        shutil.copytree(repository.path, aside)
+        self.kind = rng.choice(GIT_FAILURES)
+        shutil.rmtree(backup, ignore_errors=True)
+        shutil.copytree(repository.path, backup)
 
-    def strike(self) -> None:
-        getattr(self, "_" + self.way.replace("-", "_").lower())()
+    def damage(self) -> None:
+        getattr(self, "_" + self.kind.replace("-", "_").lower())()
 
-    def mend(self) -> None:
+    def restore(self) -> None:
         """Put back what was there; but what was pushed with force, and a repository that was cleaned up, are whole."""
-        if self.way not in ("force-push", "gc"):
+        if self.kind not in ("force-push", "gc"):
             shutil.rmtree(self._repository.path, ignore_errors=True)
-            shutil.copytree(self._aside, self._repository.path)
+            shutil.copytree(self._backup, self._repository.path)
 
     def _git_files(self, pattern: str) -> list[Path]:
         found = (self._repository.path / ".git").rglob(pattern)
@@ -38,16 +38,16 @@ class BrokenGit:
     def _files(self) -> None:
         for _ in range(self._rng.randrange(1, 4)):
             if files := self._git_files("*"):
-                harm_one(self._rng.choice(files), self._rng)
+                damage_file(self._rng.choice(files), self._rng)
 
     def _force_push(self) -> None:
-        go_on(self._repository, self._rng)
-        self._repository.git("commit", "--quiet", "--amend", "--allow-empty", "-m", "Never was")
+        make_random_edits(self._repository, self._rng)
+        self._repository.run_git("commit", "--quiet", "--amend", "--allow-empty", "-m", "Never was")
 
     def _gc(self) -> None:
         self._force_push()
-        self._repository.git("reflog", "expire", "--expire=now", "--all", check=False)
-        self._repository.git("gc", "--quiet", "--prune=now", check=False)
+        self._repository.run_git("reflog", "expire", "--expire=now", "--all", check=False)
+        self._repository.run_git("gc", "--quiet", "--prune=now", check=False)
 
     def _objects(self) -> None:
         files = [file for file in self._git_files("*") if len(file.parent.name) == 2]

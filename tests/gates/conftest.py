@@ -8,6 +8,6 @@ from wikiholt import embedding, wiring
 @pytest.fixture(autouse=True)
 def the_product_as_it_was() -> Iterator[None]:
     """The gates put a stand-in where a process loads its model; what comes after a gate is to find the real one."""
-    load, identify, ground = embedding.load, embedding.identify, wiring.ground_of
+    load, identify, ground = embedding.load_embedder, embedding.identify_model, wiring.open_backend
     yield
-    embedding.load, embedding.identify, wiring.ground_of = load, identify, ground
+    embedding.load_embedder, embedding.identify_model, wiring.open_backend = load, identify, ground

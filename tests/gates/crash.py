@@ -9,30 +9,30 @@ import time
 from pathlib import Path
 from random import Random
 
-from acknowledged import UNSURE, Acknowledged
-from blows import BLOWS, GIT_DEEDS, Blow, fits
-from crash_round import Round
-from damage import files_below, harm, kind_of
-from deeds import DEEDS, SERVE
-from farm import contents, product
+from acknowledged import UNSURE, Acks
+from blows import FAILURES, GIT_OPERATIONS, Failure, can_fail
+from crash_round import CrashRound
+from damage import list_files, damage_files, get_file_kind
+from deeds import OPERATIONS, SERVE
+from farm import read_all_files, build_test_service
 from git_repository import Repository
-from history import begin, go_on
-from peopled import peopled
-from planted import plant
-from processes import Child, Line
-from recovery import Start, recover
+from history import create_pages, make_random_edits
+from peopled import create_seed_data
+from planted import inject_bug
+from processes import ChildProcess, ChildChannel
+from recovery import RecoveryCase, check_recovery
 
-from wikiholt.keeper.jobs import Job, JobState, write_job
+from wikiholt.keeper.jobs import ReindexJob, ReindexState, write_job
 from wikiholt.stores.sqlite.store import SqliteStore
 
-_DEEDS = (*DEEDS, "sync", "reindex", "fetch", SERVE)
-_STILL = ("CURRENT", "index", "backup", "mirror pack", "mirror ref", "mirror HEAD", "mirror other")
+_OPERATIONS = (*OPERATIONS, "sync", "reindex", "fetch", SERVE)
+_UNCHANGED_KINDS = ("CURRENT", "index", "backup", "mirror pack", "mirror ref", "mirror HEAD", "mirror other")
 """Kinds of files that a running service, which looks after all wikis, leaves as they are where nothing changed."""
 
-_DONE = Job(JobState.COMPLETE, "1")
+_COMPLETED_JOB = ReindexJob(ReindexState.COMPLETE, "1")
 
 
-class Gate:
+class CrashGate:
     """All rounds of one seed, in one directory."""
 
     def __init__(self, directory: Path, seed: int, *, model: str = "fake", pages: int = 40, bug: str = "") -> None:
@@ -43,7 +43,7 @@ class Gate:
         self._round = directory / "round"
         self._scratch = directory / "scratch"
         self._scratch.mkdir(parents=True)
-        made = Child(self._scratch / "made", lambda _: self._make(Random(seed), pages)).join()
+        made = ChildProcess(self._scratch / "made", lambda _: self._make_template(Random(seed), pages)).wait()
         value = made.get("value")
         assert isinstance(value, dict), made
         self._ids: dict[str, str] = value["ids"]
@@ -52,110 +52,110 @@ class Gate:
         self._operator: str = value["operator"]
         shutil.copytree(self._round, self._template)
 
-    def _make(self, rng: Random, pages: int) -> dict[str, object]:
+    def _make_template(self, rng: Random, pages: int) -> dict[str, object]:
         """Three wikis of which everything was used once: indexes, caches, keys, backups, a job."""
         for slug, count in (("victim", pages), ("bystander", 6), ("upstream", 8)):
-            begin(Repository(self._round / slug), rng, count)
-        service = product(self._data, self._model)
-        return peopled(service, self._round, lambda wiki_id: write_job(service.workshop.store, wiki_id, _DONE))
+            create_pages(Repository(self._round / slug), rng, count)
+        service = build_test_service(self._data, self._model)
+        return create_seed_data(service, self._round, lambda wiki_id: write_job(service.components.store, wiki_id, _COMPLETED_JOB))
 
     @property
     def _data(self) -> Path:
         return self._round / "data"
 
-    def play(self, number: int, only_deed: str = "", only_blow: str = "") -> Round:
+    def run_round(self, number: int, only_operation: str = "", only_failure: str = "") -> CrashRound:
         """One round from beginning to end."""
         began = time.monotonic()
         rng = Random(f"{self._seed}/{number}")
         deed, kind = "other model", ""
-        while not fits(kind, deed) or (self._model != "fake" and deed == "other model"):
-            deed, kind = only_deed or rng.choice(_DEEDS), only_blow or rng.choice(BLOWS)
-        subject = "victim" if deed == SERVE else DEEDS[deed].subject
-        played = Round(number, deed, kind, served=deed == SERVE or self._by_service(deed, subject, rng))
-        expected = Acknowledged(
+        while not can_fail(kind, deed) or (self._model != "fake" and deed == "other model"):
+            deed, kind = only_operation or rng.choice(_OPERATIONS), only_failure or rng.choice(FAILURES)
+        subject = "victim" if deed == SERVE else OPERATIONS[deed].subject
+        played = CrashRound(number, deed, kind, served=deed == SERVE or self._is_recovered_by_service(deed, subject, rng))
+        expected = Acks(
             {**self._ids}, dict.fromkeys((*self._tokens, self._operator), True) | {self._revoked: False}
         )
-        blow = Blow(kind, deed, self._round, self._scratch, rng)
+        blow = Failure(kind, deed, self._round, self._scratch, rng)
         try:
             blow.prepare(self._template)
-            self._settle(rng, always=played.served)
+            self._take_write_locks(rng, always=played.served)
             upstream = Repository(self._round / ("victim" if subject == "victim" else "upstream"))
-            played.changes = go_on(upstream, rng)
-            before = self._others(subject, still=played.served)
-            harmed = self._strike(blow, played, expected, subject, rng)
-            self._recover(played, expected, subject, harmed)
-            if not played.fault and self._others(subject, still=played.served) != before:
-                played.blame("the files of another wiki have changed")
+            played.changes = make_random_edits(upstream, rng)
+            before = self._read_other_wikis(subject, unchanged_only=played.served)
+            harmed = self._run_failure(blow, played, expected, subject, rng)
+            self._check_recovery(played, expected, subject, harmed)
+            if not played.fault and self._read_other_wikis(subject, unchanged_only=played.served) != before:
+                played.add_fault("the files of another wiki have changed")
             if not played.fault and kind != "git" and subject == "victim":
                 expected.check_pages(Repository(self._round / "victim"))
         except AssertionError as error:
-            played.blame(str(error))
+            played.add_fault(str(error))
         finally:
-            blow.clear()
+            blow.clean_up()
         played.seconds = time.monotonic() - began
         return played
 
     @staticmethod
-    def _by_service(deed: str, subject: str, rng: Random) -> bool:
+    def _is_recovered_by_service(operation: str, subject: str, rng: Random) -> bool:
         """Whether a service is to do the recovering. With another model it would build all wikis anew, as it should."""
-        return rng.random() < 0.15 and subject == "victim" and deed != "other model"
+        return rng.random() < 0.15 and subject == "victim" and operation != "other model"
 
-    def _settle(self, rng: Random, *, always: bool) -> None:
+    def _take_write_locks(self, rng: Random, *, always: bool) -> None:
         """Let the wikis look as their last writer left them, or as a copy of a data directory looks."""
         store = SqliteStore(self._data / "wikis")
         for wiki_id in self._ids.values() if rng.random() < 0.5 or always else ():
-            with store.writing(wiki_id, 1):
+            with store.write_lock(wiki_id, 1):
                 pass
 
-    def _others(self, subject: str, *, still: bool) -> dict[str, bytes]:
+    def _read_other_wikis(self, subject: str, *, unchanged_only: bool) -> dict[str, bytes]:
         """Every byte that belongs to the wikis a round is not about."""
         found = {}
         for slug, wiki_id in self._ids.items():
             for place in (self._data / "wikis" / wiki_id, self._data / "backups" / wiki_id) if slug != subject else ():
-                for name, content in contents(place).items():
-                    if not still or kind_of(place / name, self._data) in _STILL:
+                for name, content in read_all_files(place).items():
+                    if not unchanged_only or get_file_kind(place / name, self._data) in _UNCHANGED_KINDS:
                         found[str(place / name)] = content
         return found
 
-    def _strike(self, blow: Blow, played: Round, expected: Acknowledged, subject: str, rng: Random) -> dict[Path, str]:
+    def _run_failure(self, failure: Failure, round_: CrashRound, expected: Acks, subject: str, rng: Random) -> dict[Path, str]:
         """Let several processes work, let the blow fall, and hear what they had acknowledged."""
-        plant(self._bug)
-        struck = blow.strike(self._model, self._tokens, self._operator, played.number)
-        plant("")
-        played.beside, played.writer, played.hit = struck.beside, struck.outcome, struck.hit
-        played.searches = struck.searches
+        inject_bug(self._bug)
+        struck = failure.run_processes(self._model, self._tokens, self._operator, round_.number)
+        inject_bug("")
+        round_.concurrent_operation, round_.writer_outcome, round_.hit_window = struck.concurrent_operation, struck.outcome, struck.hit_window
+        round_.searches = struck.searches
         for fault in struck.faults:
-            played.blame(fault)
-        for told in struck.told:
-            expected.hear(told)
-        if expected.wikis[subject] is None and blow.deed != "remove":
+            round_.add_fault(fault)
+        for told in struck.messages:
+            expected.record(told)
+        if expected.wikis[subject] is None and failure.operation != "remove":
             expected.wikis[subject] = UNSURE
-        if blow.kind != "files" and not (blow.kind.startswith("kill") and rng.random() < 0.25):
+        if failure.kind != "files" and not (failure.kind.startswith("kill") and rng.random() < 0.25):
             return {}
         aside = {wiki_id for slug, wiki_id in self._ids.items() if slug != subject}
-        files = [file for file in files_below(self._data) if not aside & set(file.parts)]
-        harmed = harm(files, self._data, rng, played.number)
-        played.damage = sorted(harmed.values())
+        files = [file for file in list_files(self._data) if not aside & set(file.parts)]
+        harmed = damage_files(files, self._data, rng, round_.number)
+        round_.damage = sorted(harmed.values())
         return harmed
 
-    def _recover(self, played: Round, expected: Acknowledged, subject: str, harmed: dict[Path, str]) -> None:
+    def _check_recovery(self, round_: CrashRound, expected: Acks, subject: str, damaged: dict[Path, str]) -> None:
         """The next start, in a process of its own: it may be struck down by what it finds."""
-        model = DEEDS[played.deed].model if played.deed in DEEDS and self._model == "fake" else self._model
+        model = OPERATIONS[round_.operation].model if round_.operation in OPERATIONS and self._model == "fake" else self._model
         spare = self._template / "data" / "registry.sqlite"
-        start = Start(self._data, self._scratch, spare, subject, model, expected, self._operator)
-        start.harmed = {str(file): told for file, told in harmed.items()}
-        start.served = played.served
+        start = RecoveryCase(self._data, self._scratch, spare, subject, model, expected, self._operator)
+        start.damaged = {str(file): told for file, told in damaged.items()}
+        start.served = round_.served
 
-        def task(_: Line) -> object:
-            return recover(start)
+        def task(_: ChildChannel) -> object:
+            return check_recovery(start)
 
-        result = Child(self._scratch / "recovery", task).join()
+        result = ChildProcess(self._scratch / "recovery", task).wait()
         value = result.get("value")
         if isinstance(value, dict):
-            played.registry, played.before = value["registry"], value["before"]
-            played.way, played.recovery_seconds = value["way"], value["seconds"]
+            round_.registry, round_.search_outcome = value["registry"], value["before"]
+            round_.recovery_path, round_.recovery_seconds = value["way"], value["seconds"]
         else:
-            played.blame(f"recovery: {result.get('trace') or result.get('at') or result}")
+            round_.add_fault(f"recovery: {result.get('trace') or result.get('at') or result}")
 
 
-__all__ = ["GIT_DEEDS", "Gate", "Round"]
+__all__ = ["GIT_OPERATIONS", "CrashGate", "CrashRound"]

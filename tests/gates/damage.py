@@ -36,7 +36,7 @@ _PATTERNS = {
     "mirror HEAD": rf"{_ID}/mirror\.git/HEAD",
     "mirror other": rf"{_ID}/mirror\.git/.*",
 }
-_LEFT = (
+_LEFTOVER_PATTERNS = (
     rf"{_ID}/CURRENT\.\d+",
     rf"{_ID}/g\d{{6}}\.sqlite\.making{_SQLITE}",
     rf"{_ID}/[^/]+\.writing",
@@ -49,27 +49,27 @@ _LEFT = (
 )
 LEFTOVER = "leftover"
 """The kind of what only a killed process leaves behind."""
-KINDS = (*_PATTERNS, LEFTOVER)
+FILE_KINDS = (*_PATTERNS, LEFTOVER)
 
 
-def kind_of(file: Path, data: Path) -> str | None:
+def get_file_kind(file: Path, data: Path) -> str | None:
     """Which of the product's kinds of files this is; None for one the gate has not heard of."""
     name = file.relative_to(data).as_posix()
-    if any(re.fullmatch(pattern, name) for pattern in _LEFT):
+    if any(re.fullmatch(pattern, name) for pattern in _LEFTOVER_PATTERNS):
         return LEFTOVER
     return next((kind for kind, pattern in _PATTERNS.items() if re.fullmatch(pattern, name)), None)
 
 
-def unknown(data: Path) -> list[str]:
+def find_unknown_files(data: Path) -> list[str]:
     """Files of a data directory that are of no kind the gate knows."""
-    return [str(file.relative_to(data)) for file in files_below(data) if kind_of(file, data) is None]
+    return [str(file.relative_to(data)) for file in list_files(data) if get_file_kind(file, data) is None]
 
 
-def files_below(directory: Path) -> list[Path]:
+def list_files(directory: Path) -> list[Path]:
     return sorted(file for file in directory.rglob("*") if file.is_file())
 
 
-def harm(files: Iterable[Path], data: Path, rng: Random, turn: int) -> dict[Path, str]:
+def damage_files(files: Iterable[Path], data: Path, rng: Random, round_number: int) -> dict[Path, str]:
     """Damage one to three of these files, each kind as likely as the others, and say what was done.
 
     The first kind goes by turns, so that in the long run every one is hit.
@@ -77,16 +77,16 @@ def harm(files: Iterable[Path], data: Path, rng: Random, turn: int) -> dict[Path
     there = list(files)
     done: dict[Path, str] = {}
     for number in range(rng.randrange(1, 4)):
-        kinds = sorted({kind for file in there if file.exists() and (kind := kind_of(file, data))})
+        kinds = sorted({kind for file in there if file.exists() and (kind := get_file_kind(file, data))})
         if not kinds:
             break
-        kind = rng.choice(kinds) if number else kinds[turn % len(kinds)]
-        chosen = rng.choice([file for file in there if file.exists() and kind_of(file, data) == kind])
-        done[chosen] = f"{harm_one(chosen, rng)} {kind}"
+        kind = rng.choice(kinds) if number else kinds[round_number % len(kinds)]
+        chosen = rng.choice([file for file in there if file.exists() and get_file_kind(file, data) == kind])
+        done[chosen] = f"{damage_file(chosen, rng)} {kind}"
     return done
 
 
-def harm_one(file: Path, rng: Random) -> str:
+def damage_file(file: Path, rng: Random) -> str:
     """Do one kind of damage to one file, and name it."""
     blow = rng.choice((truncate, flip, flip, zero, delete, garble))
     file.chmod(0o644)

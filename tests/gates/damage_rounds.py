@@ -14,25 +14,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from damage import CONTENT, OTHER_FILE, Blow, files_below, kind_of
-from farm import product, settings, stand_in
+from damage import CONTENT, OTHER_FILE, Blow, list_files, get_file_kind
+from farm import build_test_service, load_test_settings, install_fake_model
 from git_repository import Repository
-from history import begin
-from processes import Child
+from history import create_pages
+from processes import ChildProcess
 
 from wikiholt import wiring
 from wikiholt.errors import WikiholtError
-from wikiholt.keeper.jobs import Job, JobState, write_job
-from wikiholt.model import Mode, QueryBounds, Recipe, Scope, Searched
-from wikiholt.search import Request
-from wikiholt.service import Service
+from wikiholt.keeper.jobs import ReindexJob, ReindexState, write_job
+from wikiholt.model import SearchMode, QueryRetention, Recipe, Scope, QueryRecord
+from wikiholt.search import SearchRequest
+from wikiholt.service import WikiService
 from wikiholt.stores.sqlite.queries import SqliteQueryLog
 
 PAGES = 9
 SLUGS = ("victim", "bystander")
 TEMPLATES = ("closed", "killed")
 """A data directory that everybody has left, and one whose writer was killed with changes in its logs."""
-_GROUND_OF = wiring.ground_of
+_GROUND_OF = wiring.open_backend
 _PATIENCE_S = 30.0
 
 
@@ -62,7 +62,7 @@ class DamageRounds:
         self._seed = seed
         directory.mkdir(parents=True)
         for name in TEMPLATES:
-            made = Child(directory / "made", lambda _, name=name: self._make(name)).join()
+            made = ChildProcess(directory / "made", lambda _, name=name: self._make(name)).wait()
             assert made["outcome"] == "done", made
         self._cases = self._all_cases()
 
@@ -79,17 +79,17 @@ class DamageRounds:
         data = self._directory / "round"
         shutil.rmtree(data, ignore_errors=True)
         shutil.copytree(self._directory / template, data)
-        file = rng.choice([file for file in files_below(data) if kind_of(file, data) == kind])
+        file = rng.choice([file for file in list_files(data) if get_file_kind(file, data) == kind])
         before = file.stat()
         blow(file, rng)
         if rng.random() < 0.5 and file.is_file() and not file.is_symlink():
             os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))  # as a bad disk does it
-        child = Child(
+        child = ChildProcess(
             self._directory / "done",
             lambda _: _Judge(data, self._wikis(template), cached=played.cached).run(),
             _PATIENCE_S,
         )
-        result = child.join()
+        result = child.wait()
         value = result.get("value")
         if isinstance(value, dict):
             played.before, played.fault = value["before"], value["fault"]
@@ -102,7 +102,7 @@ class DamageRounds:
         found: set[tuple[str, str]] = set()
         for template in TEMPLATES:
             data = self._directory / template
-            found |= {(template, kind) for file in files_below(data) if (kind := kind_of(file, data))}
+            found |= {(template, kind) for file in list_files(data) if (kind := get_file_kind(file, data))}
         cases = [(*where, blow) for where in sorted(found) for blow in (*CONTENT, *OTHER_FILE)]
         Random(self._seed).shuffle(cases)
         return cases
@@ -111,13 +111,13 @@ class DamageRounds:
         """Two wikis with every kind of file; the killed writer's are copied while it is at work."""
         wikis = self._wikis(name)
         for slug in SLUGS:
-            begin(Repository(wikis / slug), Random(slug), PAGES)
+            create_pages(Repository(wikis / slug), Random(slug), PAGES)
         data = self._directory / f"{name}-data"
-        service = product(data)
+        service = build_test_service(data)
         for slug in SLUGS:
             _use(service, slug, wikis / slug)
         service.registry.keys.create(None, Scope.ADMIN)
-        service.registry.backups.take()
+        service.registry.backups.create()
         if name == "closed":
             service.close()
             shutil.copytree(data, self._directory / name)
@@ -129,10 +129,10 @@ class DamageRounds:
         return self._directory / f"{template}-wikis"
 
 
-def _copy_at_work(service: Service, data: Path, repository: Repository, to: Path) -> None:
+def _copy_at_work(service: WikiService, data: Path, repository: Repository, to: Path) -> None:
     """Readers keep the logs from being emptied; a generation is begun, and somebody is at work on the wiki."""
-    wiki, store = service.wiki("victim"), service.workshop.store
-    directory = store.directory(wiki.wiki.id)
+    wiki, store = service.get_handle("victim"), service.components.store
+    directory = store.get_directory(wiki.wiki.id)
     with ExitStack() as stack:
         for file in (directory / "g000001.sqlite", data / "registry.sqlite"):
             reader = stack.enter_context(closing(sqlite3.connect(file, isolation_level=None)))
@@ -141,52 +141,52 @@ def _copy_at_work(service: Service, data: Path, repository: Repository, to: Path
         repository.commit({f"later/page-{PAGES}.md": f"# Later\n\nhandbook unique{PAGES}"})
         wiki.sync()
         service.registry.keys.create(None, Scope.ADMIN)
-        begun = store.new_generation(wiki.wiki.id, Recipe("another", 8, "{}"))
+        begun = store.create_generation(wiki.wiki.id, Recipe("another", 8, "{}"))
         stack.callback(begun.close)
-        leave = stack.enter_context(store.sitting(wiki.wiki.id))
+        leave = stack.enter_context(store.activity_lock(wiki.wiki.id))
         leave("{}")
         for file in (directory / "g000001.sqlite-wal", data / "registry.sqlite-wal"):
             assert file.stat().st_size, f"{file.name} is empty"
         shutil.copytree(data, to)
 
 
-def _use(service: Service, slug: str, repository: Path) -> None:
+def _use(service: WikiService, slug: str, repository: Path) -> None:
     """Leave every kind of file that a wiki in use has."""
     service.add(slug, str(repository), {})
-    wiki = service.wiki(slug)
+    wiki = service.get_handle(slug)
     wiki.sync()
-    wiki.backups.take()
-    wiki.examine()
-    wiki.search(Request("handbook"))
-    wiki.settle(30)
-    store, wiki_id = service.workshop.store, wiki.wiki.id
-    write_job(store, wiki_id, Job(JobState.COMPLETE, "1"))
-    entry = Searched(1e9, "cli", "handbook", "hybrid", False, 1, False, False, 0.5, 1.0, "", ("a/page-0",), 0)
-    SqliteQueryLog(store.directory(wiki_id)).write([entry], QueryBounds(days=100_000, entries=100))
+    wiki.backups.create()
+    wiki.check_integrity()
+    wiki.search(SearchRequest("handbook"))
+    wiki.wait_for_caches(30)
+    store, wiki_id = service.components.store, wiki.wiki.id
+    write_job(store, wiki_id, ReindexJob(ReindexState.COMPLETE, "1"))
+    entry = QueryRecord(1e9, "cli", "handbook", "hybrid", False, 1, False, False, 0.5, 1.0, "", ("a/page-0",), 0)
+    SqliteQueryLog(store.get_directory(wiki_id)).write([entry], QueryRetention(max_days=100_000, max_records=100))
 
 
 class _Judge:
     """The next start, in a process of its own: it may be held up by what it finds."""
 
     def __init__(self, data: Path, wikis: Path, *, cached: bool) -> None:
-        self._settings = settings(data, "fake")
-        stand_in("fake", 0.0)
+        self._settings = load_test_settings(data, "fake")
+        install_fake_model("fake", 0.0)
         if not cached:
-            wiring.ground_of = _GROUND_OF
-        self._pages = {slug: Repository(wikis / slug).git("ls-files").decode().split() for slug in SLUGS}
+            wiring.open_backend = _GROUND_OF
+        self._pages = {slug: Repository(wikis / slug).run_git("ls-files").decode().split() for slug in SLUGS}
 
     def run(self) -> dict[str, object]:
         before: Counter[str] = Counter()
         after: Counter[str] = Counter()
         fault = ""
-        service = wiring.build(self._settings)
+        service = wiring.build_service(self._settings)
         try:
             self._ask(service, before)
             assert not any(each.startswith("without") for each in before), before
             _restore_registry(service)
             _sync(service)
             service.close()
-            service = wiring.build(self._settings)
+            service = wiring.build_service(self._settings)
             _sync(service)
             self._ask(service, after)
             assert set(after) == {"right"}, f"after the sync: {dict(after)}"
@@ -196,40 +196,40 @@ class _Judge:
             service.close()
         return {"before": before, "fault": fault}
 
-    def _ask(self, service: Service, seen: Counter[str]) -> None:
+    def _ask(self, service: WikiService, seen: Counter[str]) -> None:
         """Ask for a word of each page in each wiki; nothing may be wrong without saying so."""
         for slug, files in self._pages.items():
             for file in files:
-                for mode in (Mode.KEYWORD, Mode.HYBRID):
+                for mode in (SearchMode.KEYWORD, SearchMode.HYBRID):
                     seen[_answer(service, slug, file.removesuffix(".md"), mode)] += 1
 
 
-def _restore_registry(service: Service) -> None:
+def _restore_registry(service: WikiService) -> None:
     """A damaged registry says so, and is restored by hand."""
     try:
-        found = service.wikis()
+        found = service.list_wikis()
     except WikiholtError:
         service.registry.backups.restore()
-        found = service.wikis()
+        found = service.list_wikis()
     assert {wiki.slug for wiki in found} == set(SLUGS), "wikis are silently missing"
 
 
-def _sync(service: Service) -> None:
+def _sync(service: WikiService) -> None:
     for slug in SLUGS:
-        wiki = service.wiki(slug)
+        wiki = service.get_handle(slug)
         try:
             wiki.sync()
         except WikiholtError as error:
             raise AssertionError(f"{slug}: the sync did not repair it: {error.message}") from error
         assert wiki.check() == []
-        assert wiki.health.well, wiki.health
-        wiki.backups.take()
-        wiki.status()
+        assert wiki.health.is_ok, wiki.health
+        wiki.backups.create()
+        wiki.get_status()
 
 
-def _answer(service: Service, slug: str, page: str, mode: Mode) -> str:
+def _answer(service: WikiService, slug: str, page: str, mode: SearchMode) -> str:
     try:
-        answer = service.wiki(slug).search(Request(f"unique{page.rpartition('-')[2]}", mode=mode))
+        answer = service.get_handle(slug).search(SearchRequest(f"unique{page.rpartition('-')[2]}", mode=mode))
     except WikiholtError as error:
         return error.code if error.hint else f"without a hint: {error.message}"
     if answer.degraded or answer.stale:

@@ -5,16 +5,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from farm import product
-from history import page
-from processes import Line
+from farm import build_test_service
+from history import make_page
+from processes import ChildChannel
 
-from wikiholt.backups import Backups
+from wikiholt.backups import IndexBackups
 from wikiholt.errors import Busy, PageNotFound
 from wikiholt.handle import WikiHandle
 from wikiholt.model import Author, Scope
 from wikiholt.registry.backups import RegistryBackups
-from wikiholt.service import Service
+from wikiholt.service import WikiService
 from wikiholt.sources.git import GitSource
 from wikiholt.sources.remote import RemoteSource
 from wikiholt.stores.sqlite.store import SqliteStore
@@ -24,97 +24,97 @@ AUTHOR = Author("Ada", "ada@example.org")
 
 
 @dataclass(slots=True)
-class Bench:
+class OperationContext:
     """What a deed is done with."""
 
-    service: Service
+    service: WikiService
     rng: Random
-    line: Line
+    channel: ChildChannel
     tokens: list[tuple[str, str]]
     """Keys that may be revoked: id and token."""
-    elsewhere: Path
+    spare_repository: Path
     """A repository that further wikis may be made of."""
-    own: str
+    page_prefix: str
     """What names of this process begin with, so that two of them never write the same page."""
     pages: dict[str, str] = field(default_factory=dict)
 
 
-Task = Callable[[Bench], None]
+OperationTask = Callable[[OperationContext], None]
 
 
-def _sync(bench: Bench) -> None:
-    bench.service.wiki("victim").sync()
+def _run_sync(bench: OperationContext) -> None:
+    bench.service.get_handle("victim").sync()
 
 
-def _reindex(bench: Bench) -> None:
-    bench.service.wiki("victim").reindex()
+def _run_reindex(bench: OperationContext) -> None:
+    bench.service.get_handle("victim").reindex()
 
 
-def _back_up(bench: Bench) -> None:
-    bench.service.wiki("victim").backups.take()
-    bench.service.registry.backups.take()
+def _create_backups(bench: OperationContext) -> None:
+    bench.service.get_handle("victim").backups.create()
+    bench.service.registry.backups.create()
 
 
-def _restore(bench: Bench) -> None:
-    wiki = bench.service.wiki("victim")
+def _restore_backup(bench: OperationContext) -> None:
+    wiki = bench.service.get_handle("victim")
     wiki.restore()
     wiki.sync()
 
 
-def _restore_registry(bench: Bench) -> None:
+def _restore_registry(bench: OperationContext) -> None:
     bench.service.registry.backups.restore()
 
 
-def _remove(bench: Bench) -> None:
-    bench.line.tell("begin", "wiki", "victim", None)
+def _remove_wiki(bench: OperationContext) -> None:
+    bench.channel.send("begin", "wiki", "victim", None)
     bench.service.remove("victim")
-    bench.line.tell("done", "wiki", "victim", None)
+    bench.channel.send("done", "wiki", "victim", None)
 
 
-def _fetch(bench: Bench) -> None:
-    wiki = bench.service.wiki("mirror")
+def _fetch_and_sync(bench: OperationContext) -> None:
+    wiki = bench.service.get_handle("mirror")
     wiki.fetch()
     wiki.sync()
 
 
-def _write_pages(bench: Bench) -> None:
+def _write_pages(bench: OperationContext) -> None:
     """Put, add to, delete and rename pages; each is acknowledged when its call has returned."""
-    contents = bench.service.wiki("victim").contents
+    contents = bench.service.get_handle("victim").pages
     for number in range(bench.rng.randrange(3, 9)):
-        path, text = f"own/{bench.own}/page-{number}", page(bench.rng, number)
-        with _said(bench, "page", path) as told:
-            contents.put(path, text, AUTHOR)
+        path, text = f"own/{bench.page_prefix}/page-{number}", make_page(bench.rng, number)
+        with _acknowledge(bench, "page", path) as told:
+            contents.write(path, text, AUTHOR)
             told.append(text)
         bench.pages[path] = text
         if bench.rng.random() < 0.6:
             _change_page(bench, bench.rng.choice(sorted(bench.pages)), number)
 
 
-def _change_page(bench: Bench, path: str, number: int) -> None:
-    contents, text = bench.service.wiki("victim").contents, bench.pages.pop(path)
+def _change_page(bench: OperationContext, path: str, number: int) -> None:
+    contents, text = bench.service.get_handle("victim").pages, bench.pages.pop(path)
     change = bench.rng.choice(("append", "delete", "rename"))
     if change == "delete":
-        with _said(bench, "page", path) as told:
+        with _acknowledge(bench, "page", path) as told:
             contents.delete(path, AUTHOR)
             told.append(None)
     elif change == "append":
-        with _said(bench, "page", path) as told:
+        with _acknowledge(bench, "page", path) as told:
             contents.append(path, f"One more line, {number}.", AUTHOR)
             told.append(contents.read(path).content)
     else:
-        fresh = f"own/{bench.own}/page-{number + 100}"
-        bench.line.tell("begin", "page", fresh, None)
-        with _said(bench, "page", path) as told:
+        fresh = f"own/{bench.page_prefix}/page-{number + 100}"
+        bench.channel.send("begin", "page", fresh, None)
+        with _acknowledge(bench, "page", path) as told:
             contents.rename(path, fresh, AUTHOR)
             told.append(None)
-        bench.line.tell("done", "page", fresh, text)
+        bench.channel.send("done", "page", fresh, text)
 
 
-class _said:  # noqa: N801 - reads as a verb where it is used
+class _acknowledge:  # noqa: N801 - reads as a verb where it is used
     """Say before that something is begun, and after that it is done, if it is."""
 
-    def __init__(self, bench: Bench, kind: str, name: str) -> None:
-        self._tell = lambda said, value: bench.line.tell(said, kind, name, value)
+    def __init__(self, bench: OperationContext, kind: str, name: str) -> None:
+        self._tell = lambda said, value: bench.channel.send(said, kind, name, value)
         self._value: list[str | None] = []
 
     def __enter__(self) -> list[str | None]:
@@ -126,73 +126,73 @@ class _said:  # noqa: N801 - reads as a verb where it is used
             self._tell("done", self._value[0] if self._value else None)
 
 
-def _register(bench: Bench) -> None:
+def _change_registry(bench: OperationContext) -> None:
     """Add wikis, make and revoke keys, change settings."""
     registry, rng = bench.service.registry, bench.rng
     for number in range(rng.randrange(3, 9)):
         chosen = rng.choice(("add", "key", "key", "revoke", "set"))
         if chosen == "add":
-            slug = f"extra-{bench.own}-{number}"
-            with _said(bench, "wiki", slug) as told:
-                told.append(bench.service.add(slug, str(bench.elsewhere), {}).id)
+            slug = f"extra-{bench.page_prefix}-{number}"
+            with _acknowledge(bench, "wiki", slug) as told:
+                told.append(bench.service.add(slug, str(bench.spare_repository), {}).id)
         elif chosen == "key":
             key, token = registry.keys.create(registry.get("bystander").id, Scope.READ, f"key {number}")
-            bench.line.tell("done", "key", token, key.id)
+            bench.channel.send("done", "key", token, key.id)
             bench.tokens.append((key.id, token))
         elif chosen == "revoke" and bench.tokens:
             key_id, token = bench.tokens.pop(rng.randrange(len(bench.tokens)))
-            with _said(bench, "revoked", token):
+            with _acknowledge(bench, "revoked", token):
                 registry.keys.revoke(key_id)
         else:
             bench.service.configure("bystander", {"interval": str(rng.randrange(5, 500))})
         if rng.random() < 0.3:
-            registry.backups.follow()
+            registry.backups.create_if_changed()
 
 
 @dataclass(frozen=True, slots=True)
-class Deed:
+class Operation:
     """`steps` is about how many steps it takes from the window's beginning to the end of the deed."""
 
-    task: Task
+    task: OperationTask
     window: tuple[type, str] | None
     steps: int
-    beside: tuple[str, ...] = ("sync", "back up", "write pages", "register", "reindex")
+    concurrent: tuple[str, ...] = ("sync", "back up", "write pages", "register", "reindex")
     """What another process may do meanwhile."""
     subject: str = "victim"
     model: str = "fake"
 
 
-DEEDS = {
-    "sync": Deed(_sync, (Syncer, "sync"), 1300),
-    "reindex": Deed(_reindex, (Syncer, "rebuild"), 2800),
-    "other model": Deed(_sync, (Syncer, "sync"), 2800, ("back up", "write pages", "register"), model="other"),
-    "publish": Deed(_reindex, (SqliteStore, "publish"), 6),
-    "back up": Deed(_back_up, (Backups, "take"), 430),
-    "restore": Deed(_restore, (Backups, "restore"), 900),
-    "restore registry": Deed(_restore_registry, (RegistryBackups, "restore"), 61, ("sync", "back up", "write pages")),
-    "remove": Deed(_remove, (Service, "remove"), 105, ("sync", "back up", "register", "reindex")),
-    "write pages": Deed(_write_pages, (GitSource, "write"), 900),
-    "fetch": Deed(_fetch, (RemoteSource, "fetch"), 60, ("fetch", "register"), subject="mirror"),
-    "register": Deed(_register, None, 150),
+OPERATIONS = {
+    "sync": Operation(_run_sync, (Syncer, "sync"), 1300),
+    "reindex": Operation(_run_reindex, (Syncer, "rebuild"), 2800),
+    "other model": Operation(_run_sync, (Syncer, "sync"), 2800, ("back up", "write pages", "register"), model="other"),
+    "publish": Operation(_run_reindex, (SqliteStore, "publish"), 6),
+    "back up": Operation(_create_backups, (IndexBackups, "take"), 430),
+    "restore": Operation(_restore_backup, (IndexBackups, "restore"), 900),
+    "restore registry": Operation(_restore_registry, (RegistryBackups, "restore"), 61, ("sync", "back up", "write pages")),
+    "remove": Operation(_remove_wiki, (WikiService, "remove"), 105, ("sync", "back up", "register", "reindex")),
+    "write pages": Operation(_write_pages, (GitSource, "write"), 900),
+    "fetch": Operation(_fetch_and_sync, (RemoteSource, "fetch"), 60, ("fetch", "register"), subject="mirror"),
+    "register": Operation(_change_registry, None, 150),
 }
 SERVE = "serve"
 """The deed that is not one of the above: a whole `wikiholt serve`, and visitors who have it do all of them."""
 
 
-def do(name: str, bench: Bench) -> None:
+def run_operation(name: str, bench: OperationContext) -> None:
     """Do it; that others are at work, or have removed what it is about, is no fault."""
     try:
-        DEEDS[name].task(bench)
+        OPERATIONS[name].task(bench)
     except (Busy, PageNotFound):
-        bench.line.tell("gave way", name, None, None)
+        bench.channel.send("gave way", name, None, None)
     bench.service.close()
 
 
-def bench_for(
-    name: str, data: Path, elsewhere: Path, own: str, rng: Random, line: Line, tokens: dict[str, str], model: str = ""
-) -> Bench:
-    service = product(data, model or DEEDS[name].model, 0.02)
-    return Bench(service, rng, line, [(key_id, token) for token, key_id in sorted(tokens.items())], elsewhere, own)
+def make_context(
+    name: str, data: Path, spare_repository: Path, page_prefix: str, rng: Random, channel: ChildChannel, tokens: dict[str, str], model: str = ""
+) -> OperationContext:
+    service = build_test_service(data, model or OPERATIONS[name].model, 0.02)
+    return OperationContext(service, rng, channel, [(key_id, token) for token, key_id in sorted(tokens.items())], spare_repository, page_prefix)
 
 
-__all__ = ["DEEDS", "SERVE", "Bench", "WikiHandle", "bench_for", "do"]
+__all__ = ["OPERATIONS", "SERVE", "OperationContext", "WikiHandle", "make_context", "run_operation"]

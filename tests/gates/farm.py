@@ -10,21 +10,21 @@ from pathlib import Path
 import numpy as np
 
 from wikiholt import embedding, wiring
-from wikiholt.grounds import ground_of
-from wikiholt.handle import Parts, Workshop
-from wikiholt.model import Floats, Wiki
-from wikiholt.pages import Pipeline
-from wikiholt.ports import VectorCache, WikiIndex, WordCache
+from wikiholt.grounds import open_backend
+from wikiholt.handle import WikiConfig, Components
+from wikiholt.model import FloatArray, Wiki
+from wikiholt.pages import TextPipeline
+from wikiholt.ports import VectorCache, WikiIndex, KeywordCache
 from wikiholt.registry import Registry
-from wikiholt.search import Reranking
-from wikiholt.service import Service
-from wikiholt.settings import Settings, load
+from wikiholt.search import RerankConfig
+from wikiholt.service import WikiService
+from wikiholt.settings import Settings, load_settings
 from wikiholt.sources.git import GitSource
-from wikiholt.sources.identity import GitRepositories
+from wikiholt.sources.identity import GitRepositoryIdentities
 from wikiholt.stores.sqlite.store import SqliteStore
 from wikiholt.testing import FakeEmbedder, FakeReranker
-from wikiholt.vectors.exact import ExactCache
-from wikiholt.words.cache import PostingsCache
+from wikiholt.vectors.exact import ExactVectorCache
+from wikiholt.words.cache import FileKeywordCache
 
 
 class SlowEmbedder(FakeEmbedder):
@@ -34,57 +34,57 @@ class SlowEmbedder(FakeEmbedder):
         super().__init__(name=name)
         self._seconds = seconds
 
-    def passages(self, texts: Sequence[str]) -> Floats:
+    def embed_passages(self, texts: Sequence[str]) -> FloatArray:
         time.sleep(self._seconds)
-        return super().passages(texts)
+        return super().embed_passages(texts)
 
-    def _vector(self, text: str) -> Floats:
+    def _embed(self, text: str) -> FloatArray:
         """The same vector as ever, with the directions of words remembered."""
-        words = [_direction(word, self.dimensions) for word in _words(text)]
+        words = [_make_direction(word, self.dimensions) for word in _split_words(text)]
         total = np.full(self.dimensions, 1e-3, np.float32)
         for word in words:
             total += word
         return np.asarray(total / np.linalg.norm(total), np.float32)
 
 
-def _words(text: str) -> list[str]:
+def _split_words(text: str) -> list[str]:
     low = text.lower()
-    return [low[start:end] for start, end in FakeEmbedder().token_spans(low)]
+    return [low[start:end] for start, end in FakeEmbedder().get_token_spans(low)]
 
 
 @cache
-def _direction(word: str, dimensions: int) -> Floats:
+def _make_direction(word: str, dimensions: int) -> FloatArray:
     seed = int.from_bytes(blake2b(word.encode("utf-8", "replace"), digest_size=8).digest())
     return np.random.default_rng(seed).standard_normal(dimensions).astype(np.float32)
 
 
-REAL = "real"
+REAL_MODEL = "real"
 """In the place of a stand-in's name: the model the product comes with."""
 _SETTINGS = {"page.max_bytes": 200_000, "remote.schemes": "file", "remote.allow_private": True, "remote.timeout": 60}
-_QUICK = {"sync.interval": 1, "sync.slice": 1, "discover.interval": 1, "backup.interval": 3600, "serve.port": 0}
-QUICK = {name: str(value) for name, value in (_SETTINGS | _QUICK).items()}
+_FAST_SETTINGS = {"sync.interval": 1, "sync.slice": 1, "discover.interval": 1, "backup.interval": 3600, "serve.port": 0}
+FAST_SERVE_SETTINGS = {name: str(value) for name, value in (_SETTINGS | _FAST_SETTINGS).items()}
 """Settings for a `wikiholt serve` that is in a hurry."""
 
 
-def stand_in(model: str, seconds: float) -> None:
+def install_fake_model(model: str, seconds: float) -> None:
     """Let this process load a stand-in wherever it would load a model, and cache words however few the pages are."""
-    if model != REAL:
-        embedding.load = lambda name, **_: SlowEmbedder(name, seconds)
-        embedding.identify = lambda name, _: SlowEmbedder(name, 0.0)
-    wiring.ground_of = lambda settings, backups: replace(ground_of(settings, backups), few_pages=0)
+    if model != REAL_MODEL:
+        embedding.load_embedder = lambda name, **_: SlowEmbedder(name, seconds)
+        embedding.identify_model = lambda name, _: SlowEmbedder(name, 0.0)
+    wiring.open_backend = lambda settings, backups: replace(open_backend(settings, backups), keyword_cache_min_pages=0)
 
 
-def product(data: Path, model: str = "fake", seconds: float = 0.0) -> Service:
+def build_test_service(data: Path, model: str = "fake", seconds: float = 0.0) -> WikiService:
     """The service of this data directory in the product's own wiring, all but the model."""
-    stand_in(model, seconds)
-    return wiring.build(settings(data, model))
+    install_fake_model(model, seconds)
+    return wiring.build_service(load_test_settings(data, model))
 
 
-def settings(data: Path, model: str) -> Settings:
-    return load(data, None, {}, _SETTINGS if model == REAL else {**_SETTINGS, "model": model})
+def load_test_settings(data: Path, model: str) -> Settings:
+    return load_settings(data, None, {}, _SETTINGS if model == REAL_MODEL else {**_SETTINGS, "model": model})
 
 
-def open_farm(
+def make_cached_service(
     data: Path,
     *,
     model: str = "fake",
@@ -92,26 +92,26 @@ def open_farm(
     background: bool = False,
     target_tokens: Callable[[Wiki], int] = lambda _: 200,
     lock_timeout: float = 30.0,
-) -> Service:
+) -> WikiService:
     """The service of this data directory. Every wiki, however small, has both of its caches."""
     store = SqliteStore(data / "wikis")
     embedder = SlowEmbedder(model, seconds)
 
     def vectors(index: WikiIndex, wiki_id: str) -> VectorCache:
-        return ExactCache(index, store.directory(wiki_id), background=background)
+        return ExactVectorCache(index, store.get_directory(wiki_id), background=background)
 
-    def words(index: WikiIndex, wiki_id: str) -> WordCache:
-        return PostingsCache(index, store.directory(wiki_id), background=background)
+    def words(index: WikiIndex, wiki_id: str) -> KeywordCache:
+        return FileKeywordCache(index, store.get_directory(wiki_id), background=background)
 
-    def parts(wiki: Wiki) -> Parts:
-        pipeline = Pipeline(target_tokens=target_tokens(wiki), max_bytes=200_000)
-        return Parts(GitSource(Path(wiki.source)), pipeline, "/w/{path}")
+    def parts(wiki: Wiki) -> WikiConfig:
+        pipeline = TextPipeline(target_tokens=target_tokens(wiki), max_bytes=200_000)
+        return WikiConfig(GitSource(Path(wiki.source)), pipeline, "/w/{path}")
 
-    reranking = Reranking(FakeReranker, 60.0)
-    shop = Workshop(store, lambda: embedder, vectors, words, lock_timeout, reranking=reranking)
-    return Service(Registry(data / "registry.sqlite"), shop, parts, repositories=GitRepositories())
+    reranking = RerankConfig(FakeReranker, 60.0)
+    shop = Components(store, lambda: embedder, vectors, words, lock_timeout, reranking=reranking)
+    return WikiService(Registry(data / "registry.sqlite"), shop, parts, repositories=GitRepositoryIdentities())
 
 
-def contents(directory: Path) -> dict[str, bytes]:
+def read_all_files(directory: Path) -> dict[str, bytes]:
     """Every file below a directory, byte for byte."""
     return {str(file.relative_to(directory)): file.read_bytes() for file in directory.rglob("*") if file.is_file()}

@@ -11,69 +11,69 @@ from pathlib import Path
 from random import Random
 from urllib.parse import urlsplit
 
-from farm import QUICK, REAL, stand_in
-from history import EVERYWHERE, page
-from processes import PATIENCE, Line
+from farm import FAST_SERVE_SETTINGS, REAL_MODEL, install_fake_model
+from history import COMMON_WORD, make_page
+from processes import TIMEOUT_S, ChildChannel
 
 import wikiholt.surfaces.cli.serve  # noqa: F401 - the command loads it late; here once for all rounds
 from wikiholt.keeper import backups as rounds
 from wikiholt.surfaces.cli.main import main
 
-_SAID = "listening"
-_LONG = 4.0
+_ADDRESS_KEY = "listening"
+_MAX_VISIT_S = 4.0
 """Seconds that visitors stay, at most."""
-_MOST_NOTES = 1 << 18
+_MAX_LOG_BYTES = 1 << 18
 
 
-def serve(data: Path, model: str, seconds: float, said: Path, told: Path) -> None:
+def run_server(data: Path, model: str, seconds: float, address_file: Path, log_file: Path) -> None:
     """Be `wikiholt serve` until a signal; where it listens, and what it logs, is written to files."""
-    stand_in(model, seconds)
-    rounds._FIRST, rounds._ROUND = 0.3, 0.5
-    sys.stdout, sys.stderr = said.open("w"), _Notes(told)
-    chosen = QUICK if model == REAL else {**QUICK, "model": model}
+    install_fake_model(model, seconds)
+    rounds._BACKUP_START_DELAY_S, rounds._BACKUP_POLL_S = 0.3, 0.5
+    sys.stdout, sys.stderr = address_file.open("w"), _MappedLog(log_file)
+    chosen = FAST_SERVE_SETTINGS if model == REAL_MODEL else {**FAST_SERVE_SETTINGS, "model": model}
     settings = [word for name, value in chosen.items() for word in ("--set", f"{name}={value}")]
     code = main(["--data", str(data), *settings, "serve", "--json", "--port", "0"])
     assert code == 0, f"wikiholt serve ended with {code}"
 
 
-class _Notes(io.TextIOBase):
+class _MappedLog(io.TextIOBase):
     """A log that takes no room on the disk while it is written, lest a full one keep it from telling of that."""
 
     def __init__(self, file: Path) -> None:
-        file.write_bytes(b" " * _MOST_NOTES)
+        file.write_bytes(b" " * _MAX_LOG_BYTES)
         with file.open("r+b") as opened:
-            self._map = mmap.mmap(opened.fileno(), _MOST_NOTES)
+            self._map = mmap.mmap(opened.fileno(), _MAX_LOG_BYTES)
 
     def write(self, text: str) -> int:
         written = text.encode("utf-8", "replace")
         place = self._map.tell()
-        self._map.write(written[: _MOST_NOTES - place])
+        self._map.write(written[: _MAX_LOG_BYTES - place])
         return len(text)
 
 
-class Visitor:
+class RandomClient:
     """Asks a server over HTTP with an operator's key."""
 
-    def __init__(self, said: Path, token: str, stop: Callable[[], bool]) -> None:
-        self._said = said
+    def __init__(self, address_file: Path, token: str, stop: Callable[[], bool]) -> None:
+        self._address_file = address_file
         self._token = token
         self._stop = stop
-        self._place = ""
+        self._address = ""
 
-    def arrive(self) -> bool:
+    def wait_until_listening(self) -> bool:
         """Wait until the server listens; False when it never will."""
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + TIMEOUT_S
         while time.monotonic() < until and not self._stop():
-            text = self._said.read_text() if self._said.exists() else ""
+            text = self._address_file.read_text() if self._address_file.exists() else ""
             if text.endswith("\n"):
-                self._place = urlsplit(json.loads(text)[_SAID]).netloc
+                self._address = urlsplit(json.loads(text)[_ADDRESS_KEY]).netloc
                 return True
             time.sleep(0.02)
         return False
 
-    def ask(self, method: str, path: str, body: object = None) -> tuple[int, dict[str, object]]:
+    def send_request(self, method: str, path: str, body: object = None) -> tuple[int, dict[str, object]]:
         """Status and document; status 0 when the server is gone."""
-        connection = HTTPConnection(self._place, timeout=30)
+        connection = HTTPConnection(self._address, timeout=30)
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
         try:
             connection.request(method, path, json.dumps(body) if body is not None else None, headers)
@@ -85,16 +85,16 @@ class Visitor:
             connection.close()
 
 
-def visit(visitor: Visitor, rng: Random, line: Line, own: str) -> dict[str, int]:
+def run_random_client(visitor: RandomClient, rng: Random, channel: ChildChannel, page_prefix: str) -> dict[str, int]:
     """Search, write, reindex, back up, make and revoke keys, for as long as the server is there; count what came."""
     seen: dict[str, int] = {}
-    if not visitor.arrive():
+    if not visitor.wait_until_listening():
         return seen
     keys: list[tuple[str, str]] = []
-    until = time.monotonic() + _LONG
+    until = time.monotonic() + _MAX_VISIT_S
     for number in range(30):
         deed = rng.choice((_search, _search, _put, _put, _key, _revoke, _other))
-        status = deed(visitor, rng, line, f"own/{own}/page-{number}", keys)
+        status = deed(visitor, rng, channel, f"own/{page_prefix}/page-{number}", keys)
         assert status < 500 or status == 503, f"{deed.__name__} was answered with {status}"
         seen[f"{deed.__name__} {status}"] = seen.get(f"{deed.__name__} {status}", 0) + 1
         if not status or visitor._stop() or time.monotonic() > until:
@@ -102,41 +102,41 @@ def visit(visitor: Visitor, rng: Random, line: Line, own: str) -> dict[str, int]
     return seen
 
 
-def _search(visitor: Visitor, rng: Random, line: Line, path: str, keys: list[tuple[str, str]]) -> int:
-    status, answer = visitor.ask("GET", f"/w/victim/api/v1/search?q={EVERYWHERE}")
+def _search(visitor: RandomClient, rng: Random, line: ChildChannel, path: str, keys: list[tuple[str, str]]) -> int:
+    status, answer = visitor.send_request("GET", f"/w/victim/api/v1/search?q={COMMON_WORD}")
     assert status != 200 or answer["results"], "a silently empty list"
     return status
 
 
-def _put(visitor: Visitor, rng: Random, line: Line, path: str, keys: list[tuple[str, str]]) -> int:
-    text = page(rng, int(path.rsplit("-", 1)[1]))
-    line.tell("begin", "page", path, None)
-    status, _ = visitor.ask("PUT", f"/w/victim/api/v1/pages/{path}", {"content": text})
+def _put(visitor: RandomClient, rng: Random, line: ChildChannel, path: str, keys: list[tuple[str, str]]) -> int:
+    text = make_page(rng, int(path.rsplit("-", 1)[1]))
+    line.send("begin", "page", path, None)
+    status, _ = visitor.send_request("PUT", f"/w/victim/api/v1/pages/{path}", {"content": text})
     if status in (200, 201):
-        line.tell("done", "page", path, text)
+        line.send("done", "page", path, text)
     return status
 
 
-def _key(visitor: Visitor, rng: Random, line: Line, path: str, keys: list[tuple[str, str]]) -> int:
-    status, made = visitor.ask("POST", "/api/v1/keys", {"wiki": "bystander", "scope": "read"})
+def _key(visitor: RandomClient, rng: Random, line: ChildChannel, path: str, keys: list[tuple[str, str]]) -> int:
+    status, made = visitor.send_request("POST", "/api/v1/keys", {"wiki": "bystander", "scope": "read"})
     if status == 201:
         token, key_id = str(made["token"]), str(made["id"])
-        line.tell("done", "key", token, key_id)
+        line.send("done", "key", token, key_id)
         keys.append((key_id, token))
     return status
 
 
-def _revoke(visitor: Visitor, rng: Random, line: Line, path: str, keys: list[tuple[str, str]]) -> int:
+def _revoke(visitor: RandomClient, rng: Random, line: ChildChannel, path: str, keys: list[tuple[str, str]]) -> int:
     if not keys:
         return _key(visitor, rng, line, path, keys)
     key_id, token = keys.pop()
-    line.tell("begin", "revoked", token, None)
-    status, _ = visitor.ask("DELETE", f"/api/v1/keys/{key_id}")
+    line.send("begin", "revoked", token, None)
+    status, _ = visitor.send_request("DELETE", f"/api/v1/keys/{key_id}")
     if status == 200:
-        line.tell("done", "revoked", token, None)
+        line.send("done", "revoked", token, None)
     return status
 
 
-def _other(visitor: Visitor, rng: Random, line: Line, path: str, keys: list[tuple[str, str]]) -> int:
+def _other(visitor: RandomClient, rng: Random, line: ChildChannel, path: str, keys: list[tuple[str, str]]) -> int:
     what = rng.choice(("reindex", "backup", "wake", "restore"))
-    return visitor.ask("POST", f"/w/victim/api/v1/{what}")[0]
+    return visitor.send_request("POST", f"/w/victim/api/v1/{what}")[0]

@@ -17,18 +17,18 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import Any
 
-from processes import Line
+from processes import ChildChannel
 
 _CONNECT = sqlite3.connect
 _FSYNC = os.fsync
-_NOBODY = 65534
-_WATCHED = ("open", "os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.utime", "os.truncate", "os.link")
+_NOBODY_UID = 65534
+_COUNTED_EVENTS = ("open", "os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.utime", "os.truncate", "os.link")
 UNSYNCED = "unsynced"
 """Told of a file that was given its name before its bytes were sure to be on the disk."""
 
 
 @dataclass(frozen=True, slots=True)
-class Hindrance:
+class InjectedFault:
     """What is to happen at which step: `kill`, `file limit` (bytes), `memory` (bytes), `clock` (seconds), `drop`."""
 
     kind: str = ""
@@ -36,56 +36,56 @@ class Hindrance:
     amount: float = 0.0
 
 
-class Hindered:
+class FaultInjector:
     """Counts the steps of this process and hinders it at the chosen one."""
 
-    def __init__(self, line: Line, hindrance: Hindrance, window: tuple[type, str] | None) -> None:
-        self._line = line
-        self._hindrance = hindrance
+    def __init__(self, channel: ChildChannel, fault: InjectedFault, window: tuple[type, str] | None) -> None:
+        self._channel = channel
+        self._fault = fault
         self._synced: set[int] = set()
         self._connections: list[sqlite3.Connection] = []
-        if hindrance.kind == "drop":
+        if fault.kind == "drop":
             _become_nobody()
-        elif hindrance.kind == "clock":
-            _shift_clock(lambda: hindrance.amount if line.steps >= hindrance.step else 0.0)
+        elif fault.kind == "clock":
+            _shift_clock(lambda: fault.amount if channel.steps >= fault.step else 0.0)
         if window is None:
-            line.enter()
+            channel.mark_entered()
         else:
-            _watch(line, *window)
+            _wrap_method(channel, *window)
         sys.addaudithook(self._audit)
         sqlite3.connect = self._connect  # type: ignore[assignment]
         os.fsync = self._fsync
 
     def _audit(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if event in _WATCHED:
+        if event in _COUNTED_EVENTS:
             if event == "os.rename":
-                self._note_rename(arguments)
-            self._step()
+                self._check_rename(arguments)
+            self._count_step()
         elif event == "subprocess.Popen":
-            self._step()
+            self._count_step()
 
     def _connect(self, *arguments: Any, **options: Any) -> sqlite3.Connection:
         """In the place of `sqlite3.connect`: every statement is a step."""
         connection = _CONNECT(*arguments, **options)
-        connection.set_trace_callback(self._step)
+        connection.set_trace_callback(self._count_step)
         return connection
 
     def _fsync(self, descriptor: int) -> None:
         _FSYNC(descriptor)
         self._synced.add(os.fstat(descriptor).st_ino)
 
-    def _note_rename(self, arguments: tuple[Any, ...]) -> None:
+    def _check_rename(self, arguments: tuple[Any, ...]) -> None:
         """A power cut may leave such a file empty under its new name; the parent sees to it."""
         source = Path(os.fsdecode(arguments[0]))
         if source.is_file() and source.stat().st_ino not in self._synced:
-            self._line.tell(UNSYNCED, str(Path(os.fsdecode(arguments[1])).absolute()))
+            self._channel.send(UNSYNCED, str(Path(os.fsdecode(arguments[1])).absolute()))
 
-    def _step(self, _: str = "") -> None:
-        if self._line.entered and self._line.step() == self._hindrance.step:
-            self._strike()
+    def _count_step(self, _: str = "") -> None:
+        if self._channel.has_entered and self._channel.count_step() == self._fault.step:
+            self._inject()
 
-    def _strike(self) -> None:
-        kind, amount = self._hindrance.kind, int(self._hindrance.amount)
+    def _inject(self) -> None:
+        kind, amount = self._fault.kind, int(self._fault.amount)
         if kind == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
         elif kind == "kill group":
@@ -99,16 +99,16 @@ class Hindered:
             resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 
-def _watch(line: Line, owner: type, name: str) -> None:
+def _wrap_method(channel: ChildChannel, owner: type, name: str) -> None:
     """Let the line know when this method begins and ends."""
     original = getattr(owner, name)
 
     def watched(*arguments: Any, **options: Any) -> Any:
-        line.enter()
+        channel.mark_entered()
         try:
             return original(*arguments, **options)
         finally:
-            line.leave()
+            channel.mark_left()
 
     setattr(owner, name, watched)
 
@@ -117,8 +117,8 @@ def _become_nobody() -> None:
     """Root may write anywhere; a read-only directory is one for a user without its rights."""
     if os.geteuid() == 0:
         os.setgroups([])
-        os.setgid(_NOBODY)
-        os.setuid(_NOBODY)
+        os.setgid(_NOBODY_UID)
+        os.setuid(_NOBODY_UID)
 
 
 class _Meta(type):

@@ -8,207 +8,207 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from farm import product
-from gate_server import Visitor, serve, visit
+from farm import build_test_service
+from gate_server import RandomClient, run_server, run_random_client
 from git_repository import Repository
-from hindrances import Hindrance
-from history import go_on
-from pg_deeds import ALONE_WITH_ITS_LEASE, LEASE, PG_DEEDS, SERVE, bench_on, do_pg
-from pg_hindrances import CRASH, SESSIONS, HinderedInDatabase
-from pg_rounds import RoundServer
-from processes import ESCAPED, PATIENCE, Child, Line, Told, search_until
+from hindrances import InjectedFault
+from history import make_random_edits
+from pg_deeds import LEASED_OPERATIONS, LEASE_S, POSTGRES_OPERATIONS, SERVE, make_postgres_context, run_postgres_operation
+from pg_hindrances import CRASH, SESSIONS, StatementFaultInjector
+from pg_rounds import RestorableServer
+from processes import UNEXPECTED_ERROR, TIMEOUT_S, ChildProcess, ChildChannel, Messages, search_until
 
 KILL_STEP, KILL_MOMENT, KILL_ALL = "kill at a step", "kill at a moment", "kill all"
-CRASHED, ENDED, AWAY, ASLEEP, ROWS = "server crash", "sessions ended", "server away", "asleep", "rows"
-PG_BLOWS = (
+SERVER_CRASH, SESSIONS_ENDED, SERVER_AWAY, WRITER_ASLEEP, ROW_DAMAGE = "server crash", "sessions ended", "server away", "asleep", "rows"
+POSTGRES_FAILURES = (
     *[KILL_STEP] * 4,
     *[KILL_MOMENT] * 2,
     KILL_ALL,
-    *[CRASHED] * 3,
-    *[ENDED] * 2,
-    AWAY,
-    *[ASLEEP] * 2,
-    *[ROWS] * 3,
+    *[SERVER_CRASH] * 3,
+    *[SESSIONS_ENDED] * 2,
+    SERVER_AWAY,
+    *[WRITER_ASLEEP] * 2,
+    *[ROW_DAMAGE] * 3,
 )
-ON_THE_SERVER = (CRASHED, ENDED, AWAY)
+SERVER_FAILURES = (SERVER_CRASH, SESSIONS_ENDED, SERVER_AWAY)
 """Blows after which whoever asked just then may be told that the database is away."""
-_SPANS = {"publish": 0.03, "back up": 0.4, "restore": 0.6, "restore registry": 0.15, "remove": 0.2, SERVE: 4.0}
+_DURATIONS_S = {"publish": 0.03, "back up": 0.4, "restore": 0.6, "restore registry": 0.15, "remove": 0.2, SERVE: 4.0}
 _SERVED_STEPS = 1200
-_BESIDE = 0.5
+_CONCURRENT_PROBABILITY = 0.5
 
 
-def fits(kind: str, deed: str) -> bool:
+def can_fail(kind: str, operation: str) -> bool:
     """Whether this blow can fall on this deed."""
-    if kind == ASLEEP:
-        return deed in ALONE_WITH_ITS_LEASE
-    return kind in PG_BLOWS
+    if kind == WRITER_ASLEEP:
+        return operation in LEASED_OPERATIONS
+    return kind in POSTGRES_FAILURES
 
 
 @dataclass(slots=True)
-class PgStruck:
+class PostgresOutcome:
     """What came of the processes that were at work."""
 
-    beside: str = ""
+    concurrent_operation: str = ""
     outcome: str = ""
-    hit: bool = False
-    overtaken: str = ""
+    hit_window: bool = False
+    lost_lease: str = ""
     """The revision that another brought the index to while the struck one slept."""
     searches: dict[str, int] = field(default_factory=dict)
-    told: list[Told] = field(default_factory=list)
+    messages: list[Messages] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
 
 
-class PgBlow:
+class PostgresFailure:
     """One blow of one round. There are two nodes, each with a directory of its own; both have the same `store`."""
 
-    def __init__(self, kind: str, deed: str, place: Path, scratch: Path, server: RoundServer, rng: Random) -> None:
-        self.kind, self.deed = kind, deed
+    def __init__(self, kind: str, operation: str, place: Path, scratch: Path, server: RestorableServer, rng: Random) -> None:
+        self.kind, self.operation = kind, operation
         self._place, self._scratch, self._server, self._rng = place, scratch, server, rng
         self._stop = scratch / "stop"
         self._stop.unlink(missing_ok=True)
 
     @property
     def subject(self) -> str:
-        return "victim" if self.deed == SERVE else PG_DEEDS[self.deed].subject
+        return "victim" if self.operation == SERVE else POSTGRES_OPERATIONS[self.operation].subject
 
-    def strike(self, tokens: dict[str, str], operator: str, number: int) -> PgStruck:
+    def run_processes(self, tokens: dict[str, str], operator: str, number: int) -> PostgresOutcome:
         """Let a searcher, the one to be struck and perhaps another work at once; let the blow fall; hear them."""
-        struck, own, seed = PgStruck(), f"n{number}", self._rng.random()
+        struck, own, seed = PostgresOutcome(), f"n{number}", self._rng.random()
         shared = sorted(tokens)
         mine, theirs = ({token: tokens[token] for token in some} for some in (shared[:2], shared[2:]))
-        searcher = Child(
-            self._scratch / "searcher", lambda _: search_until(self._node("other"), self.subject, self._stop)
+        searcher = ChildProcess(
+            self._scratch / "searcher", lambda _: search_until(self._get_node_directory("other"), self.subject, self._stop)
         )
-        writer = Child(self._scratch / "writer", lambda line: self._work(line, mine, f"{own}a", Random(seed)))
-        beside = self._beside(theirs, operator, own, struck, writer, Random(seed + 1))
-        self._fall(struck, writer, [searcher, *([beside] if beside else [])])
-        ended = self._end(writer)
-        self._server.revive()
+        writer = ChildProcess(self._scratch / "writer", lambda line: self._run_writer(line, mine, f"{own}a", Random(seed)))
+        beside = self._start_concurrent(theirs, operator, own, struck, writer, Random(seed + 1))
+        self._cause_failure(struck, writer, [searcher, *([beside] if beside else [])])
+        ended = self._wait_for_writer(writer)
+        self._server.restart_if_down()
         self._stop.touch()
-        children = {"writer": (writer, ended), "searcher": (searcher, searcher.join())}
+        children = {"writer": (writer, ended), "searcher": (searcher, searcher.wait())}
         if beside:
-            children["beside"] = (beside, beside.join())
-        self._hear(struck, children)
+            children["beside"] = (beside, beside.wait())
+        self._collect_messages(struck, children)
         return struck
 
-    def _node(self, name: str) -> Path:
+    def _get_node_directory(self, name: str) -> Path:
         return self._place / name
 
-    def _work(self, line: Line, tokens: dict[str, str], own: str, rng: Random) -> object:
+    def _run_writer(self, channel: ChildChannel, tokens: dict[str, str], page_prefix: str, rng: Random) -> object:
         """The whole life of the process that is to be struck."""
-        window = None if self.deed == SERVE else PG_DEEDS[self.deed].window
-        HinderedInDatabase(line, self._hindrance(rng), window, self._server.pid, self._server.dsn())
-        if self.deed == SERVE:
-            return serve(self._node("data"), "fake", 0.02, self._scratch / "listens", self._scratch / "log")
-        bench = bench_on(self.deed, self._node("data"), self._node("bystander"), own, rng, line, tokens)
-        return do_pg(self.deed, bench)
+        window = None if self.operation == SERVE else POSTGRES_OPERATIONS[self.operation].window
+        StatementFaultInjector(channel, self._choose_fault(rng), window, self._server.pid, self._server.get_dsn())
+        if self.operation == SERVE:
+            return run_server(self._get_node_directory("data"), "fake", 0.02, self._scratch / "listens", self._scratch / "log")
+        bench = make_postgres_context(self.operation, self._get_node_directory("data"), self._get_node_directory("bystander"), page_prefix, rng, channel, tokens)
+        return run_postgres_operation(self.operation, bench)
 
-    def _hindrance(self, rng: Random) -> Hindrance:
-        steps = _SERVED_STEPS if self.deed == SERVE else PG_DEEDS[self.deed].steps
-        kind = {KILL_STEP: "kill", CRASHED: CRASH, ENDED: SESSIONS}.get(self.kind, "")
-        return Hindrance(kind, rng.randrange(1, steps) if kind else 0)
+    def _choose_fault(self, rng: Random) -> InjectedFault:
+        steps = _SERVED_STEPS if self.operation == SERVE else POSTGRES_OPERATIONS[self.operation].steps
+        kind = {KILL_STEP: "kill", SERVER_CRASH: CRASH, SESSIONS_ENDED: SESSIONS}.get(self.kind, "")
+        return InjectedFault(kind, rng.randrange(1, steps) if kind else 0)
 
-    def _beside(
-        self, tokens: dict[str, str], operator: str, own: str, struck: PgStruck, writer: Child, rng: Random
-    ) -> Child | None:
+    def _start_concurrent(
+        self, tokens: dict[str, str], operator: str, page_prefix: str, outcome: PostgresOutcome, writer: ChildProcess, rng: Random
+    ) -> ChildProcess | None:
         """Another node at work on the same wikis: visitors of a service, or somebody at a terminal."""
-        if self.deed == SERVE:
-            struck.beside = "visitors"
+        if self.operation == SERVE:
+            outcome.concurrent_operation = "visitors"
             (self._scratch / "listens").unlink(missing_ok=True)
-            visitor = Visitor(self._scratch / "listens", operator, self._stop.exists)
-            return Child(self._scratch / "beside", lambda line: visit(visitor, rng, line, f"{own}b"))
-        if rng.random() > _BESIDE or self.kind == ASLEEP:
+            visitor = RandomClient(self._scratch / "listens", operator, self._stop.exists)
+            return ChildProcess(self._scratch / "beside", lambda line: run_random_client(visitor, rng, line, f"{page_prefix}b"))
+        if rng.random() > _CONCURRENT_PROBABILITY or self.kind == WRITER_ASLEEP:
             return None
-        struck.beside = name = rng.choice(PG_DEEDS[self.deed].beside)
+        outcome.concurrent_operation = name = rng.choice(POSTGRES_OPERATIONS[self.operation].concurrent)
 
-        def work(line: Line) -> object:
-            node = self._node("other")
-            return do_pg(name, bench_on(name, node, self._node("bystander"), f"{own}b", rng, line, tokens))
+        def work(line: ChildChannel) -> object:
+            node = self._get_node_directory("other")
+            return run_postgres_operation(name, make_postgres_context(name, node, self._get_node_directory("bystander"), f"{page_prefix}b", rng, line, tokens))
 
-        return Child(self._scratch / "beside", work)
+        return ChildProcess(self._scratch / "beside", work)
 
-    def _fall(self, struck: PgStruck, writer: Child, others: list[Child]) -> None:
+    def _cause_failure(self, outcome: PostgresOutcome, writer: ChildProcess, others: list[ChildProcess]) -> None:
         """Wait for the moment of a blow that comes from outside, and let it fall."""
-        if self.kind in (CRASHED, ENDED):
-            _wait(lambda: self._server.gone or writer.poll() or self._over(others), PATIENCE)
-            if self._server.gone:
+        if self.kind in (SERVER_CRASH, SESSIONS_ENDED):
+            _wait_until(lambda: self._server.has_crashed or writer.has_ended() or self._have_clients_left(others), TIMEOUT_S)
+            if self._server.has_crashed:
                 time.sleep(self._rng.choice((0.0, 0.3, 1.2)))
-                self._server.revive()
+                self._server.restart_if_down()
             return
-        if self.kind in (KILL_STEP, ROWS):
-            if self.deed == SERVE:
-                _wait(lambda: self._over(others) or writer.poll(), 20)
+        if self.kind in (KILL_STEP, ROW_DAMAGE):
+            if self.operation == SERVE:
+                _wait_until(lambda: self._have_clients_left(others) or writer.has_ended(), 20)
             return
-        _wait(lambda: writer.line.entered or writer.poll(), 20)
-        time.sleep(self._rng.uniform(0, _SPANS.get(self.deed, 1.0)))
-        if self.kind == AWAY:
-            self._server.go_away(self._rng.uniform(0.2, 1.2))
-        elif self.kind == ASLEEP:
-            self._sleep(struck, writer)
+        _wait_until(lambda: writer.channel.has_entered or writer.has_ended(), 20)
+        time.sleep(self._rng.uniform(0, _DURATIONS_S.get(self.operation, 1.0)))
+        if self.kind == SERVER_AWAY:
+            self._server.stop_for(self._rng.uniform(0.2, 1.2))
+        elif self.kind == WRITER_ASLEEP:
+            self._suspend_writer(outcome, writer)
         else:
-            writer.kill(group=self.kind == KILL_ALL)
+            writer.send_signal(group=self.kind == KILL_ALL)
             for child in others if self.kind == KILL_ALL else ():
-                child.kill(group=True)
+                child.send_signal(group=True)
 
-    def _over(self, others: list[Child]) -> bool:
+    def _have_clients_left(self, others: list[ChildProcess]) -> bool:
         """Whether the visitors of a service have gone; without any, nothing else ends the waiting."""
-        return self.deed == SERVE and others[-1].poll()
+        return self.operation == SERVE and others[-1].has_ended()
 
-    def _sleep(self, struck: PgStruck, writer: Child) -> None:
+    def _suspend_writer(self, outcome: PostgresOutcome, writer: ChildProcess) -> None:
         """Stop the node for longer than its lease, have another do newer work meanwhile, and let it go on."""
-        if writer.poll():
+        if writer.has_ended():
             return
-        writer.kill(signal.SIGSTOP)
+        writer.send_signal(signal.SIGSTOP)
         try:
-            time.sleep(LEASE)
+            time.sleep(LEASE_S)
             repository = Repository(self._place / "victim")
-            go_on(repository, self._rng)
-            taken = Child(self._scratch / "usurper", lambda _: _sync_as(self._node("other"), self.deed)).join()
+            make_random_edits(repository, self._rng)
+            taken = ChildProcess(self._scratch / "usurper", lambda _: _sync_on_node(self._get_node_directory("other"), self.operation)).wait()
             if taken["outcome"] == "done" and isinstance(taken.get("value"), str):
-                struck.overtaken = str(taken["value"])
+                outcome.lost_lease = str(taken["value"])
             else:
-                struck.faults.append(f"while one slept, another could not take over: {taken.get('trace', taken)}")
+                outcome.faults.append(f"while one slept, another could not take over: {taken.get('trace', taken)}")
         finally:
-            writer.kill(signal.SIGCONT)
+            writer.send_signal(signal.SIGCONT)
 
-    def _end(self, writer: Child) -> dict[str, object]:
-        if self.deed == SERVE and not writer.poll():
+    def _wait_for_writer(self, writer: ChildProcess) -> dict[str, object]:
+        if self.operation == SERVE and not writer.has_ended():
             self._stop.touch()
-            writer.kill(signal.SIGTERM)
-        return writer.join()
+            writer.send_signal(signal.SIGTERM)
+        return writer.wait()
 
-    def _hear(self, struck: PgStruck, children: dict[str, tuple[Child, dict[str, object]]]) -> None:
+    def _collect_messages(self, outcome: PostgresOutcome, children: dict[str, tuple[ChildProcess, dict[str, object]]]) -> None:
         for name, (child, ended) in children.items():
-            struck.told.append([line for line in child.line.heard() if line[0] in ("begin", "done")])
+            outcome.messages.append([line for line in child.channel.receive_all() if line[0] in ("begin", "done")])
             outcome = str(ended["outcome"])
-            if self.deed == SERVE and name == "writer" and ended.get("trace") == "ended by SIGTERM":
+            if self.operation == SERVE and name == "writer" and ended.get("trace") == "ended by SIGTERM":
                 outcome = "ended early"  # it was told to end before it had begun to listen
             if name == "writer":
-                struck.outcome, struck.hit = outcome, outcome == "killed" and child.line.inside
+                outcome.outcome, outcome.hit_window = outcome, outcome == "killed" and child.channel.is_inside
             elif name == "searcher" and isinstance(value := ended.get("value"), dict):
-                struck.searches = value
-            if outcome == ESCAPED:
-                log = (self._scratch / "log").read_text().strip()[-6000:] if self.deed == SERVE else ""
-                struck.faults.append(f"{name}: {ended.get('trace', ended)}\n{log}".strip())
-            child.line.close()
-        if self.kind not in ON_THE_SERVER and struck.searches.get("database-away"):
-            struck.faults.append("nothing befell the database, and a search said that it was away")
+                outcome.searches = value
+            if outcome == UNEXPECTED_ERROR:
+                log = (self._scratch / "log").read_text().strip()[-6000:] if self.operation == SERVE else ""
+                outcome.faults.append(f"{name}: {ended.get('trace', ended)}\n{log}".strip())
+            child.channel.close()
+        if self.kind not in SERVER_FAILURES and outcome.searches.get("database-away"):
+            outcome.faults.append("nothing befell the database, and a search said that it was away")
 
 
-def _sync_as(node: Path, deed: str) -> str:
-    service = product(node, PG_DEEDS[deed].model)
-    revision = service.wiki("victim").sync().revision
+def _sync_on_node(node: Path, operation: str) -> str:
+    service = build_test_service(node, POSTGRES_OPERATIONS[operation].model)
+    revision = service.get_handle("victim").sync().revision
     service.close()
     return revision
 
 
-def lay_out(template: Path, place: Path) -> None:
+def copy_template(template: Path, place: Path) -> None:
     """The directories of a round: repositories, and those of two nodes."""
     shutil.rmtree(place, ignore_errors=True)
     shutil.copytree(template, place)
 
 
-def _wait(condition: Callable[[], object], seconds: float) -> None:
+def _wait_until(condition: Callable[[], object], seconds: float) -> None:
     until = time.monotonic() + seconds
     while not condition() and time.monotonic() < until:
         time.sleep(0.002)

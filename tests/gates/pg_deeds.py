@@ -5,98 +5,98 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 
-from deeds import DEEDS, SERVE, Bench, Deed, WikiHandle
-from farm import product
-from processes import Line
+from deeds import OPERATIONS, SERVE, OperationContext, Operation, WikiHandle
+from farm import build_test_service
+from processes import ChildChannel
 from psycopg import sql
 
 from wikiholt.errors import Busy, PageNotFound, WikiNotFound
-from wikiholt.ports import Databases
+from wikiholt.ports import DatabaseAdmin
 from wikiholt.stores.postgres import layout, pool, store
-from wikiholt.stores.postgres.operating import PostgresDatabases
-from wikiholt.stores.postgres.placing import Placements
+from wikiholt.stores.postgres.operating import PostgresDatabaseAdmin
+from wikiholt.stores.postgres.placing import PlacementCatalog
 from wikiholt.stores.postgres.store import PostgresStore
 
 HOME, SECOND = "home", "second"
-LEASE = 1.0
+LEASE_S = 1.0
 """Seconds of a lease in a round; a node that sleeps for longer has lost what it held."""
 
 
-def _move(bench: Bench) -> None:
+def _move_wiki(bench: OperationContext) -> None:
     """To the other database and back, so that both ends of the way are reached."""
     wiki_id = bench.service.registry.get("victim").id
     for to in (SECOND, HOME) if bench.rng.random() < 0.5 else (HOME, SECOND):
-        databases_of(bench).move(wiki_id, to)
+        get_databases(bench).move(wiki_id, to)
 
 
-def _add(bench: Bench) -> None:
+def _add_wiki(bench: OperationContext) -> None:
     """A new wiki: registered, placed, indexed."""
-    slug = f"extra-{bench.own}"
-    bench.line.tell("begin", "wiki", slug, None)
-    wiki = bench.service.add(slug, str(bench.elsewhere), {})
-    bench.line.tell("done", "wiki", slug, wiki.id)
-    bench.service.wiki(slug).sync()
+    slug = f"extra-{bench.page_prefix}"
+    bench.channel.send("begin", "wiki", slug, None)
+    wiki = bench.service.add(slug, str(bench.spare_repository), {})
+    bench.channel.send("done", "wiki", slug, wiki.id)
+    bench.service.get_handle(slug).sync()
 
 
-def _upgrade(bench: Bench) -> None:
-    newer()
-    assert databases_of(bench).upgrade(lambda _, __: None) == ()
+def _upgrade_databases(bench: OperationContext) -> None:
+    install_newer_version()
+    assert get_databases(bench).upgrade(lambda _, __: None) == ()
 
 
-def databases_of(bench: Bench) -> Databases:
-    databases = bench.service.workshop.databases
+def get_databases(bench: OperationContext) -> DatabaseAdmin:
+    databases = bench.service.components.databases
     assert databases is not None
     return databases
 
 
-def newer() -> None:
+def install_newer_version() -> None:
     """Let this process be a program of the next version, with another layout."""
-    migration = layout.Migration(layout.Layout(layout.LAYOUT + 1, 1), _wider)
+    migration = layout.SchemaMigration(layout.SchemaLayout(layout.SCHEMA_LAYOUT + 1, 1), _add_column)
     layout.MIGRATIONS = (*layout.MIGRATIONS, migration)
-    layout.LAYOUT = store.LAYOUT = migration.layout.number
+    layout.SCHEMA_LAYOUT = store.LAYOUT = migration.layout.number
 
 
-def _wider(schema: str, numbers: Sequence[int], _: str) -> Iterator[sql.Composed]:
+def _add_column(schema: str, numbers: Sequence[int], _: str) -> Iterator[sql.Composed]:
     for table in ("notes", *(f"g{number}_pages" for number in numbers)):
         yield sql.SQL("ALTER TABLE {} ADD COLUMN IF NOT EXISTS later text").format(sql.Identifier(schema, table))
 
 
-_BESIDE = ("sync", "back up", "write pages", "register", "reindex")
-PG_DEEDS = {
-    "sync": replace(DEEDS["sync"], steps=120),
-    "reindex": replace(DEEDS["reindex"], steps=160),
-    "other model": replace(DEEDS["other model"], steps=160),
-    "publish": replace(DEEDS["publish"], window=(PostgresStore, "publish"), steps=4),
-    "back up": replace(DEEDS["back up"], steps=300),
-    "restore": replace(DEEDS["restore"], steps=200),
-    "restore registry": replace(DEEDS["restore registry"], steps=60),
-    "remove": replace(DEEDS["remove"], steps=60),
-    "write pages": DEEDS["write pages"],
-    "fetch": replace(DEEDS["fetch"], steps=120),
-    "register": replace(DEEDS["register"], steps=100),
-    "move": Deed(_move, (PostgresDatabases, "move"), 150, _BESIDE),
-    "add": Deed(_add, (Placements, "make"), 100, _BESIDE),
-    "upgrade": Deed(_upgrade, (PostgresDatabases, "upgrade"), 60, ("sync", "back up", "write pages", "register")),
+_CONCURRENT = ("sync", "back up", "write pages", "register", "reindex")
+POSTGRES_OPERATIONS = {
+    "sync": replace(OPERATIONS["sync"], steps=120),
+    "reindex": replace(OPERATIONS["reindex"], steps=160),
+    "other model": replace(OPERATIONS["other model"], steps=160),
+    "publish": replace(OPERATIONS["publish"], window=(PostgresStore, "publish"), steps=4),
+    "back up": replace(OPERATIONS["back up"], steps=300),
+    "restore": replace(OPERATIONS["restore"], steps=200),
+    "restore registry": replace(OPERATIONS["restore registry"], steps=60),
+    "remove": replace(OPERATIONS["remove"], steps=60),
+    "write pages": OPERATIONS["write pages"],
+    "fetch": replace(OPERATIONS["fetch"], steps=120),
+    "register": replace(OPERATIONS["register"], steps=100),
+    "move": Operation(_move_wiki, (PostgresDatabaseAdmin, "move"), 150, _CONCURRENT),
+    "add": Operation(_add_wiki, (PlacementCatalog, "make"), 100, _CONCURRENT),
+    "upgrade": Operation(_upgrade_databases, (PostgresDatabaseAdmin, "upgrade"), 60, ("sync", "back up", "write pages", "register")),
 }
-ALONE_WITH_ITS_LEASE = ("sync", "reindex", "other model", "publish", "restore", "move")
+LEASED_OPERATIONS = ("sync", "reindex", "other model", "publish", "restore", "move")
 """Deeds that write under a lease, which another can take over while they sleep."""
 
 
-def do_pg(name: str, bench: Bench) -> None:
+def run_postgres_operation(name: str, bench: OperationContext) -> None:
     """Do it; that others are at work, or have removed what it is about, is no fault."""
     try:
-        PG_DEEDS[name].task(bench)
+        POSTGRES_OPERATIONS[name].task(bench)
     except (Busy, PageNotFound):
-        bench.line.tell("gave way", name, None, None)
+        bench.channel.send("gave way", name, None, None)
     bench.service.close()
 
 
-def bench_on(
-    name: str, data: Path, elsewhere: Path, own: str, rng: Random, line: Line, tokens: dict[str, str]
-) -> Bench:
-    pool._STILL = "2s"
-    service = product(data, PG_DEEDS[name].model, 0.02)
-    return Bench(service, rng, line, [(key_id, token) for token, key_id in sorted(tokens.items())], elsewhere, own)
+def make_postgres_context(
+    name: str, data: Path, spare_repository: Path, page_prefix: str, rng: Random, channel: ChildChannel, tokens: dict[str, str]
+) -> OperationContext:
+    pool._IDLE_TRANSACTION_TIMEOUT = "2s"
+    service = build_test_service(data, POSTGRES_OPERATIONS[name].model, 0.02)
+    return OperationContext(service, rng, channel, [(key_id, token) for token, key_id in sorted(tokens.items())], spare_repository, page_prefix)
 
 
-__all__ = ["PG_DEEDS", "SERVE", "WikiHandle", "WikiNotFound", "bench_on", "do_pg", "newer"]
+__all__ = ["POSTGRES_OPERATIONS", "SERVE", "WikiHandle", "WikiNotFound", "make_postgres_context", "run_postgres_operation", "install_newer_version"]

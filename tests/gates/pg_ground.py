@@ -6,28 +6,28 @@ from dataclasses import replace
 from pathlib import Path
 
 import psycopg
-from canaries import codes, codes_on_disk
-from farm import SlowEmbedder, contents
-from gate_grounds import traces_on_disk, where_on_disk
+from canaries import find_codes, find_codes_on_disk
+from farm import SlowEmbedder, read_all_files
+from gate_grounds import find_traces_on_disk, find_places_on_disk
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from wikiholt import wiring
-from wikiholt.search import Reranking
-from wikiholt.service import Service
-from wikiholt.settings import load
+from wikiholt.search import RerankConfig
+from wikiholt.service import WikiService
+from wikiholt.settings import load_settings
 from wikiholt.testing import FakeReranker
 
-_LARGE = "SELECT oid::text, lo_get(oid) FROM pg_largeobject_metadata"
+_LARGE_OBJECTS = "SELECT oid::text, lo_get(oid) FROM pg_largeobject_metadata"
 _ROLES = "SELECT rolname FROM pg_roles WHERE rolname ~ '^w_' ORDER BY rolname"
 _SCHEMAS = "SELECT nspname FROM pg_namespace WHERE nspname !~ '^(pg_|information_schema)' ORDER BY nspname"
 _TABLES = "SELECT relname FROM pg_class WHERE relnamespace = to_regnamespace(%s) AND relkind = 'r' ORDER BY relname"
-_SAMPLES = (
+_STATISTICS = (
     "SELECT schemaname, tablename, attname, most_common_vals::text, histogram_bounds::text FROM pg_stats"
     " WHERE schemaname <> 'pg_catalog'"
 )
-_REMEMBERED = "wikiholt.marks"
-_ORPHANED_SAMPLES = "SELECT starelid FROM pg_statistic WHERE starelid NOT IN (SELECT oid FROM pg_class)"
+_PURGE_MARKS_TABLE = "wikiholt.marks"
+_ORPHANED_STATISTICS = "SELECT starelid FROM pg_statistic WHERE starelid NOT IN (SELECT oid FROM pg_class)"
 
 
 def write_settings(data: Path, store: str, **more: object) -> None:
@@ -37,93 +37,93 @@ def write_settings(data: Path, store: str, **more: object) -> None:
     (data / "wikiholt.toml").write_text("\n".join(lines) + "\n")
 
 
-class Rows:
+class DatabaseRows:
     """All rows of some databases of one server, as the operator sees them."""
 
     def __init__(self, addresses: Sequence[str]) -> None:
         self._addresses = [make_conninfo(address) for address in addresses]
 
-    def schemas(self) -> list[tuple[str, str]]:
+    def list_schemas(self) -> list[tuple[str, str]]:
         """Database (by number) and name of every schema that is not the server's own."""
-        return [(str(at), name) for at, db in self._each() for (name,) in db.execute(_SCHEMAS).fetchall()]
+        return [(str(at), name) for at, db in self._connect_each() for (name,) in db.execute(_SCHEMAS).fetchall()]
 
-    def of_schema(self, schema: str) -> dict[str, list[tuple[object, ...]]]:
+    def read_schema(self, schema: str) -> dict[str, list[tuple[object, ...]]]:
         """Every row of every table of a schema, with the transaction that wrote it, wherever that schema is."""
         found: dict[str, list[tuple[object, ...]]] = {}
-        for at, db in self._each():
+        for at, db in self._connect_each():
             for (table,) in db.execute(_TABLES, (schema,)).fetchall():
                 order = sql.SQL("SELECT xmin::text, * FROM {}").format(sql.Identifier(schema, table))
                 found[f"{at} {schema}.{table}"] = db.execute(order).fetchall()
         return found
 
-    def texts(self) -> Iterator[tuple[str, str]]:
+    def iter_texts(self) -> Iterator[tuple[str, str]]:
         """Everything there is to read, with where it stands: rows, names, large objects, samples of the planner."""
-        for _, schema in self.schemas():
-            for place, rows in self.of_schema(schema).items():
-                yield place, f"{place} {text_of(rows)}"
-        for at, db in self._each():
-            for name, order in (("large objects", _LARGE), ("samples", _SAMPLES), ("lost samples", _ORPHANED_SAMPLES)):
-                yield f"{at} {name}", text_of(db.execute(order).fetchall())
-        yield "roles", text_of([(role,) for role in self.roles()])
+        for _, schema in self.list_schemas():
+            for place, rows in self.read_schema(schema).items():
+                yield place, f"{place} {format_rows(rows)}"
+        for at, db in self._connect_each():
+            for name, order in (("large objects", _LARGE_OBJECTS), ("samples", _STATISTICS), ("lost samples", _ORPHANED_STATISTICS)):
+                yield f"{at} {name}", format_rows(db.execute(order).fetchall())
+        yield "roles", format_rows([(role,) for role in self.list_roles()])
 
-    def roles(self) -> list[str]:
+    def list_roles(self) -> list[str]:
         """Those of wikis, on the whole server."""
         with psycopg.connect(self._addresses[0]) as db:
             return [name for (name,) in db.execute(_ROLES).fetchall()]
 
     def analyze(self) -> None:
         """Have the planner take its samples now, as it does by itself sooner or later."""
-        for _, db in self._each():
+        for _, db in self._connect_each():
             db.execute("ANALYZE")
 
-    def _each(self) -> Iterator[tuple[int, "psycopg.Connection[tuple[object, ...]]"]]:
+    def _connect_each(self) -> Iterator[tuple[int, "psycopg.Connection[tuple[object, ...]]"]]:
         for at, address in enumerate(self._addresses):
             with psycopg.connect(address, autocommit=True) as connection:
                 yield at, connection
 
 
-def text_of(rows: Sequence[tuple[object, ...]]) -> str:
+def format_rows(rows: Sequence[tuple[object, ...]]) -> str:
     """Rows as text, their bytes as letters."""
     return "\n".join(
         " ".join(value.decode("latin-1") if isinstance(value, bytes) else str(value) for value in row) for row in rows
     )
 
 
-class InPostgres:
+class PostgresBackend:
     """A data directory whose indexes and registry are in PostgreSQL, in the product's own wiring."""
 
     def __init__(self, data: Path, address: str, others: Sequence[str] = (), **more: object) -> None:
         self.data = data
-        self.rows = Rows([address, *others])
+        self.rows = DatabaseRows([address, *others])
         write_settings(data, address, **more)
 
-    def open(self, *, model: str = "fake", seconds: float = 0.0, background: bool = False) -> Service:
+    def open_service(self, *, model: str = "fake", seconds: float = 0.0, background: bool = False) -> WikiService:
         embedder = SlowEmbedder(model, seconds)
-        service = wiring.build(load(self.data, overrides={"page.max_bytes": 200_000, "url": "/w/{path}"}))
-        reranking = Reranking(FakeReranker, 60.0)
-        service.workshop = replace(service.workshop, embedder=lambda: embedder, identity=None, reranking=reranking)
+        service = wiring.build_service(load_settings(self.data, overrides={"page.max_bytes": 200_000, "url": "/w/{path}"}))
+        reranking = RerankConfig(FakeReranker, 60.0)
+        service.components = replace(service.components, embedder=lambda: embedder, identity=None, reranking=reranking)
         return service
 
-    def held(self, wiki_id: str) -> Mapping[str, object]:
+    def read_wiki(self, wiki_id: str) -> Mapping[str, object]:
         found = {
             place: hashlib.sha256(repr(sorted(rows, key=repr)).encode()).hexdigest()
-            for place, rows in self.rows.of_schema(f"w_{wiki_id}").items()
+            for place, rows in self.rows.read_schema(f"w_{wiki_id}").items()
         }
-        return {**found, **contents(self.data / "scratch" / wiki_id)}
+        return {**found, **read_all_files(self.data / "scratch" / wiki_id)}
 
-    def codes_of(self, wiki_id: str) -> set[str]:
-        rows = self.rows.of_schema(f"w_{wiki_id}")
-        return codes("\n".join(map(text_of, rows.values()))) | codes_on_disk(self.data / "scratch" / wiki_id)
+    def find_wiki_codes(self, wiki_id: str) -> set[str]:
+        rows = self.rows.read_schema(f"w_{wiki_id}")
+        return find_codes("\n".join(map(format_rows, rows.values()))) | find_codes_on_disk(self.data / "scratch" / wiki_id)
 
-    def codes(self) -> set[str]:
-        return codes("\n".join(text for _, text in self.rows.texts())) | codes_on_disk(self.data)
+    def find_all_codes(self) -> set[str]:
+        return find_codes("\n".join(text for _, text in self.rows.iter_texts())) | find_codes_on_disk(self.data)
 
-    def where(self, code: str) -> list[str]:
+    def find_places(self, code: str) -> list[str]:
         """The places in which words of a wiki stand."""
-        stands = [place for place, text in self.rows.texts() if code in codes(text)]
-        return stands + where_on_disk(self.data, code)
+        stands = [place for place, text in self.rows.iter_texts() if code in find_codes(text)]
+        return stands + find_places_on_disk(self.data, code)
 
-    def traces(self, wiki_id: str) -> list[str]:
+    def find_traces(self, wiki_id: str) -> list[str]:
         # That a wiki of this id was removed is remembered for other nodes, which have backups to take it out of.
-        stands = [place for place, text in self.rows.texts() if wiki_id in text and not place.endswith(_REMEMBERED)]
-        return stands + traces_on_disk(self.data, wiki_id)
+        stands = [place for place, text in self.rows.iter_texts() if wiki_id in text and not place.endswith(_PURGE_MARKS_TABLE)]
+        return stands + find_traces_on_disk(self.data, wiki_id)

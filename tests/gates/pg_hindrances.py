@@ -6,40 +6,40 @@ from contextlib import suppress
 from typing import Any
 
 import psycopg
-from hindrances import Hindered, Hindrance
-from pg_rounds import end_sessions
-from processes import Line
+from hindrances import FaultInjector, InjectedFault
+from pg_rounds import terminate_sessions
+from processes import ChildChannel
 
 CRASH, SESSIONS = "crash", "sessions"
 _EXECUTE, _COPY, _CONNECT = psycopg.Cursor.execute, psycopg.Cursor.copy, psycopg.connect
 
 
-class HinderedInDatabase(Hindered):
+class StatementFaultInjector(FaultInjector):
     """Counts statements, copies and log-ins as steps too; at the chosen one the server may be struck instead."""
 
     def __init__(
-        self, line: Line, hindrance: Hindrance, window: tuple[type, str] | None, server: int, address: str
+        self, channel: ChildChannel, fault: InjectedFault, window: tuple[type, str] | None, server: int, address: str
     ) -> None:
         self._server = server
         self._address = address
-        super().__init__(line, hindrance, window)
-        psycopg.Cursor.execute = self._counted(_EXECUTE)  # type: ignore[method-assign]
-        psycopg.Cursor.copy = self._counted(_COPY)  # type: ignore[method-assign]
-        psycopg.connect = self._counted(_CONNECT)
+        super().__init__(channel, fault, window)
+        psycopg.Cursor.execute = self._count_calls(_EXECUTE)  # type: ignore[method-assign]
+        psycopg.Cursor.copy = self._count_calls(_COPY)  # type: ignore[method-assign]
+        psycopg.connect = self._count_calls(_CONNECT)
 
-    def _counted(self, original: Any) -> Any:
+    def _count_calls(self, original: Any) -> Any:
         def counted(*arguments: Any, **options: Any) -> Any:
-            self._step()
+            self._count_step()
             return original(*arguments, **options)
 
         return counted
 
-    def _strike(self) -> None:
-        if self._hindrance.kind == CRASH:
+    def _inject(self) -> None:
+        if self._fault.kind == CRASH:
             with suppress(ProcessLookupError):
                 os.kill(self._server, signal.SIGQUIT)
-        elif self._hindrance.kind == SESSIONS:
+        elif self._fault.kind == SESSIONS:
             with suppress(psycopg.Error):
-                end_sessions(self._address)
+                terminate_sessions(self._address)
         else:
-            super()._strike()
+            super()._inject()

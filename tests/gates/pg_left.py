@@ -7,20 +7,20 @@ import psycopg
 Connection = psycopg.Connection[tuple[object, ...]]
 _SCHEMAS = "SELECT nspname FROM pg_namespace WHERE nspname ~ '^w_'"
 _ROLES = "SELECT rolname FROM pg_roles WHERE rolname ~ '^w_'"
-_PLACED = "SELECT wiki_id, database, schema, role, condition FROM wikiholt.placements"
+_PLACEMENTS = "SELECT wiki_id, database, schema, role, condition FROM wikiholt.placements"
 _TABLES = "SELECT schemaname, tablename FROM pg_tables WHERE schemaname ~ '^w_' AND tablename ~ '^g[0-9]+_'"
-_INVALID = "SELECT indexrelid::regclass::text FROM pg_index WHERE NOT indisvalid OR NOT indisready"
-_LARGE = "SELECT count(*) FROM pg_largeobject_metadata"
+_INVALID_INDEXES = "SELECT indexrelid::regclass::text FROM pg_index WHERE NOT indisvalid OR NOT indisready"
+_LARGE_OBJECTS = "SELECT count(*) FROM pg_largeobject_metadata"
 
 
-def left_behind(addresses: dict[str, str], registered: dict[str, str], *, aside: bool) -> list[str]:
+def find_leftovers(addresses: dict[str, str], registered: dict[str, str], *, has_quarantined: bool) -> list[str]:
     """What belongs to nobody, in words. `addresses` are those of the databases by their names; home comes first.
 
     `registered` are the ids of wikis by slug; `aside` says whether a registry may have been set aside.
     """
     found: list[str] = []
     with psycopg.connect(next(iter(addresses.values()))) as home:
-        placed = home.execute(_PLACED).fetchall()
+        placed = home.execute(_PLACEMENTS).fetchall()
         found += [f"a move of {row[0]}" for row in home.execute("SELECT wiki_id FROM wikiholt.moves").fetchall()]
         found += [
             f"work for {row[0]}"
@@ -36,26 +36,26 @@ def left_behind(addresses: dict[str, str], registered: dict[str, str], *, aside:
     found += [f"a placement of {row[0]} that is {row[4]}" for row in placed if row[4] != "here"]
     found += [f"role {role}" for role in roles - {str(row[3]) for row in placed}]
     kept = {"wikiholt", "public", "information_schema"}
-    found += [f"schema {name}" for name in schemas - kept if not (aside and name.startswith("broken_"))]
+    found += [f"schema {name}" for name in schemas - kept if not (has_quarantined and name.startswith("broken_"))]
     for name, address in addresses.items():
         there = {str(row[2]) for row in placed if row[1] == name}
         with psycopg.connect(address) as db:
-            found += [f"{name}: {each}" for each in _in_database(db, there)]
+            found += [f"{name}: {each}" for each in _check_database(db, there)]
     return found
 
 
-def _in_database(db: Connection, placed: set[str]) -> Iterator[str]:
+def _check_database(db: Connection, placed: set[str]) -> Iterator[str]:
     schemas = {str(name) for (name,) in db.execute(_SCHEMAS).fetchall()}
     yield from (f"schema {schema} of no wiki" for schema in schemas - placed)
     yield from (f"no schema {schema}, where a wiki should be" for schema in placed - schemas)
-    yield from (f"index {name} is not valid" for (name,) in db.execute(_INVALID).fetchall())
-    if db.execute(_LARGE).fetchone() != (0,):
+    yield from (f"index {name} is not valid" for (name,) in db.execute(_INVALID_INDEXES).fetchall())
+    if db.execute(_LARGE_OBJECTS).fetchone() != (0,):
         yield "large objects"
     for schema in schemas & placed:
-        yield from _in_schema(db, schema)
+        yield from _check_schema(db, schema)
 
 
-def _in_schema(db: Connection, schema: str) -> Iterator[str]:
+def _check_schema(db: Connection, schema: str) -> Iterator[str]:
     order = psycopg.sql.SQL
     named = psycopg.sql.Identifier(schema)
     numbers = {number for (number,) in db.execute(order("SELECT number FROM {}.state").format(named)).fetchall()}

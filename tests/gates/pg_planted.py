@@ -1,18 +1,18 @@
 """Bugs that are put into the PostgreSQL store on purpose, to see that the gate finds them."""
 
-from planted import _replace
+from planted import replace_attribute
 from psycopg import sql
 
 from wikiholt.stores.postgres import moving, offboarding, placing, store, writing
 from wikiholt.stores.postgres.pool import Connection
-from wikiholt.stores.postgres.rows import Standing
-from wikiholt.stores.postgres.tables import Tables
+from wikiholt.stores.postgres.rows import GenerationState
+from wikiholt.stores.postgres.tables import GenerationTables
 
 
 def _no_fence() -> None:
     """A writer that does not look whether its lease is still its own."""
     for module in (writing, store, moving):
-        _replace(module, "hold", lambda *_: None)
+        replace_attribute(module, "hold", lambda *_: None)
 
 
 def _role_stays() -> None:
@@ -23,19 +23,19 @@ def _role_stays() -> None:
         return [schema]
 
     for module in (placing, offboarding):
-        _replace(module, "remove_schema", remove_schema)
+        replace_attribute(module, "remove_schema", remove_schema)
 
 
 def _counts_later() -> None:
     """A writer that commits pages before it writes where the index stands."""
-    original = writing.write_standing
+    original = writing.write_state
 
-    def write_standing(db: Connection, tables: Tables, standing: Standing) -> None:
+    def write_standing(db: Connection, tables: GenerationTables, standing: GenerationState) -> None:
         db.execute("COMMIT")
         db.execute("BEGIN READ WRITE")
         original(db, tables, standing)
 
-    _replace(writing, "write_standing", write_standing)
+    replace_attribute(writing, "write_standing", write_standing)
 
 
-PG_BUGS = {"no fence": _no_fence, "role stays": _role_stays, "counts later": _counts_later}
+POSTGRES_BUGS = {"no fence": _no_fence, "role stays": _role_stays, "counts later": _counts_later}

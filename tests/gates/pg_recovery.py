@@ -7,88 +7,88 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from acknowledged import UNSURE
-from damage import files_below
-from farm import product
-from pg_damage import REGISTRY
-from pg_deeds import LEASE, newer
-from pg_left import left_behind
-from recovery import Log, Recovered, Start, converged, searched, served, synced
+from damage import list_files
+from farm import build_test_service
+from pg_damage import REGISTRY_DAMAGES
+from pg_deeds import LEASE_S, install_newer_version
+from pg_left import find_leftovers
+from recovery import LogCollector, RecoveryReport, RecoveryCase, assert_converged, check_search, wait_for_service, sync_wiki
 
 from wikiholt.errors import IndexCorrupt, IndexMissing, WikiNotFound
 from wikiholt.handle import WikiHandle
-from wikiholt.service import Service
+from wikiholt.service import WikiService
 
 
 @dataclass(slots=True)
-class PgStart:
+class PostgresRecoveryCase:
     """All that the next start is judged by."""
 
-    start: Start
+    case: RecoveryCase
     addresses: dict[str, str]
     """Of the databases, by name; home comes first."""
     damage: list[str]
-    overtaken: str = ""
-    newer: bool = False
+    lost_lease: str = ""
+    is_newer: bool = False
 
 
-def recover_pg(told: PgStart) -> dict[str, object]:
+def check_postgres_recovery(case: PostgresRecoveryCase) -> dict[str, object]:
     """Start, search, converge, compare with an embedded index built from nothing, and look for what was left."""
-    log, start = Log(), told.start
+    log, start = LogCollector(), case.case
     logging.getLogger("wikiholt").addHandler(log)
     logging.getLogger("wikiholt").propagate = False
-    if told.newer:
-        newer()
-    done, began = Recovered(), time.monotonic()
-    with closing(product(start.data, start.model)) as service:
-        done.registry = _registry(service, told)
+    if case.is_newer:
+        install_newer_version()
+    done, began = RecoveryReport(), time.monotonic()
+    with closing(build_test_service(start.data, start.model)) as service:
+        done.registry = _check_registry(service, case)
         removal = start.expected.wikis[start.subject]
         try:
-            wiki = service.wiki(start.subject)
+            wiki = service.get_handle(start.subject)
         except WikiNotFound:
             assert removal in (None, UNSURE), "the wiki is gone though nobody removed it"
-            done.way = "was removed"
-            _finish(service, told)
+            done.recovery_path = "was removed"
+            _finish_cleanup(service, case)
             return asdict(done)
-        if told.overtaken:
-            _kept_out(wiki, told.overtaken)
-        done.before = searched(wiki)
-        wiki.status()
+        if case.lost_lease:
+            _assert_fenced(wiki, case.lost_lease)
+        done.search_outcome = check_search(wiki)
+        wiki.get_status()
         if removal is UNSURE:
             service.remove(start.subject)
-            done.way = "removed again"
-            _finish(service, told)
+            done.recovery_path = "removed again"
+            _finish_cleanup(service, case)
             return asdict(done)
-        if told.damage:
+        if case.damage:
             with suppress(IndexMissing):
-                wiki.examine()
+                wiki.check_integrity()
         if start.served:
-            log.lines += served(start, wiki)
-        report = synced(wiki, again=False)
+            log.lines += wait_for_service(start, wiki)
+        report = sync_wiki(wiki, retry=False)
         done.seconds = time.monotonic() - began
-        done.way = log.way(rebuilt=report.rebuilt, new=start.model == "other")
-        assert told.damage or done.way not in ("restored", "rebuilt"), f"nobody harmed it, and it was {done.way}"
-        converged(start, wiki, report.revision)
-        _backups_are_good(service, wiki)
-        _finish(service, told)
+        done.recovery_path = log.get_recovery_path(rebuilt=report.rebuilt, new=start.model == "other")
+        assert case.damage or done.recovery_path not in ("restored", "rebuilt"), f"nobody harmed it, and it was {done.recovery_path}"
+        assert_converged(start, wiki, report.revision)
+        _check_backups(service, wiki)
+        _finish_cleanup(service, case)
     return asdict(done)
 
 
-def _kept_out(wiki: WikiHandle, revision: str) -> None:
+def _assert_fenced(wiki: WikiHandle, revision: str) -> None:
     """What another wrote while a node slept is what the index stands for: the one that woke wrote nothing more."""
-    with closing(wiki._workshop.store.open(wiki.wiki.id)) as index:
+    with closing(wiki._components.store.open(wiki.wiki.id)) as index:
         assert index.check() == []
-        assert index.state().revision == revision, "a node that had slept wrote over what another had written since"
-        head = wiki._parts.source.tree(revision)
-        held = dict(index.pages()) | {problem.file: problem.blob for problem in index.problems()}
+        assert index.get_state().revision == revision, "a node that had slept wrote over what another had written since"
+        head = wiki._config.source.read_tree(revision)
+        held = dict(index.get_page_blobs()) | {problem.file: problem.blob for problem in index.get_problems()}
         assert held == {file: entry.blob for file, entry in head.items()}, "a node that had slept wrote pages"
 
 
-def _registry(service: Service, told: PgStart) -> str:
+def _check_registry(service: WikiService, case: PostgresRecoveryCase) -> str:
     """The registry holds what was acknowledged, or says that it is damaged; then the newest backup is restored."""
-    harmed = any(kind in REGISTRY for kind in told.damage)
+    harmed = any(kind in REGISTRY_DAMAGES for kind in case.damage)
     try:
-        service.wikis()
-        told.start.expected.check_registry(service.registry)
+        service.list_wikis()
+        case.case.expected.check_registry(service.registry)
     except IndexCorrupt as error:
         if not harmed:
             raise AssertionError(f"the registry, which nobody harmed, says: {error.message}") from error
@@ -96,49 +96,49 @@ def _registry(service: Service, told: PgStart) -> str:
         assert not harmed, "the registry was harmed, and nobody noticed"
         return "whole"
     service.registry.backups.restore()
-    found = {wiki.slug for wiki in service.wikis()}
+    found = {wiki.slug for wiki in service.list_wikis()}
     assert {"bystander", "mirror"} <= found, f"the restored registry knows only {found}"
-    assert service.registry.keys.check(told.start.operator) is not None
+    assert service.registry.keys.find_by_token(case.case.operator) is not None
     return "restored"
 
 
-def _backups_are_good(service: Service, wiki: WikiHandle) -> None:
-    for backup in (*wiki.backups.verified(), *service.registry.backups.list()):
+def _check_backups(service: WikiService, wiki: WikiHandle) -> None:
+    for backup in (*wiki.backups.list_verified(), *service.registry.backups.list()):
         assert not backup.fault, f"{backup.name}: {backup.fault}"
-    taken = wiki.backups.take()
+    taken = wiki.backups.create()
     assert taken.state is not None
-    assert taken.state.revision == wiki.status().head
+    assert taken.state.revision == wiki.get_status().head
 
 
-def _finish(service: Service, told: PgStart) -> None:
+def _finish_cleanup(service: WikiService, case: PostgresRecoveryCase) -> None:
     """What one who was killed left is finished by the next who looks, and then nothing is there of anybody."""
-    service.registry.backups.follow()
-    registered = {wiki.slug: wiki.id for wiki in service.wikis()}
-    assert service.workshop.databases is not None
-    service.workshop.databases.tidy(registered.values())
+    service.registry.backups.create_if_changed()
+    registered = {wiki.slug: wiki.id for wiki in service.list_wikis()}
+    assert service.components.databases is not None
+    service.components.databases.remove_leftovers(registered.values())
     for slug in registered:
         if slug.startswith("extra"):
-            service.wiki(slug).sync()
-    aside = any(kind in REGISTRY for kind in told.damage)
-    until, left = time.monotonic() + 3 * LEASE, [""]
+            service.get_handle(slug).sync()
+    aside = any(kind in REGISTRY_DAMAGES for kind in case.damage)
+    until, left = time.monotonic() + 3 * LEASE_S, [""]
     while left and time.monotonic() < until:  # leases of the dead run out
-        left = left_behind(told.addresses, registered, aside=aside)
+        left = find_leftovers(case.addresses, registered, has_quarantined=aside)
         time.sleep(0.05 if left else 0)
     assert not left, f"left behind: {left}"
-    if told.start.subject not in registered:
-        _nothing_on_disk(told.start.data.parent, set(registered.values()))
+    if case.case.subject not in registered:
+        _assert_nothing_on_disk(case.case.data.parent, set(registered.values()))
 
 
-def _nothing_on_disk(place: Path, others: set[str]) -> None:
+def _assert_nothing_on_disk(place: Path, others: set[str]) -> None:
     """No node has anything of a removed wiki on its own disk, once it has looked at what there is."""
     for node in ("data", "other"):
-        with closing(product(place / node)) as service:
-            assert service.workshop.databases is not None
-            service.workshop.databases.tidy(others)
-        for file in files_below(place / node):
+        with closing(build_test_service(place / node)) as service:
+            assert service.components.databases is not None
+            service.components.databases.remove_leftovers(others)
+        for file in list_files(place / node):
             held = file.read_bytes() if not others & set(file.parts) else b""
             for trace in (b"unique1", b"victim"):
                 assert trace not in held, f"{file} holds {trace!r} of a removed wiki"
 
 
-__all__ = ["PgStart", "recover_pg"]
+__all__ = ["PostgresRecoveryCase", "check_postgres_recovery"]

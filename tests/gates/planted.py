@@ -11,19 +11,19 @@ from wikiholt.stores.sqlite import copies, writing
 _UNDO: list[Callable[[], None]] = []
 
 
-def plant(name: str) -> None:
+def inject_bug(name: str) -> None:
     """Let this process, and those it starts, have this bug; an empty name takes it away again."""
     while _UNDO:
         _UNDO.pop()()
     if name in BUGS:
         BUGS[name]()
     elif name:
-        from pg_planted import PG_BUGS
+        from pg_planted import POSTGRES_BUGS
 
-        PG_BUGS[name]()
+        POSTGRES_BUGS[name]()
 
 
-def _replace(owner: object, name: str, value: object) -> None:
+def replace_attribute(owner: object, name: str, value: object) -> None:
     original = getattr(owner, name)
     _UNDO.append(lambda: setattr(owner, name, original))
     setattr(owner, name, value)
@@ -31,23 +31,23 @@ def _replace(owner: object, name: str, value: object) -> None:
 
 def _half_a_page() -> None:
     """A writer that commits a page before its chunks, its words and its seal."""
-    original = writing._Writer._put_chunks
+    original = writing._SqliteWriter._write_chunks
 
-    def put_chunks(self: writing._Writer, page_id: int, entry: object) -> None:
+    def put_chunks(self: writing._SqliteWriter, page_id: int, entry: object) -> None:
         self._db.execute("COMMIT")
         self._db.execute("BEGIN IMMEDIATE")
         original(self, page_id, entry)  # type: ignore[arg-type]
 
-    _replace(writing._Writer, "_put_chunks", put_chunks)
+    replace_attribute(writing._SqliteWriter, "_put_chunks", put_chunks)
 
 
 def _unsynced_backup() -> None:
     """A shelf that gives a copy its name before its bytes are on the disk."""
-    _replace(shelf, "os", _Without("fsync"))
-    _replace(copies, "_sync", lambda _: None)
+    replace_attribute(shelf, "os", _OsWithout("fsync"))
+    replace_attribute(copies, "_sync", lambda _: None)
 
 
-class _Without:
+class _OsWithout:
     """The module `os` with one function that does nothing."""
 
     def __init__(self, name: str) -> None:
@@ -60,26 +60,26 @@ class _Without:
 def _key_before_it_is_kept() -> None:
     """A registry that hands a key out and forgets to keep it."""
 
-    def create(self: keys.Keys, *arguments: object) -> object:
-        database, self._database = self._database, _Rehearsal(self._database)
+    def create(self: keys.KeyStore, *arguments: object) -> object:
+        database, self._database = self._database, _NoCommitDatabase(self._database)
         try:
             return original(self, *arguments)  # type: ignore[arg-type]
         finally:
             self._database = database
 
-    original = keys.Keys.create
-    _replace(keys.Keys, "create", create)
+    original = keys.KeyStore.create
+    replace_attribute(keys.KeyStore, "create", create)
 
 
-class _Rehearsal:
+class _NoCommitDatabase:
     def __init__(self, database: object) -> None:
         self._database = database
 
-    def writing(self) -> object:
-        return nullcontext(_Nothing(self._database))
+    def write_transaction(self) -> object:
+        return nullcontext(_NoInsertTransaction(self._database))
 
 
-class _Nothing:
+class _NoInsertTransaction:
     def __init__(self, database: object) -> None:
         self.connection = database._connection()  # type: ignore[attr-defined]
 

@@ -16,43 +16,43 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from farm import product
-from history import EVERYWHERE
+from farm import build_test_service
+from history import COMMON_WORD
 
 from wikiholt.errors import WikiholtError
-from wikiholt.model import Mode
-from wikiholt.search import Request
-from wikiholt.service import Service
+from wikiholt.model import SearchMode
+from wikiholt.search import SearchRequest
+from wikiholt.service import WikiService
 
-ESCAPED = "escaped"
+UNEXPECTED_ERROR = "escaped"
 """The outcome of work that ended with an error that is not one of ours."""
 OUT_OF_MEMORY = "out of memory"
-PATIENCE = 120.0
-_PIPE = 1 << 20
-_DIE_WITH_PARENT = 1
-_ENTERED, _LEFT, _STEPS = range(3)
+TIMEOUT_S = 120.0
+_PIPE_BYTES = 1 << 20
+_PR_SET_PDEATHSIG = 1
+_ENTERED_COUNT, _LEFT_COUNT, _STEP_COUNT = range(3)
 
-Told = list[list[str | None]]
+Messages = list[list[str | None]]
 
 
-class Line:
+class ChildChannel:
     """Between a child and its parent: what the child told has arrived, even if it is killed in the next moment."""
 
     def __init__(self) -> None:
         self._out, self._in = os.pipe()
-        fcntl.fcntl(self._in, fcntl.F_SETPIPE_SZ, _PIPE)
+        fcntl.fcntl(self._in, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         os.set_blocking(self._out, False)
         self._counts = memoryview(mmap.mmap(-1, 64)).cast("q")
 
-    def tell(self, *words: str | None) -> None:
+    def send(self, *words: str | None) -> None:
         os.write(self._in, (json.dumps(words) + "\n").encode())
 
-    def heard(self) -> Told:
+    def receive_all(self) -> Messages:
         """All that was told; for when the child has ended."""
         content = b""
         while True:
             try:
-                part = os.read(self._out, _PIPE)
+                part = os.read(self._out, _PIPE_BYTES)
             except BlockingIOError:
                 break
             if not part:
@@ -60,98 +60,98 @@ class Line:
             content += part
         return [json.loads(line) for line in content.splitlines()]
 
-    def enter(self) -> None:
-        self._counts[_ENTERED] += 1
+    def mark_entered(self) -> None:
+        self._counts[_ENTERED_COUNT] += 1
 
-    def leave(self) -> None:
-        self._counts[_LEFT] += 1
+    def mark_left(self) -> None:
+        self._counts[_LEFT_COUNT] += 1
 
-    def step(self) -> int:
-        self._counts[_STEPS] += 1
-        return self._counts[_STEPS]
+    def count_step(self) -> int:
+        self._counts[_STEP_COUNT] += 1
+        return self._counts[_STEP_COUNT]
 
     @property
-    def entered(self) -> bool:
+    def has_entered(self) -> bool:
         """Whether the work that a blow is meant for has begun."""
-        return self._counts[_ENTERED] > 0
+        return self._counts[_ENTERED_COUNT] > 0
 
     @property
-    def inside(self) -> bool:
+    def is_inside(self) -> bool:
         """Whether it has begun and not ended."""
-        return self._counts[_ENTERED] > self._counts[_LEFT]
+        return self._counts[_ENTERED_COUNT] > self._counts[_LEFT_COUNT]
 
     @property
     def steps(self) -> int:
-        return self._counts[_STEPS]
+        return self._counts[_STEP_COUNT]
 
     def close(self) -> None:
         os.close(self._out)
         os.close(self._in)
 
 
-class Child:
+class ChildProcess:
     """A forked process, first of its own group; its result is in a file when it has ended by itself."""
 
-    def __init__(self, report: Path, task: Callable[[Line], object], patience: float = PATIENCE) -> None:
+    def __init__(self, report: Path, task: Callable[[ChildChannel], object], timeout_s: float = TIMEOUT_S) -> None:
         self._report = report
-        self._patience = patience
+        self._timeout_s = timeout_s
         self._ended: dict[str, object] | None = None
         report.unlink(missing_ok=True)
-        self.line = Line()
+        self.channel = ChildChannel()
         faulthandler.cancel_dump_traceback_later()  # its thread would be missed on the far side of the fork
         self.pid = os.fork()
         if not self.pid:
             os.setpgid(0, 0)
-            ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
-            _run(report, lambda: task(self.line), patience)
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            _run_child(report, lambda: task(self.channel), timeout_s)
         with suppress(OSError):  # both sides see to it, whoever comes first
             os.setpgid(self.pid, self.pid)
 
-    def kill(self, number: int = signal.SIGKILL, *, group: bool = False) -> None:
+    def send_signal(self, number: int = signal.SIGKILL, *, group: bool = False) -> None:
         """Send a signal to it, or to it and all the processes it has started."""
         if self._ended is None:
             (os.killpg if group else os.kill)(self.pid, number)
 
-    def poll(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether it has ended."""
         if self._ended is None:
             ended = os.waitpid(self.pid, os.WNOHANG)
             if ended[0]:
-                self._ended = self._outcome(ended[1])
+                self._ended = self._read_outcome(ended[1])
         return self._ended is not None
 
-    def join(self) -> dict[str, object]:
+    def wait(self) -> dict[str, object]:
         """What the process reported; a process that does not end is an outcome of its own."""
-        until = time.monotonic() + self._patience
-        while not self.poll():
+        until = time.monotonic() + self._timeout_s
+        while not self.has_ended():
             if time.monotonic() > until:
-                self.kill(group=True)
+                self.send_signal(group=True)
                 os.waitpid(self.pid, 0)
                 stack = self._report.with_suffix(".stack").read_text()
                 # Python waits for ever for a thread that had no memory to begin with; somebody has to end it.
-                outcome = OUT_OF_MEMORY if "threading.py" in stack and "in start\n" in stack else ESCAPED
+                outcome = OUT_OF_MEMORY if "threading.py" in stack and "in start\n" in stack else UNEXPECTED_ERROR
                 self._ended = {"outcome": outcome, "trace": f"the process hung\n{stack}"}
                 break
             time.sleep(0.005)
         return self._ended or {}
 
-    def _outcome(self, status: int) -> dict[str, object]:
+    def _read_outcome(self, status: int) -> dict[str, object]:
         if os.WIFSIGNALED(status):
             fatal = os.WTERMSIG(status)
-            outcome = "killed" if fatal == signal.SIGKILL else ESCAPED
+            outcome = "killed" if fatal == signal.SIGKILL else UNEXPECTED_ERROR
             return {"outcome": outcome, "trace": f"ended by {signal.Signals(fatal).name}"}
         told = self._report.read_text()
         if not told:
-            return {"outcome": ESCAPED, "trace": f"ended with {os.WEXITSTATUS(status)} and no report"}
+            return {"outcome": UNEXPECTED_ERROR, "trace": f"ended with {os.WEXITSTATUS(status)} and no report"}
         return dict(json.loads(told))
 
 
-def _run(report: Path, task: Callable[[], object], patience: float) -> None:
+def _run_child(report: Path, task: Callable[[], object], timeout_s: float) -> None:
     """The whole life of a child: the task, the report, the end; nothing of the parent's is cleaned up."""
     held = report.open("w")
     logging.getLogger("wikiholt").addHandler(logging.NullHandler())
     stack = report.with_suffix(".stack").open("w")
-    faulthandler.dump_traceback_later(patience * 0.8, file=stack)
+    faulthandler.dump_traceback_later(timeout_s * 0.8, file=stack)
     try:
         result: dict[str, object] = {"outcome": "done", "value": task()}
     except WikiholtError as error:
@@ -161,7 +161,7 @@ def _run(report: Path, task: Callable[[], object], patience: float) -> None:
     except BaseException:  # noqa: BLE001 - whatever it is, the parent must hear of it
         trace = traceback.format_exc()
         no_thread = "can't start new thread" in trace
-        result = {"outcome": OUT_OF_MEMORY if no_thread else ESCAPED, "trace": trace}
+        result = {"outcome": OUT_OF_MEMORY if no_thread else UNEXPECTED_ERROR, "trace": trace}
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
     # Opened before, for the child may have become a user who may open nothing here.
@@ -173,21 +173,21 @@ def _run(report: Path, task: Callable[[], object], patience: float) -> None:
 def search_until(data: Path, slug: str, stop: Path) -> dict[str, int]:
     """Search until told to stop, as a server does and as a new process does; count what came of it."""
     seen: Counter[str] = Counter()
-    lasting = product(data)
+    lasting = build_test_service(data)
     while not stop.exists() or not seen:
-        for mode in Mode:
-            seen[_searched(lasting, slug, mode)] += 1
-        fresh = product(data)
-        seen[_searched(fresh, slug, Mode.HYBRID)] += 1
+        for mode in SearchMode:
+            seen[_search_once(lasting, slug, mode)] += 1
+        fresh = build_test_service(data)
+        seen[_search_once(fresh, slug, SearchMode.HYBRID)] += 1
         fresh.close()
         time.sleep(0.02)
     lasting.close()
     return seen
 
 
-def _searched(service: Service, slug: str, mode: Mode) -> str:
+def _search_once(service: WikiService, slug: str, mode: SearchMode) -> str:
     try:
-        answer = service.wiki(slug).search(Request(EVERYWHERE, mode=mode))
+        answer = service.get_handle(slug).search(SearchRequest(COMMON_WORD, mode=mode))
     except WikiholtError as error:
         return error.code
     if not answer.hits:

@@ -13,38 +13,38 @@ from mypy import api
 
 import wikiholt
 from wikiholt import ports
-from wikiholt.asked import Diary, Queries
-from wikiholt.contents import Contents
+from wikiholt.asked import QueryBuffer, WikiQueryLog
+from wikiholt.contents import WikiPages
 from wikiholt.handle import WikiHandle
-from wikiholt.hits import HitMaker
-from wikiholt.search import Request, Searcher
+from wikiholt.hits import HitBuilder
+from wikiholt.search import SearchRequest, Searcher
 from wikiholt.stores.sqlite.index import SqliteIndex
-from wikiholt.vectors.chroma.api import Rows
-from wikiholt.vectors.chroma.cache import ChromaCache
-from wikiholt.vectors.derived import DerivedCache
-from wikiholt.words.cache import PostingsCache
+from wikiholt.vectors.chroma.api import CollectionRows
+from wikiholt.vectors.chroma.cache import ChromaVectorCache
+from wikiholt.vectors.derived import FileVectorCache
+from wikiholt.words.cache import FileKeywordCache
 
 ROOT = Path(__file__).parents[2]
 SNIPPETS = Path(__file__).with_name("boundary_snippets.py")
-BOUND: tuple[type, ...] = (
-    *(ports.WikiIndex, ports.VectorCache, ports.WordCache, ports.Source, ports.Snapshot, ports.QueryLog),
-    *(SqliteIndex, DerivedCache, PostingsCache, Searcher, HitMaker, WikiHandle, Contents, Queries, Diary),
-    *(ChromaCache, Rows),
+BOUND_TYPES: tuple[type, ...] = (
+    *(ports.WikiIndex, ports.VectorCache, ports.KeywordCache, ports.Source, ports.VectorSnapshot, ports.QueryLog),
+    *(SqliteIndex, FileVectorCache, FileKeywordCache, Searcher, HitBuilder, WikiHandle, WikiPages, WikiQueryLog, QueryBuffer),
+    *(ChromaVectorCache, CollectionRows),
 )
-NAMES_A_WIKI = re.compile(r"wiki|slug|tenant|index_id|collection|schema")
-ASKS = re.compile(r"^(query|request|vector|where|terms|words)$|WordQuery|Request|Filter")
-KNOWS_MANY = {"registry", "service", "access", "limits", "keeper", "wiring", "doctor", "stores", "ports", "surfaces"}
-KNOWS_MANY |= {"importing", "moving", "leaving"}
+WIKI_PARAMETER = re.compile(r"wiki|slug|tenant|index_id|collection|schema")
+SEARCH_PARAMETER = re.compile(r"^(query|request|vector|where|terms|words)$|WordQuery|Request|Filter")
+MULTI_WIKI_PACKAGES = {"registry", "service", "access", "limits", "keeper", "wiring", "doctor", "stores", "ports", "surfaces"}
+MULTI_WIKI_PACKAGES |= {"importing", "moving", "leaving"}
 """Parts that may be told a wiki: they say which, and open it. None of them searches."""
-OPENS = tuple(f"wikiholt.vectors.chroma.{part}." for part in ("engine", "layout", "bound"))
+OPENING_MODULES = tuple(f"wikiholt.vectors.chroma.{part}." for part in ("engine", "layout", "bound"))
 """Opens a wiki's collection, names it, and is the other end of the wire. What searches holds one collection's rows."""
-FINDS = "wikiholt.sources.discovery."
+DISCOVERY_MODULE = "wikiholt.sources.discovery."
 """Proposes slugs for directories."""
 TELLS_APART = "wikiholt.sources.identity."
 """Says whether a repository is still the one a wiki was made from. Reads no page."""
 
 
-def marked() -> set[tuple[int, str]]:
+def get_marked_lines() -> set[tuple[int, str]]:
     """The lines that must be refused, with the kind of complaint."""
     found = set()
     for number, line in enumerate(SNIPPETS.read_text().splitlines(), 1):
@@ -65,22 +65,22 @@ def complaints(tmp_path_factory: pytest.TempPathFactory) -> set[tuple[int, str]]
 
 
 def test_the_type_checker_refuses_every_way_to_pass_or_forget_a_wiki(complaints: set[tuple[int, str]]) -> None:
-    assert len(marked()) > 20
-    assert complaints == marked()
+    assert len(get_marked_lines()) > 20
+    assert complaints == get_marked_lines()
 
 
-@pytest.mark.parametrize("kind", BOUND, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", BOUND_TYPES, ids=lambda kind: kind.__name__)
 def test_what_searches_is_bound_to_a_wiki_and_takes_none_beside_a_query(kind: type) -> None:
     methods: list[tuple[str, Callable[..., object]]] = [
         (name, method) for name, method in inspect.getmembers(kind, inspect.isfunction) if not name.startswith("_")
     ]
     assert methods
     for name, method in methods:
-        assert wiki_parameters(method) == [], f"{kind.__name__}.{name}"
-    assert not NAMES_A_WIKI.search(" ".join(inspect.signature(Request).parameters))
+        assert find_wiki_parameters(method) == [], f"{kind.__name__}.{name}"
+    assert not WIKI_PARAMETER.search(" ".join(inspect.signature(SearchRequest).parameters))
 
 
-def wiki_parameters(function: Callable[..., object]) -> list[str]:
+def find_wiki_parameters(function: Callable[..., object]) -> list[str]:
     """The parameters that name a wiki, by their own name or by their type."""
     found = inspect.signature(function).parameters.values()
     return [each.name for each in found if _names_a_wiki(each)]
@@ -88,36 +88,36 @@ def wiki_parameters(function: Callable[..., object]) -> list[str]:
 
 def _names_a_wiki(parameter: inspect.Parameter) -> bool:
     # A yes or no says something of a link or a page, and leads nowhere.
-    by_name = NAMES_A_WIKI.search(parameter.name) and parameter.annotation is not bool
+    by_name = WIKI_PARAMETER.search(parameter.name) and parameter.annotation is not bool
     return bool(by_name or re.search(r"\bWiki\b", str(parameter.annotation)))
 
 
-def functions() -> Iterator[tuple[str, Callable[..., object]]]:
+def iter_functions() -> Iterator[tuple[str, Callable[..., object]]]:
     """Every function and method of the package, private ones too."""
     for module in pkgutil.walk_packages(wikiholt.__path__, "wikiholt."):
         if module.name.rpartition(".")[2] != "__main__":
             loaded = importlib.import_module(module.name)
-            yield from _of(loaded, loaded.__name__)
+            yield from _iter_members(loaded, loaded.__name__)
 
 
-def _of(holder: object, module: str) -> Iterator[tuple[str, Callable[..., object]]]:
+def _iter_members(holder: object, module: str) -> Iterator[tuple[str, Callable[..., object]]]:
     for member in vars(holder).values():
         inner = member.__func__ if isinstance(member, staticmethod | classmethod) else member
         # Kind first: Flask's proxies have no module to ask for outside of a request.
         if inspect.isfunction(inner) and inner.__module__ == module:
             yield f"{module}.{inner.__qualname__}", inner
         elif inspect.isclass(inner) and inner is not holder and inner.__module__ == module:
-            yield from _of(inner, module)
+            yield from _iter_members(inner, module)
 
 
 def test_no_function_of_the_whole_package_takes_a_wiki_beside_a_query() -> None:
     looked, asking = 0, 0
-    for name, function in functions():
+    for name, function in iter_functions():
         parameters = inspect.signature(function).parameters.values()
-        asks = [each.name for each in parameters if ASKS.search(each.name) or ASKS.search(str(each.annotation))]
+        asks = [each.name for each in parameters if SEARCH_PARAMETER.search(each.name) or SEARCH_PARAMETER.search(str(each.annotation))]
         looked += 1
         asking += bool(asks)
-        wikis = [each for each in wiki_parameters(function) if each not in asks]
+        wikis = [each for each in find_wiki_parameters(function) if each not in asks]
         if not name.startswith("wikiholt.surfaces.") and not name.endswith(".__init__"):
             assert not (asks and wikis), f"{name} takes {wikis} beside {asks}"
     assert looked > 500
@@ -125,11 +125,11 @@ def test_no_function_of_the_whole_package_takes_a_wiki_beside_a_query() -> None:
 
 
 def test_only_the_parts_that_open_wikis_are_ever_told_one() -> None:
-    told = {name for name, function in functions() if wiki_parameters(function)}
+    told = {name for name, function in iter_functions() if find_wiki_parameters(function)}
     searching = {
         name
         for name in told
-        if name.split(".")[1] not in KNOWS_MANY and not name.startswith((FINDS, TELLS_APART, *OPENS))
+        if name.split(".")[1] not in MULTI_WIKI_PACKAGES and not name.startswith((DISCOVERY_MODULE, TELLS_APART, *OPENING_MODULES))
     }
     # Made for one wiki, once: bound by their constructors.
     assert {name for name in searching if not name.endswith(".__init__")} == set()

@@ -13,46 +13,46 @@ from random import Random
 
 import pytest
 from damage import flip
-from farm import open_farm
+from farm import make_cached_service
 from git_repository import Repository
-from history import begin
+from history import create_pages
 
-from wikiholt.errors import IndexCorrupt, IndexFault, ModelMismatch, StorageRefused
+from wikiholt.errors import IndexCorrupt, IndexUnavailable, ModelMismatch, StorageError
 from wikiholt.handle import WikiHandle
-from wikiholt.model import Mode
+from wikiholt.model import SearchMode
 from wikiholt.registry import Registry
-from wikiholt.search import Request
-from wikiholt.service import Service
+from wikiholt.search import SearchRequest
+from wikiholt.service import WikiService
 from wikiholt.stores.sqlite.store import SqliteStore
 from wikiholt.surfaces.cli.main import main
 
 
 @pytest.fixture
 def wiki(tmp_path: Path) -> WikiHandle:
-    begin(Repository(tmp_path / "wiki"), Random(1), 30)
-    service = open_farm(tmp_path / "data")
+    create_pages(Repository(tmp_path / "wiki"), Random(1), 30)
+    service = make_cached_service(tmp_path / "data")
     service.add("victim", str(tmp_path / "wiki"), {})
-    handle = service.wiki("victim")
+    handle = service.get_handle("victim")
     handle.sync()
     service.close()
     return handle
 
 
 @pytest.fixture
-def service(tmp_path: Path, wiki: WikiHandle) -> Iterator[Service]:
-    opened = open_farm(tmp_path / "data")
+def service(tmp_path: Path, wiki: WikiHandle) -> Iterator[WikiService]:
+    opened = make_cached_service(tmp_path / "data")
     yield opened
     opened.close()
 
 
-def index_file(tmp_path: Path, wiki: WikiHandle) -> Path:
+def get_index_file(tmp_path: Path, wiki: WikiHandle) -> Path:
     return tmp_path / "data" / "wikis" / wiki.wiki.id / "g000001.sqlite"
 
 
 def test_bits_that_fall_over_anywhere_in_an_index_are_found_by_the_next_sync(
-    tmp_path: Path, wiki: WikiHandle, service: Service
+    tmp_path: Path, wiki: WikiHandle, service: WikiService
 ) -> None:
-    file = index_file(tmp_path, wiki)
+    file = get_index_file(tmp_path, wiki)
     whole = file.read_bytes()
     rng = Random(5)
     rebuilt = 0
@@ -61,10 +61,10 @@ def test_bits_that_fall_over_anywhere_in_an_index_are_found_by_the_next_sync(
         file.parent.mkdir()
         file.write_bytes(whole)
         flip(file, rng)
-        handle = open_farm(tmp_path / "data").wiki("victim")
+        handle = make_cached_service(tmp_path / "data").get_handle("victim")
         rebuilt += handle.sync().rebuilt
         assert handle.check() == []
-        hits = handle.search(Request("unique7", mode=Mode.KEYWORD)).hits
+        hits = handle.search(SearchRequest("unique7", mode=SearchMode.KEYWORD)).hits
         assert [hit.path for hit in hits] == ["b/page-7"]
         handle.close()
     assert rebuilt > 10
@@ -73,11 +73,11 @@ def test_bits_that_fall_over_anywhere_in_an_index_are_found_by_the_next_sync(
 def test_what_is_said_about_damage_never_quotes_a_page(
     tmp_path: Path, wiki: WikiHandle, caplog: pytest.LogCaptureFixture
 ) -> None:
-    file = index_file(tmp_path, wiki)
+    file = get_index_file(tmp_path, wiki)
     file.write_bytes(file.read_bytes().replace(b" page tells of", b" page \xff\xff\xff\xff\xff of"))
     assert "handbook" not in " ".join(wiki.check())
     with pytest.raises(IndexCorrupt) as caught:
-        wiki.search(Request("unique7", mode=Mode.KEYWORD))
+        wiki.search(SearchRequest("unique7", mode=SearchMode.KEYWORD))
     assert "handbook" not in caught.value.message
     assert wiki.sync().rebuilt
     assert "set aside" in caplog.text
@@ -87,7 +87,7 @@ def test_what_is_said_about_damage_never_quotes_a_page(
 
 @pytest.mark.parametrize("table", ["vectors", "chunks", "words_data", "tags", "pages_path"])
 def test_a_bit_inside_a_row_does_not_go_unnoticed(tmp_path: Path, wiki: WikiHandle, table: str) -> None:
-    file = index_file(tmp_path, wiki)
+    file = get_index_file(tmp_path, wiki)
     database = sqlite3.connect(file)
     (root,) = database.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (table,)).fetchone()
     (size,) = database.execute("PRAGMA page_size").fetchone()
@@ -107,21 +107,21 @@ def test_an_index_that_nobody_touched_is_not_read_through_by_every_sync(
     checks: list[str] = []
     monkeypatch.setattr("wikiholt.stores.sqlite.index.SqliteIndex.check", lambda self: checks.append("read") or [])
     for _ in range(2):
-        service = open_farm(tmp_path / "data")
-        service.wiki("victim").sync()
-        service.wiki("victim").search(Request("boiler"))
+        service = make_cached_service(tmp_path / "data")
+        service.get_handle("victim").sync()
+        service.get_handle("victim").search(SearchRequest("boiler"))
         service.close()
     assert checks == []
-    os.utime(index_file(tmp_path, wiki))
+    os.utime(get_index_file(tmp_path, wiki))
     for _ in range(2):
-        service = open_farm(tmp_path / "data")
-        service.wiki("victim").sync()
+        service = make_cached_service(tmp_path / "data")
+        service.get_handle("victim").sync()
         service.close()
     assert checks == ["read"]
 
 
 def test_a_lost_log_gives_versions_out_again_and_no_cache_is_taken_in(tmp_path: Path, wiki: WikiHandle) -> None:
-    file = index_file(tmp_path, wiki)
+    file = get_index_file(tmp_path, wiki)
     early = file.read_bytes()
     repository = Repository(tmp_path / "wiki")
     repository.commit({"a/page-0.md": "# First\n\nhandbook uniquefirst"})
@@ -131,41 +131,41 @@ def test_a_lost_log_gives_versions_out_again_and_no_cache_is_taken_in(tmp_path: 
     wiki.sync()
     wiki.close()
     file.write_bytes(early)
-    repository.git("reset", "--quiet", "--hard", "HEAD~1")
+    repository.run_git("reset", "--quiet", "--hard", "HEAD~1")
     repository.commit({"a/page-3.md": "# Second\n\nhandbook uniquesecond"})
-    service = open_farm(tmp_path / "data")
-    handle = service.wiki("victim")
+    service = make_cached_service(tmp_path / "data")
+    handle = service.get_handle("victim")
     handle.sync()
-    for mode in Mode:
-        answer = handle.search(Request("second handbook uniquesecond", mode=mode))
+    for mode in SearchMode:
+        answer = handle.search(SearchRequest("second handbook uniquesecond", mode=mode))
         assert answer.hits[0].path == "a/page-3"
         assert answer.hits[0].distance is None or answer.hits[0].distance < 0.1
-    assert handle.search(Request("uniquefirst", mode=Mode.KEYWORD)).hits == ()
+    assert handle.search(SearchRequest("uniquefirst", mode=SearchMode.KEYWORD)).hits == ()
     service.close()
 
 
 def test_vectors_of_two_models_are_never_compared(tmp_path: Path, wiki: WikiHandle) -> None:
-    service = open_farm(tmp_path / "data", model="other")
-    handle = service.wiki("victim")
+    service = make_cached_service(tmp_path / "data", model="other")
+    handle = service.get_handle("victim")
     with pytest.raises(ModelMismatch):
-        handle.search(Request("unique7", mode=Mode.SEMANTIC))
-    answer = handle.search(Request("unique7"))
+        handle.search(SearchRequest("unique7", mode=SearchMode.SEMANTIC))
+    answer = handle.search(SearchRequest("unique7"))
     assert ([hit.path for hit in answer.hits], answer.degraded) == (["b/page-7"], True)
     assert handle.sync().rebuilt
-    assert handle.search(Request("unique7", mode=Mode.SEMANTIC)).hits
+    assert handle.search(SearchRequest("unique7", mode=SearchMode.SEMANTIC)).hits
     service.close()
 
 
 def test_a_lost_pointer_costs_nothing(tmp_path: Path, wiki: WikiHandle) -> None:
-    (index_file(tmp_path, wiki).parent / "CURRENT").unlink()
-    assert wiki.search(Request("unique7")).hits
+    (get_index_file(tmp_path, wiki).parent / "CURRENT").unlink()
+    assert wiki.search(SearchRequest("unique7")).hits
     report = wiki.sync()
     assert (report.rebuilt, report.chunks_embedded) == (False, 0)
     wiki.close()
 
 
 def test_a_full_disk_is_no_reason_to_give_an_index_up(tmp_path: Path, wiki: WikiHandle) -> None:
-    file = index_file(tmp_path, wiki)
+    file = get_index_file(tmp_path, wiki)
     os.utime(file)
     repository = Repository(tmp_path / "wiki")
     repository.commit({"a/page-0.md": "# New\n\nhandbook"})
@@ -173,12 +173,12 @@ def test_a_full_disk_is_no_reason_to_give_an_index_up(tmp_path: Path, wiki: Wiki
     assert signal.getsignal(signal.SIGXFSZ) == signal.SIG_IGN
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
     try:
-        with pytest.raises(StorageRefused):
+        with pytest.raises(StorageError):
             wiki.sync()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert file.exists()
-    assert wiki.search(Request("unique7")).hits
+    assert wiki.search(SearchRequest("unique7")).hits
     assert wiki.sync().rebuilt is False
     wiki.close()
 
@@ -198,24 +198,24 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_disk_that_fills_up_refuses_and_goes_on_when_there_is_room(tmp_path: Path, small_disk: Path) -> None:
-    begin(Repository(tmp_path / "wiki"), Random(1), 60)
-    service = open_farm(small_disk / "data")
+    create_pages(Repository(tmp_path / "wiki"), Random(1), 60)
+    service = make_cached_service(small_disk / "data")
     service.add("victim", str(tmp_path / "wiki"), {})
     ballast = small_disk / "ballast"
     ballast.write_bytes(bytes(1_850_000))
-    with pytest.raises(StorageRefused):
-        service.wiki("victim").sync()
+    with pytest.raises(StorageError):
+        service.get_handle("victim").sync()
     ballast.unlink()
-    service.wiki("victim").sync()
-    assert service.wiki("victim").check() == []
-    assert service.wiki("victim").search(Request("unique7")).hits
+    service.get_handle("victim").sync()
+    assert service.get_handle("victim").check() == []
+    assert service.get_handle("victim").search(SearchRequest("unique7")).hits
     service.close()
 
 
 def test_a_removal_that_was_killed_half_way_is_finished_by_the_next(tmp_path: Path, wiki: WikiHandle) -> None:
-    directory = index_file(tmp_path, wiki).parent
+    directory = get_index_file(tmp_path, wiki).parent
     directory.rename(directory.with_name(f".dropped-{wiki.wiki.id}"))
-    service = open_farm(tmp_path / "data")
+    service = make_cached_service(tmp_path / "data")
     service.remove("victim")
     service.close()
     assert list((tmp_path / "data" / "wikis").iterdir()) == []
@@ -235,19 +235,19 @@ def test_a_registry_in_which_a_bit_fell_over_is_refused_and_never_a_shorter_list
             flip(file, rng)
         damaged = Registry(file)
         try:
-            assert damaged.list() == known
-        except IndexFault:
+            assert damaged.list_wikis() == known
+        except IndexUnavailable:
             refused += 1
         damaged.close()
     assert refused > 20
 
 
 def test_a_registry_that_is_gone_while_indexes_are_there_is_an_error(
-    tmp_path: Path, wiki: WikiHandle, service: Service
+    tmp_path: Path, wiki: WikiHandle, service: WikiService
 ) -> None:
     (tmp_path / "data" / "registry.sqlite").unlink()
     with pytest.raises(IndexCorrupt, match="lists no wiki"):
-        service.wikis()
+        service.list_wikis()
 
 
 def test_caches_that_cannot_be_written_do_not_fail_a_sync(
@@ -258,7 +258,7 @@ def test_caches_that_cannot_be_written_do_not_fail_a_sync(
 
     monkeypatch.setattr("wikiholt.vectors.derived.DerivedCache.refresh", broken)
     assert wiki.sync().unchanged == 30
-    answer = wiki.search(Request("unique7"))
+    answer = wiki.search(SearchRequest("unique7"))
     assert answer.hits
     assert answer.degraded
     wiki.close()
@@ -284,4 +284,4 @@ def test_on_the_real_model_a_damaged_index_is_built_anew(tmp_path: Path, capsys:
     assert "built anew" in capsys.readouterr().out
     assert main([*data, "search", "real", "machine that moves water"]) == 0
     assert "1. Pump" in capsys.readouterr().out
-    assert len(SqliteStore(tmp_path / "data" / "wikis").ids()) == 1
+    assert len(SqliteStore(tmp_path / "data" / "wikis").list_wiki_ids()) == 1

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from canaries import CanaryWiki, codes
+from canaries import CanaryWiki, find_codes
 
 from wikiholt.errors import WikiholtError
-from wikiholt.model import Surface
-from wikiholt.search import Request
-from wikiholt.service import Service
-from wikiholt.settings import load
+from wikiholt.model import SearchInterface
+from wikiholt.search import SearchRequest
+from wikiholt.service import WikiService
+from wikiholt.settings import load_settings
 from wikiholt.stores.postgres.store import PostgresStore
 from wikiholt.testing import FakeEmbedder
-from wikiholt.wiring import build
+from wikiholt.wiring import build_service
 
 
 class Two:
@@ -26,24 +26,24 @@ class Two:
 
     def __init__(self, place: Path, store: dict[str, object]) -> None:
         self.data = place / "data"
-        self._settings = load(self.data, overrides={"queries.log": True, **store})
+        self._settings = load_settings(self.data, overrides={"queries.log": True, **store})
         self.wikis = [CanaryWiki(place / "r", number, 320) for number in range(2)]
         self.service = self.open()
         for wiki in self.wikis:
             self.service.add(wiki.slug, str(wiki.repository.path), {})
-            handle = self.service.wiki(wiki.slug)
+            handle = self.service.get_handle(wiki.slug)
             handle.sync()
-            handle.settle(60)
-            handle.search(Request(f"pump {wiki.word('asked')}"), surface=Surface.CLI)
-            handle.queries.report()
-            handle.backups.take()
+            handle.wait_for_caches(60)
+            handle.search(SearchRequest(f"pump {wiki.get_word('asked')}"), interface=SearchInterface.CLI)
+            handle.query_log.build_report()
+            handle.backups.create()
         self.ids = [self.service.registry.get(wiki.slug).id for wiki in self.wikis]
         self.service.close()
 
-    def open(self) -> Service:
-        service = build(self._settings)
+    def open(self) -> WikiService:
+        service = build_service(self._settings)
         embedder = FakeEmbedder()
-        service.workshop = replace(service.workshop, embedder=lambda: embedder, identity=None)
+        service.components = replace(service.components, embedder=lambda: embedder, identity=None)
         return service
 
     def place(self, number: int) -> Path:
@@ -51,16 +51,16 @@ class Two:
 
     def told(self) -> set[str]:
         """Whose words the first wiki tells, to whoever asks for those of both."""
-        handle, text = self.service.wiki(self.wikis[0].slug), ""
-        for word in ("pump", *(wiki.word("body") for wiki in self.wikis)):
+        handle, text = self.service.get_handle(self.wikis[0].slug), ""
+        for word in ("pump", *(wiki.get_word("body") for wiki in self.wikis)):
             for mode in ("keyword", "semantic", "hybrid"):
                 with suppress(WikiholtError):
-                    text += repr(handle.search(Request(word, 50, mode)).hits)  # type: ignore[arg-type]
+                    text += repr(handle.search(SearchRequest(word, 50, mode)).hits)  # type: ignore[arg-type]
         with suppress(WikiholtError):
-            text += repr(handle.contents.list().pages)
+            text += repr(handle.pages.list().pages)
         with suppress(WikiholtError):
-            text += repr(handle.queries.report())
-        return codes(text)
+            text += repr(handle.query_log.build_report())
+        return find_codes(text)
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def test_the_index_of_another_wiki_answers_nothing_and_is_set_aside(two: Two, ru
     two.service.close()
     two.service = two.open()
     assert two.told() <= {two.wikis[0].code}, "its query log may answer, its index not"
-    two.service.wiki(two.wikis[0].slug).sync()
+    two.service.get_handle(two.wikis[0].slug).sync()
     assert two.told() == {two.wikis[0].code}
     assert next(path.name for path in two.place(0).glob("broken-*")).endswith("the-index-belongs-to-another-wiki")
 
@@ -118,7 +118,7 @@ def test_the_query_log_of_another_wiki_is_begun_anew(two: Two) -> None:
     two.service.close()
     shutil.copy(two.place(1) / "queries.sqlite", two.place(0) / "queries.sqlite")
     two.service = two.open()
-    found = two.service.wiki(two.wikis[0].slug).queries.report()
+    found = two.service.get_handle(two.wikis[0].slug).query_log.build_report()
     assert found.queries == 0
     assert two.told() == {two.wikis[0].code}
 
@@ -129,7 +129,7 @@ def test_the_backup_of_another_wiki_is_not_restored(two: Two) -> None:
         file.unlink()
     for file in theirs.iterdir():
         shutil.copy(file, mine)
-    handle = two.service.wiki(two.wikis[0].slug)
+    handle = two.service.get_handle(two.wikis[0].slug)
     assert [backup.fault for backup in handle.backups.list()] == ["it belongs to another wiki"]
     with pytest.raises(WikiholtError) as caught:
         handle.restore()
@@ -140,7 +140,7 @@ def test_the_backup_of_another_wiki_is_not_restored(two: Two) -> None:
     two.service.close()
     (two.place(0) / "g000001.sqlite").unlink()
     two.service = two.open()
-    two.service.wiki(two.wikis[0].slug).sync()
+    two.service.get_handle(two.wikis[0].slug).sync()
     assert two.told() == {two.wikis[0].code}
 
 
@@ -150,15 +150,15 @@ def test_an_index_that_does_not_say_whose_it_is_is_built_again(two: Two) -> None
         db.execute("DROP TABLE owner")
     two.service = two.open()
     with pytest.raises(WikiholtError, match="does not say which wiki"):
-        two.service.wiki(two.wikis[0].slug).search(Request("pump"))
-    assert two.service.wiki(two.wikis[0].slug).sync().chunks_embedded == 0, "by its own backup"
+        two.service.get_handle(two.wikis[0].slug).search(SearchRequest("pump"))
+    assert two.service.get_handle(two.wikis[0].slug).sync().chunks_embedded == 0, "by its own backup"
     assert two.told() == {two.wikis[0].code}
 
 
 def test_rows_of_another_wikis_schema_answer_nothing(tmp_path: Path, database: str) -> None:
     two = Two(tmp_path, {"store": database})
     two.service = two.open()
-    store = two.service.workshop.store
+    store = two.service.components.store
     assert isinstance(store, PostgresStore)
     role, (mine, theirs) = store.placements.get(two.ids[0]).role, (f"w_{wiki_id}" for wiki_id in two.ids)
     with psycopg.connect(database, autocommit=True) as db:
@@ -179,9 +179,9 @@ def test_rows_of_another_wikis_schema_answer_nothing(tmp_path: Path, database: s
         db.execute(f"GRANT SELECT, INSERT, DELETE ON {mine}.searches TO {role}")
     try:
         assert two.told() == set()
-        two.service.wiki(two.wikis[0].slug).sync()
+        two.service.get_handle(two.wikis[0].slug).sync()
         assert two.told() == {two.wikis[0].code}
-        assert two.service.wiki(two.wikis[0].slug).status().aside
+        assert two.service.get_handle(two.wikis[0].slug).get_status().quarantined
     finally:
         two.service.close()
 
@@ -191,9 +191,9 @@ def test_the_backup_of_another_wiki_is_not_restored_into_postgresql(tmp_path: Pa
     two.service = two.open()
     try:
         (file,) = (two.data / "backups" / two.ids[1]).glob("*.sqlite")
-        store = two.service.workshop.store
-        with store.writing(two.ids[0], 5), pytest.raises(WikiholtError) as caught:
-            store.adopt(two.ids[0], file)
+        store = two.service.components.store
+        with store.write_lock(two.ids[0], 5), pytest.raises(WikiholtError) as caught:
+            store.import_backup(two.ids[0], file)
         assert caught.value.code == "index-foreign"
         assert two.told() == {two.wikis[0].code}
     finally:

@@ -7,25 +7,25 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from gate_grounds import traces_on_disk
+from gate_grounds import find_traces_on_disk
 from git_repository import Repository
 from starlette.testclient import TestClient
 
-from wikiholt.access import Visit
+from wikiholt.access import RequestIdentity
 from wikiholt.errors import InvalidSource, RepositoryReplaced, Unauthorized, WikiholtError, WikiNotFound
-from wikiholt.keeper.board import Board
-from wikiholt.keeper.entries import Pace
-from wikiholt.keeper.roots import Roots
-from wikiholt.model import Scope, Surface
-from wikiholt.search import Request
-from wikiholt.service import Service
-from wikiholt.settings import load
+from wikiholt.keeper.board import SchedulerState
+from wikiholt.keeper.entries import SchedulerConfig
+from wikiholt.keeper.roots import WikiDiscovery
+from wikiholt.model import Scope, SearchInterface
+from wikiholt.search import SearchRequest
+from wikiholt.service import WikiService
+from wikiholt.settings import load_settings
 from wikiholt.sources import identity
-from wikiholt.sources.discovery import repositories
+from wikiholt.sources.discovery import find_repositories
 from wikiholt.surfaces.cli.main import main
 from wikiholt.surfaces.http.app import create_app
 from wikiholt.testing import FakeEmbedder
-from wikiholt.wiring import Farm, build, open_farm
+from wikiholt.wiring import Application, build_service, open_application
 
 OLD = "The combination of the old owner's safe is oldsecret."
 NEW = "The new owner grows newflower in pots."
@@ -38,26 +38,26 @@ class Ground:
         self.place = place
         self.root = place / "wikis"
         self.root.mkdir()
-        self.settings = load(place / "data", overrides={"queries.log": True, "sync.interval": 3600, **store})
+        self.settings = load_settings(place / "data", overrides={"queries.log": True, "sync.interval": 3600, **store})
         self.farm = self.open()
         self.path = self.root / "garden"
 
     @property
-    def service(self) -> Service:
+    def service(self) -> WikiService:
         return self.farm.service
 
-    def open(self) -> Farm:
-        service = build(self.settings, [self.root])
+    def open(self) -> Application:
+        service = build_service(self.settings, [self.root])
         embedder = FakeEmbedder()
-        service.workshop = replace(service.workshop, embedder=lambda: embedder, identity=None)
-        return open_farm(self.settings, [self.root], service=service)
+        service.components = replace(service.components, embedder=lambda: embedder, identity=None)
+        return open_application(self.settings, [self.root], service=service)
 
     def reopen(self) -> None:
         self.service.close()
         self.farm = self.open()
 
-    def roots(self) -> Roots:
-        return Roots(self.service, Board(), Pace(), lambda: repositories(self.root))
+    def roots(self) -> WikiDiscovery:
+        return WikiDiscovery(self.service, SchedulerState(), SchedulerConfig(), lambda: find_repositories(self.root))
 
     def old_owner(self, *options: str, add: bool = True) -> str:
         """A wiki with an index, a backup, a query log and a key, which is returned."""
@@ -65,12 +65,12 @@ class Ground:
         if add:
             self.service.add("garden", str(self.path), {})
         else:
-            self.roots().look()
-        handle = self.service.wiki("garden")
+            self.roots().scan()
+        handle = self.service.get_handle("garden")
         handle.sync()
-        handle.search(Request("oldsecret"), surface=Surface.HTTP)
-        handle.queries.report()
-        handle.backups.take()
+        handle.search(SearchRequest("oldsecret"), interface=SearchInterface.HTTP)
+        handle.query_log.build_report()
+        handle.backups.create()
         return self.service.registry.keys.create(handle.wiki.id, Scope.ADMIN, "old owner's")[1]
 
     def new_owner(self) -> None:
@@ -94,17 +94,17 @@ def files(tmp_path: Path) -> Iterator[Ground]:
     made.service.close()
 
 
-USES: dict[str, Callable[[Service], object]] = {
-    "search": lambda service: service.wiki("garden").search(Request("oldsecret")),
-    "similar": lambda service: service.wiki("garden").similar("Safe"),
-    "list": lambda service: service.wiki("garden").contents.list(),
-    "read": lambda service: service.wiki("garden").contents.read("Safe"),
-    "backups": lambda service: service.wiki("garden").backups.list(),
-    "restore": lambda service: service.wiki("garden").restore(),
-    "queries": lambda service: service.wiki("garden").queries.report(),
-    "status": lambda service: service.wiki("garden").status(),
-    "sync": lambda service: service.background("garden").sync(),
-    "lent": lambda service: service.lent("garden", FakeEmbedder()),
+USES: dict[str, Callable[[WikiService], object]] = {
+    "search": lambda service: service.get_handle("garden").search(SearchRequest("oldsecret")),
+    "similar": lambda service: service.get_handle("garden").find_similar("Safe"),
+    "list": lambda service: service.get_handle("garden").pages.list(),
+    "read": lambda service: service.get_handle("garden").pages.read("Safe"),
+    "backups": lambda service: service.get_handle("garden").backups.list(),
+    "restore": lambda service: service.get_handle("garden").restore(),
+    "queries": lambda service: service.get_handle("garden").query_log.build_report(),
+    "status": lambda service: service.get_handle("garden").get_status(),
+    "sync": lambda service: service.get_background_handle("garden").sync(),
+    "lent": lambda service: service.open_with_embedder("garden", FakeEmbedder()),
 }
 
 
@@ -120,7 +120,7 @@ def test_nothing_of_a_deleted_wiki_is_there_for_who_has_its_path_now(ground: Gro
         assert "wikiholt remove garden" in caught.value.hint, name
     for named in ("garden", None):
         with pytest.raises(Unauthorized):
-            ground.farm.access.wiki(Visit(token, named), Scope.READ)
+            ground.farm.access.authorize(RequestIdentity(token, named), Scope.READ)
 
 
 def test_once_the_old_wiki_is_removed_the_new_one_has_nothing_of_it(ground: Ground) -> None:
@@ -130,15 +130,15 @@ def test_once_the_old_wiki_is_removed_the_new_one_has_nothing_of_it(ground: Grou
     assert [key.label for key in ground.service.remove("garden").keys] == ["old owner's"]
     new = ground.service.add("garden", str(ground.path), {})
     assert new.id != old
-    handle = ground.service.wiki("garden")
+    handle = ground.service.get_handle("garden")
     assert handle.backups.list() == []
     handle.sync()
-    assert [hit.path for hit in handle.search(Request("oldsecret newflower")).hits] == ["Flowers"]
-    assert handle.queries.report().queries == 0
+    assert [hit.path for hit in handle.search(SearchRequest("oldsecret newflower")).hits] == ["Flowers"]
+    assert handle.query_log.build_report().queries == 0
     assert ground.service.registry.keys.list(new.id) == []
     with pytest.raises(Unauthorized):
-        ground.farm.access.wiki(Visit(token, "garden"), Scope.READ)
-    assert traces_on_disk(ground.place / "data", old) == []
+        ground.farm.access.authorize(RequestIdentity(token, "garden"), Scope.READ)
+    assert find_traces_on_disk(ground.place / "data", old) == []
 
 
 def test_serve_takes_the_new_repository_for_a_new_wiki_by_itself(
@@ -147,21 +147,21 @@ def test_serve_takes_the_new_repository_for_a_new_wiki_by_itself(
     token = ground.old_owner(add=False)
     old = ground.service.registry.get("garden")
     roots = ground.roots()
-    roots.look()
+    roots.scan()
     assert ground.service.registry.get("garden").id == old.id
     ground.new_owner()
     with pytest.raises(RepositoryReplaced):
-        ground.service.wiki("garden")
-    roots.look()
+        ground.service.get_handle("garden")
+    roots.scan()
     new = ground.service.registry.get("garden")
     assert (new.id != old.id, new.settings) == (True, old.settings)
     assert "1 keys of the one before were removed" in caplog.text
-    assert ground.service.registry.keys.check(token) is None
-    handle = ground.service.wiki("garden")
+    assert ground.service.registry.keys.find_by_token(token) is None
+    handle = ground.service.get_handle("garden")
     handle.sync()
-    assert [page.path for page in handle.contents.list().pages] == ["Flowers"]
+    assert [page.path for page in handle.pages.list().pages] == ["Flowers"]
     assert handle.backups.list() == []
-    roots.look()
+    roots.scan()
     assert ground.service.registry.get("garden").id == new.id
 
 
@@ -183,7 +183,7 @@ def test_over_http_the_old_key_opens_nothing_and_the_first_answer_has_no_old_pag
             assert (status, "old owner" in text or "oldsecret" in text.replace("q=oldsecret", "")) == (401, False), path
         assert ask("pages/Mine", token, "PUT", json={"content": "defaced"})[0] == 401
         assert ask("search?q=oldsecret", operator)[0] in (404, 503)
-        ground.roots().look()
+        ground.roots().scan()
         assert ask("search?q=oldsecret", token)[0] == 401
         assert "oldsecret" not in ask("pages", operator)[1]
 
@@ -199,22 +199,22 @@ def test_a_farm_says_that_a_wiki_is_gone(ground: Ground) -> None:
         with pytest.raises(InvalidSource):
             ground.service.forget(odd)
     with pytest.raises(WikiNotFound):
-        ground.service.wiki("garden")
-    assert ground.service.registry.keys.check(token) is None
-    assert traces_on_disk(ground.place / "data", old) == []
+        ground.service.get_handle("garden")
+    assert ground.service.registry.keys.find_by_token(token) is None
+    assert find_traces_on_disk(ground.place / "data", old) == []
 
 
 def test_a_repository_made_again_after_its_wiki_was_forgotten_is_found(ground: Ground) -> None:
     ground.old_owner(add=False)
     roots = ground.roots()
-    roots.look()
+    roots.scan()
     ground.service.remove("garden")
-    roots.look()
+    roots.scan()
     with pytest.raises(WikiNotFound):
-        ground.service.wiki("garden")  # the repository that is still there is not taken up again
+        ground.service.get_handle("garden")  # the repository that is still there is not taken up again
     ground.new_owner()
-    roots.look()
-    assert ground.service.wiki("garden").wiki.slug == "garden"
+    roots.scan()
+    assert ground.service.get_handle("garden").wiki.slug == "garden"
 
 
 def _copied(ground: Ground, *command: str) -> None:
@@ -230,45 +230,45 @@ def test_a_full_copy_that_its_owner_restores_is_the_same_wiki(files: Ground, opt
     source.commit({"Safe.md": f"# Safe\n\n{OLD}\n"})
     subprocess.run(["git", "clone", "-q", *options, str(source.path), str(files.path)], check=True)
     wiki = files.service.add("garden", str(files.path), {})
-    files.service.wiki("garden").sync()
+    files.service.get_handle("garden").sync()
     _copied(files, "cp", "-a")
     files.reopen()
-    assert files.service.wiki("garden").search(Request("oldsecret")).hits
+    assert files.service.get_handle("garden").search(SearchRequest("oldsecret")).hits
     # What is recorded follows, so that the marker may be lost from now on.
     assert files.service.registry.get("garden").repository != wiki.repository
     next(files.path.rglob(f"wikiholt-{wiki.id}")).unlink()
-    assert files.service.wiki("garden").wiki.id == wiki.id
+    assert files.service.get_handle("garden").wiki.id == wiki.id
 
 
 def test_a_clone_in_its_place_is_another_wiki_unless_the_operator_says_so(files: Ground) -> None:
     token = files.old_owner()
     _copied(files, "git", "clone", "-q")
     with pytest.raises(RepositoryReplaced):
-        files.service.wiki("garden")
-    files.roots().look()  # it was added by hand: nothing is removed
+        files.service.get_handle("garden")
+    files.roots().scan()  # it was added by hand: nothing is removed
     with pytest.raises(Unauthorized):
-        files.farm.access.wiki(Visit(token, "garden"), Scope.READ)
+        files.farm.access.authorize(RequestIdentity(token, "garden"), Scope.READ)
     files.service.rebind("garden")
-    assert files.farm.access.wiki(Visit(token, "garden"), Scope.READ).scope is Scope.ADMIN
-    assert files.service.wiki("garden").search(Request("oldsecret")).hits
-    assert len(files.service.wiki("garden").backups.list()) == 1
+    assert files.farm.access.authorize(RequestIdentity(token, "garden"), Scope.READ).scope is Scope.ADMIN
+    assert files.service.get_handle("garden").search(SearchRequest("oldsecret")).hits
+    assert len(files.service.get_handle("garden").backups.list()) == 1
 
 
 def test_a_repository_that_only_changes_stays_the_same_wiki(files: Ground) -> None:
     files.old_owner()
     repository = Repository(files.path)
     wiki = files.service.registry.get("garden")
-    repository.git("checkout", "--quiet", "--orphan", "other")
+    repository.run_git("checkout", "--quiet", "--orphan", "other")
     repository.commit({"Other.md": "# Other\n"}, "Pushed with force")
-    repository.git("branch", "--force", "main", "other")
-    repository.git("gc", "--quiet", "--prune=now")
-    assert files.service.wiki("garden").wiki == wiki
+    repository.run_git("branch", "--force", "main", "other")
+    repository.run_git("gc", "--quiet", "--prune=now")
+    assert files.service.get_handle("garden").wiki == wiki
     # rsync --delete from where there is no marker; it is written again by whoever opens the wiki first.
     marker = files.path / ".git" / f"wikiholt-{wiki.id}"
     marker.unlink()
-    assert files.service.wiki("garden").wiki == wiki
+    assert files.service.get_handle("garden").wiki == wiki
     files.reopen()
-    assert files.service.wiki("garden").wiki == wiki
+    assert files.service.get_handle("garden").wiki == wiki
     assert marker.is_file()
     files.service.remove("garden")
     assert not marker.exists()
@@ -277,46 +277,46 @@ def test_a_repository_that_only_changes_stays_the_same_wiki(files: Ground) -> No
 def test_a_repository_that_cannot_be_marked_is_known_by_its_creation(
     files: Ground, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(identity, "_mark", lambda *_: False)
+    monkeypatch.setattr(identity, "_write_marker", lambda *_: False)
     files.old_owner(add=False)
     wiki = files.service.registry.get("garden")
     assert not list(files.path.rglob("wikiholt-*"))
-    assert files.service.wiki("garden").wiki == wiki
+    assert files.service.get_handle("garden").wiki == wiki
     _copied(files, "cp", "-a")  # may be a stranger's copy as well: the operator is asked
-    files.roots().look()
+    files.roots().scan()
     with pytest.raises(RepositoryReplaced):
-        files.service.wiki("garden")
+        files.service.get_handle("garden")
     assert files.service.registry.get("garden").id == wiki.id
     files.new_owner()  # no history of its own: surely another
-    files.roots().look()
-    assert files.service.wiki("garden").wiki.id != wiki.id
+    files.roots().scan()
+    assert files.service.get_handle("garden").wiki.id != wiki.id
 
 
 def test_a_file_system_that_knows_no_creation_is_served_by_the_marker(
     files: Ground, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(identity, "_creation", lambda _: "")
+    monkeypatch.setattr(identity, "_get_creation", lambda _: "")
     files.old_owner()
-    assert files.service.wiki("garden").wiki.repository == identity.MARKED
+    assert files.service.get_handle("garden").wiki.repository == identity.MARKED_WORD
     files.new_owner()
     with pytest.raises(RepositoryReplaced):
-        files.service.wiki("garden")
+        files.service.get_handle("garden")
 
 
 def test_two_wikis_of_one_repository_and_its_work_trees_are_told_apart(files: Ground) -> None:
     files.old_owner()
     files.service.add("again", str(files.path), {})
     tree = files.place / "tree"
-    Repository(files.path).git("worktree", "add", "--quiet", str(tree), "-b", "side")
+    Repository(files.path).run_git("worktree", "add", "--quiet", str(tree), "-b", "side")
     files.service.add("tree", str(tree), {})
     for slug in ("garden", "again", "tree"):
-        assert files.service.wiki(slug).wiki.slug == slug
+        assert files.service.get_handle(slug).wiki.slug == slug
     files.service.remove("again")
-    assert files.service.wiki("garden").search(Request("oldsecret")).hits
+    assert files.service.get_handle("garden").search(SearchRequest("oldsecret")).hits
     files.new_owner()
     for slug in ("garden", "tree"):
         with pytest.raises(WikiholtError):
-            files.service.wiki(slug).contents.read("Safe")
+            files.service.get_handle(slug).pages.read("Safe")
 
 
 def test_a_marker_is_written_nowhere_else(files: Ground) -> None:
@@ -331,16 +331,16 @@ def test_a_marker_is_written_nowhere_else(files: Ground) -> None:
     (files.path / ".git").unlink()
     Repository(files.path)
     (files.path / ".git" / f"wikiholt-{wiki.id}").symlink_to(files.place / "victim")
-    assert not identity._mark(str(files.path), f"{files.path}/.git", wiki.id)
+    assert not identity._write_marker(str(files.path), f"{files.path}/.git", wiki.id)
     assert not (files.place / "victim").exists()
 
 
 def test_a_wiki_whose_repository_is_away_goes_on_answering(files: Ground) -> None:
     files.old_owner()
     files.path.rename(files.place / "unmounted")
-    assert files.service.wiki("garden").search(Request("oldsecret")).hits
+    assert files.service.get_handle("garden").search(SearchRequest("oldsecret")).hits
     (files.place / "unmounted").rename(files.path)
-    assert files.service.wiki("garden").search(Request("oldsecret")).hits
+    assert files.service.get_handle("garden").search(SearchRequest("oldsecret")).hits
 
 
 def test_the_command_line_names_a_replaced_wiki_and_goes_on(files: Ground, capsys: pytest.CaptureFixture[str]) -> None:

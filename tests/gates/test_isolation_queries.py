@@ -8,80 +8,80 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from canaries import CanaryWiki, codes, codes_on_disk
-from farm import contents
+from canaries import CanaryWiki, find_codes, find_codes_on_disk
+from farm import read_all_files
 
-from wikiholt.model import Surface
-from wikiholt.search import Request
-from wikiholt.settings import load
-from wikiholt.surfaces.cli.report import report_page
-from wikiholt.surfaces.documents.queries import query_report_document
+from wikiholt.model import SearchInterface
+from wikiholt.search import SearchRequest
+from wikiholt.settings import load_settings
+from wikiholt.surfaces.cli.report import render_report
+from wikiholt.surfaces.documents.queries import build_query_report_document
 from wikiholt.testing import FakeEmbedder
-from wikiholt.wiring import build
+from wikiholt.wiring import build_service
 
-WIKIS, ROUNDS = 4, 12
+WIKI_COUNT, ROUND_COUNT = 4, 12
 
 
-class Logged:
+class QueryLogFarm:
     """Wikis whose searches are written down; each is asked its own words, and one that none of its pages holds."""
 
     def __init__(self, place: Path, settings: dict[str, object]) -> None:
         self.data = place / "data"
-        self.service = build(load(self.data, overrides={"queries.log": True, **settings}))
+        self.service = build_service(load_settings(self.data, overrides={"queries.log": True, **settings}))
         embedder = FakeEmbedder()
-        self.service.workshop = replace(self.service.workshop, embedder=lambda: embedder, identity=None)
-        self.wikis = [CanaryWiki(place / "r", number) for number in range(WIKIS)]
+        self.service.components = replace(self.service.components, embedder=lambda: embedder, identity=None)
+        self.wikis = [CanaryWiki(place / "r", number) for number in range(WIKI_COUNT)]
         for wiki in self.wikis:
             self.service.add(wiki.slug, str(wiki.repository.path), {})
-            self.service.wiki(wiki.slug).sync()
-        self.ids = {wiki.slug: wiki.id for wiki in self.service.wikis()}
+            self.service.get_handle(wiki.slug).sync()
+        self.ids = {wiki.slug: wiki.id for wiki in self.service.list_wikis()}
 
-    def ask(self, number: int) -> None:
-        wiki = self.wikis[number % WIKIS]
+    def search_all(self, number: int) -> None:
+        wiki = self.wikis[number % WIKI_COUNT]
         for place in ("body", "asked"):
-            surface = list(Surface)[number % len(Surface)]
-            self.service.wiki(wiki.slug).search(Request(f"pump {wiki.word(place)} {number:03}"), surface=surface)
+            surface = list(SearchInterface)[number % len(SearchInterface)]
+            self.service.get_handle(wiki.slug).search(SearchRequest(f"pump {wiki.get_word(place)} {number:03}"), interface=surface)
 
-    def settle(self) -> None:
-        assert self.service.workshop.scribe is not None
-        self.service.workshop.scribe.close()
+    def wait_for_records(self) -> None:
+        assert self.service.components.query_log_writer is not None
+        self.service.components.query_log_writer.close()
 
-    def told(self, wiki: CanaryWiki) -> str:
-        found = self.service.wiki(wiki.slug).queries.report(limit=1000)
-        assert found.queries == 2 * ROUNDS
-        return json.dumps(query_report_document(wiki.slug, found)) + report_page(wiki.slug, found)
+    def read_report(self, wiki: CanaryWiki) -> str:
+        found = self.service.get_handle(wiki.slug).query_log.build_report(limit=1000)
+        assert found.queries == 2 * ROUND_COUNT
+        return json.dumps(build_query_report_document(wiki.slug, found)) + render_report(wiki.slug, found)
 
 
 @pytest.fixture(params=["files", "postgres"])
-def logged(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Logged]:
+def logged(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[QueryLogFarm]:
     store = {"store": request.getfixturevalue("database")} if request.param == "postgres" else {}
-    made = Logged(tmp_path, store)
+    made = QueryLogFarm(tmp_path, store)
     yield made
     made.service.close()
 
 
-def test_reports_logs_and_removals_keep_to_one_wiki(logged: Logged, caplog: pytest.LogCaptureFixture) -> None:
+def test_reports_logs_and_removals_keep_to_one_wiki(logged: QueryLogFarm, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     with ThreadPoolExecutor(8) as threads:
-        list(threads.map(logged.ask, range(WIKIS * ROUNDS)))
-    logged.settle()
+        list(threads.map(logged.search_all, range(WIKI_COUNT * ROUND_COUNT)))
+    logged.wait_for_records()
     for wiki in logged.wikis:
-        told = logged.told(wiki)
-        assert codes(told) == {wiki.code}
-        assert wiki.word("asked") in told
-    assert [record.getMessage() for record in caplog.records if codes(record.getMessage())] == []
+        told = logged.read_report(wiki)
+        assert find_codes(told) == {wiki.code}
+        assert wiki.get_word("asked") in told
+    assert [record.getMessage() for record in caplog.records if find_codes(record.getMessage())] == []
     one, cleared, gone = logged.wikis[:3]
-    before = on_disk(logged, one)
-    logged.service.wiki(cleared.slug).queries.clear()
+    before = read_files(logged, one)
+    logged.service.get_handle(cleared.slug).query_log.clear()
     logged.service.remove(gone.slug)
-    assert on_disk(logged, one) == before
-    assert codes(logged.told(one)) == {one.code}
-    assert logged.service.wiki(cleared.slug).queries.report().searches == 0
+    assert read_files(logged, one) == before
+    assert find_codes(logged.read_report(one)) == {one.code}
+    assert logged.service.get_handle(cleared.slug).query_log.build_report().searches == 0
     for wiki in logged.wikis:
-        held = codes_on_disk(logged.data / "wikis" / logged.ids[wiki.slug])
+        held = find_codes_on_disk(logged.data / "wikis" / logged.ids[wiki.slug])
         assert held <= ({wiki.code} if wiki is not gone else set())
 
 
-def on_disk(logged: Logged, wiki: CanaryWiki) -> object:
+def read_files(logged: QueryLogFarm, wiki: CanaryWiki) -> object:
     place = logged.data / "wikis" / logged.ids[wiki.slug]
-    return contents(place) if place.exists() else None
+    return read_all_files(place) if place.exists() else None

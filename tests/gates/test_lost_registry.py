@@ -22,18 +22,18 @@ from git_repository import Repository
 
 from wikiholt import wiring
 from wikiholt.errors import Conflict, IndexCorrupt, WikiholtError
-from wikiholt.keeper import Pace
-from wikiholt.keeper.board import Board
-from wikiholt.keeper.roots import Roots
+from wikiholt.keeper import SchedulerConfig
+from wikiholt.keeper.board import SchedulerState
+from wikiholt.keeper.roots import WikiDiscovery
 from wikiholt.model import Scope
-from wikiholt.settings import load
-from wikiholt.sources.discovery import repositories
+from wikiholt.settings import load_settings
+from wikiholt.sources.discovery import find_repositories
 from wikiholt.surfaces.cli.main import main
 from wikiholt.surfaces.http.app import create_app
-from wikiholt.surfaces.otterwiki.enrolling import Enrolment
-from wikiholt.surfaces.otterwiki.resolving import Place
+from wikiholt.surfaces.otterwiki.enrolling import WikiRegistrar
+from wikiholt.surfaces.otterwiki.resolving import WikiLocation
 from wikiholt.testing import FakeEmbedder
-from wikiholt.wiring import Farm, build, open_farm
+from wikiholt.wiring import Application, build_service, open_application
 
 CANARY = "heroncanary"
 COMMAND = "wikiholt restore --registry"
@@ -50,13 +50,13 @@ class Template:
     key: str
 
 
-def _opened(data: Path, roots: Path, **settings: object) -> Farm:
-    chosen = load(
+def _opened(data: Path, roots: Path, **settings: object) -> Application:
+    chosen = load_settings(
         data, overrides={"limit.address_per_minute": 0, "backup.interval": 0.0, "sync.interval": 3600.0, **settings}
     )
-    service = build(chosen, [roots])
-    service.workshop = replace(service.workshop, embedder=FakeEmbedder, identity=None)
-    return open_farm(chosen, [roots], service=service)
+    service = build_service(chosen, [roots])
+    service.components = replace(service.components, embedder=FakeEmbedder, identity=None)
+    return open_application(chosen, [roots], service=service)
 
 
 @pytest.fixture(scope="module")
@@ -70,9 +70,9 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Template:
     registry = farm.service.registry
     for name in ("alpha", "beta"):
         farm.service.add(name, str(roots / name), {"public": "false"})
-        farm.service.wiki(name).sync()
-        farm.service.wiki(name).backups.take()
-    registry.backups.take()
+        farm.service.get_handle(name).sync()
+        farm.service.get_handle(name).backups.create()
+    registry.backups.create()
     registry.close()
     unkeyed = shutil.copy(data / "registry.sqlite", place / "unkeyed.sqlite")
     with closing(sqlite3.connect(data / "registry.sqlite", isolation_level=None)) as reader:
@@ -81,7 +81,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Template:
         key = registry.keys.create(registry.get("alpha").id, Scope.READ)[1]
         without_log = shutil.copy(data / "registry.sqlite", place / "without-log.sqlite")
         assert (data / "registry.sqlite-wal").stat().st_size
-    registry.backups.take()
+    registry.backups.create()
     farm.service.close()
     assert not (data / "registry.sqlite-wal").exists()
     return Template(data, roots, Path(unkeyed), Path(without_log), key)
@@ -190,7 +190,7 @@ def _without_indexes_or_backups(data: Path, *, indexes: bool, wiki_backups: bool
 
 
 @contextmanager
-def _serving(data: Path, template: Template, **settings: object) -> Iterator[Farm]:
+def _serving(data: Path, template: Template, **settings: object) -> Iterator[Application]:
     farm = _opened(data, template.roots, **settings)
     try:
         yield farm
@@ -202,7 +202,7 @@ def _serving(data: Path, template: Template, **settings: object) -> Iterator[Far
 _CLIENTS: dict[int, TestClient] = {}
 
 
-def _client(farm: Farm) -> TestClient:
+def _client(farm: Application) -> TestClient:
     """Somebody without a key on this machine; the application takes long to make, so it is made once."""
     if id(farm) not in _CLIENTS:
         app = create_app(farm)
@@ -210,7 +210,7 @@ def _client(farm: Farm) -> TestClient:
     return _CLIENTS[id(farm)]
 
 
-def _opens_nothing(farm: Farm) -> None:
+def _opens_nothing(farm: Application) -> None:
     """Nobody without a key is told a word or a slug, by the API or by the protocol of agents."""
     client = _client(farm)
     call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call"}
@@ -227,31 +227,31 @@ def _opens_nothing(farm: Farm) -> None:
         assert (nothing, CANARY in answer.text, "alpha" in answer.text) == (True, False, False), answer.text
 
 
-def _found(farm: Farm, template: Template) -> None:
+def _found(farm: Application, template: Template) -> None:
     """What `wikiholt serve ROOT` does again and again."""
-    Roots(farm.service, Board(), Pace(), partial(repositories, template.roots)).look()
+    WikiDiscovery(farm.service, SchedulerState(), SchedulerConfig(), partial(find_repositories, template.roots)).scan()
 
 
-def _taken_up_by_otterwiki(farm: Farm, template: Template) -> None:
-    Enrolment(farm.service, None).wiki(Place(str((template.roots / "alpha").resolve())))
+def _taken_up_by_otterwiki(farm: Application, template: Template) -> None:
+    WikiRegistrar(farm.service, None).get_or_register(WikiLocation(str((template.roots / "alpha").resolve())))
 
 
-def _added(farm: Farm, template: Template) -> None:
+def _added(farm: Application, template: Template) -> None:
     farm.service.add("alpha", str(template.roots / "alpha"), {})
 
 
-def _keyed(farm: Farm, _: Template) -> None:
+def _keyed(farm: Application, _: Template) -> None:
     farm.service.registry.keys.create(None, Scope.ADMIN)
 
 
-def _refused(farm: Farm, template: Template, act: Callable[[Farm, Template], None]) -> None:
+def _refused(farm: Application, template: Template, act: Callable[[Application, Template], None]) -> None:
     """The act fails, and its error names the command that restores."""
     with pytest.raises(IndexCorrupt) as caught:
         act(farm, template)
     assert COMMAND in caught.value.hint
 
 
-def _opens_with_the_old_key(farm: Farm, template: Template) -> bool:
+def _opens_with_the_old_key(farm: Application, template: Template) -> bool:
     answer = _client(farm).get("/w/alpha/api/v1/status", headers={"Authorization": f"Bearer {template.key}"})
     return answer.status_code == 200
 
@@ -300,7 +300,7 @@ def _recovers(data: Path, template: Template, backups: str) -> None:
             assert f"{COMMAND} --empty" in caught.value.hint
             registry.start_empty()
             _found(farm, template)
-            assert [wiki.slug for wiki in farm.service.registry.list()] == ["alpha", "beta"]
+            assert [wiki.slug for wiki in farm.service.registry.list_wikis()] == ["alpha", "beta"]
             with pytest.raises(Conflict, match="not lost"):
                 registry.start_empty()
         _opens_nothing(farm)
@@ -385,12 +385,12 @@ def test_an_empty_registry_is_started_by_command_only_where_it_must_be(
 
 def test_a_new_directory_is_no_lost_registry(tmp_path: Path, template: Template) -> None:
     with _serving(tmp_path / "data", template) as farm:
-        assert farm.service.wikis() == []
+        assert farm.service.list_wikis() == []
         _found(farm, template)
-        assert [wiki.slug for wiki in farm.service.wikis()] == ["alpha", "beta"]
+        assert [wiki.slug for wiki in farm.service.list_wikis()] == ["alpha", "beta"]
         for slug in ("alpha", "beta"):
             farm.service.remove(slug)
-        assert farm.service.wikis() == []
+        assert farm.service.list_wikis() == []
     (tmp_path / "data" / "registry.sqlite").unlink()
     with _serving(tmp_path / "data", template) as farm:
-        assert farm.service.wikis() == [], "nothing was in it, and no key was ever made"
+        assert farm.service.list_wikis() == [], "nothing was in it, and no key was ever made"

@@ -4,35 +4,35 @@ from collections.abc import Iterator
 
 import pytest
 import test_isolation_http as embedded
-from http_cases import Writer
+from http_cases import RequestBuilder
 from http_farm import ServedFarm
-from http_gate import Gate
-from pg_ground import InPostgres
-from pg_server import PgServer
+from http_gate import LeakDetector
+from pg_ground import PostgresBackend
+from pg_server import PostgresServer
 from test_isolation_http import _quiet_clients, base, gate, writer
 
 __all__ = ["_quiet_clients", "base", "gate", "writer"]
 
-BATCHES = 6
+BATCH_COUNT = 6
 
 test_every_wiki_reads_its_own_on_every_route = embedded.test_every_wiki_reads_its_own_on_every_route
 
 
 @pytest.fixture(scope="module")
-def farm(pg: PgServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedFarm]:
-    place, address = tmp_path_factory.mktemp("pgserved"), pg.new_database()
-    made = ServedFarm(place, InPostgres(place / "data", address, postgres__connections=8))
-    made.farm.keeper.start()
+def farm(pg: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedFarm]:
+    place, address = tmp_path_factory.mktemp("pgserved"), pg.create_database()
+    made = ServedFarm(place, PostgresBackend(place / "data", address, postgres__connections=8))
+    made.application.scheduler.start()
     yield made
-    assert made.farm.keeper.stop(60)
-    made.farm.service.close()
+    assert made.application.scheduler.stop(60)
+    made.application.service.close()
     pg.drop_database(address)
 
 
 def test_no_request_of_anybody_is_told_of_a_wiki_that_is_not_theirs(
-    farm: ServedFarm, gate: Gate, writer: Writer, caplog: pytest.LogCaptureFixture
+    farm: ServedFarm, gate: LeakDetector, writer: RequestBuilder, caplog: pytest.LogCaptureFixture
 ) -> None:
-    embedded.storm(farm, gate, writer, caplog, BATCHES)
+    embedded.run_load(farm, gate, writer, caplog, BATCH_COUNT)
     assert gate.statuses[200] >= 100
     assert gate.leaks == []
 

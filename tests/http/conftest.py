@@ -1,18 +1,18 @@
 from collections.abc import Iterator
 
 import pytest
-from served_farm import Served, served
+from served_farm import ServedApplication, serve_application
 
 
 @pytest.fixture(scope="session")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApplication]:
     """A farm that tests only read."""
-    with served(tmp_path_factory.mktemp("shared")) as found:
+    with serve_application(tmp_path_factory.mktemp("shared")) as found:
         yield found
 
 
 @pytest.fixture
-def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApplication]:
     """A farm of the test's own, to write to."""
-    with served(tmp_path_factory.mktemp("own")) as found:
+    with serve_application(tmp_path_factory.mktemp("own")) as found:
         yield found

@@ -10,10 +10,10 @@ from fastapi.testclient import TestClient
 from git_repository import Repository
 
 from wikiholt.model import Scope
-from wikiholt.settings import load
+from wikiholt.settings import load_settings
 from wikiholt.surfaces.http.app import create_app
 from wikiholt.testing import FakeEmbedder
-from wikiholt.wiring import Farm, build, open_farm
+from wikiholt.wiring import Application, build_service, open_application
 
 ALPHA = {
     "Home.md": "# Home\n\nWelcome. The [printer](Equipment/Printer.md) and [[Coffee]] are upstairs.\n",
@@ -22,26 +22,26 @@ ALPHA = {
     "Coffee.md": "---\ntags: [kitchen]\n---\n# Coffee\n\nDescale the machine every month. alphacanary\n",
 }
 BETA = {"Home.md": "# Beta\n\nbetacanary lives here, far from any printer.\n"}
-_QUICK = FakeEmbedder()
+_FAST_EMBEDDER = FakeEmbedder()
 UNLIMITED = {"limit.key_per_minute": 0, "limit.address_per_minute": 0}
 
 
 @dataclass
-class Served:
+class ServedApplication:
     """The farm, its application, its repositories and its tokens by name."""
 
-    farm: Farm
+    application: Application
     app: FastAPI
     alpha: Repository
     beta: Repository
     tokens: dict[str, str] = field(default_factory=dict)
 
-    def client(self, key: str | None = None, host: str = "127.0.0.1", **options: object) -> TestClient:
+    def make_client(self, key: str | None = None, host: str = "127.0.0.1", **options: object) -> TestClient:
         headers = {"Authorization": f"Bearer {self.tokens[key]}"} if key else {}
         return TestClient(self.app, base_url=f"http://{host}", headers=headers, **options)  # type: ignore[arg-type]
 
     def make_keys(self) -> None:
-        registry = self.farm.service.registry
+        registry = self.application.service.registry
         for scope in Scope:
             _, token = registry.keys.create(registry.get("alpha").id, scope, f"alpha {scope}")
             self.tokens[str(scope)] = token
@@ -50,34 +50,34 @@ class Served:
 
 
 @contextmanager
-def served(
+def serve_application(
     place: Path,
     settings: Mapping[str, object] | None = None,
     *,
     keys: bool = True,
-    embedder: FakeEmbedder | None = _QUICK,
-) -> Iterator[Served]:
+    embedder: FakeEmbedder | None = _FAST_EMBEDDER,
+) -> Iterator[ServedApplication]:
     """A farm of alpha and beta, indexed, its keeper at work; limits are off unless set, the model is a quick one."""
     alpha, beta = Repository(place / "alpha"), Repository(place / "beta")
     alpha.commit(dict(ALPHA))
     beta.commit(dict(BETA))
-    chosen = load(
+    chosen = load_settings(
         place / "data", overrides={**UNLIMITED, "sync.interval": 3600.0, "backup.interval": 0.0, **(settings or {})}
     )
-    service = build(chosen)
+    service = build_service(chosen)
     if embedder is not None:
-        service.workshop = replace(service.workshop, embedder=lambda: embedder, identity=None)
-    farm = open_farm(chosen, service=service)
+        service.components = replace(service.components, embedder=lambda: embedder, identity=None)
+    farm = open_application(chosen, service=service)
     for repository in (alpha, beta):
         slug = repository.path.name
         service.add(slug, str(repository.path), {})
-        service.wiki(slug).sync()
-    found = Served(farm, create_app(farm), alpha, beta)
+        service.get_handle(slug).sync()
+    found = ServedApplication(farm, create_app(farm), alpha, beta)
     if keys:
         found.make_keys()
-    farm.keeper.start()
+    farm.scheduler.start()
     try:
         yield found
     finally:
-        assert farm.keeper.stop(30)
+        assert farm.scheduler.stop(30)
         service.close()

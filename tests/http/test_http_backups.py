@@ -1,14 +1,14 @@
 """Backups over HTTP: for admins of the wiki, of their own wiki alone."""
 
 import pytest
-from served_farm import Served
+from served_farm import ServedApplication
 
 
-def test_an_admin_backs_up_lists_and_restores(own: Served) -> None:
-    client = own.client("admin")
+def test_an_admin_backs_up_lists_and_restores(own: ServedApplication) -> None:
+    client = own.make_client("admin")
     made = client.post("/api/v1/backup")
     assert made.status_code == 201
-    assert made.json()["revision"] == own.alpha.head()
+    assert made.json()["revision"] == own.alpha.get_head()
     own.alpha.commit({"New.md": "# New\n\nA kingfisher."})
     found = client.get("/api/v1/search", params={"q": "kingfisher", "mode": "keyword", "fresh": "true"}).json()
     assert [hit["path"] for hit in found["results"]] == ["New"]
@@ -24,15 +24,15 @@ def test_an_admin_backs_up_lists_and_restores(own: Served) -> None:
 
 @pytest.mark.parametrize(("method", "path"), [("POST", "backup"), ("GET", "backups"), ("POST", "restore")])
 @pytest.mark.parametrize(("key", "status"), [(None, 401), ("read", 403), ("write", 403)])
-def test_who_is_no_admin_is_refused(shared: Served, method: str, path: str, key: str | None, status: int) -> None:
-    answer = shared.client(key).request(method, f"/w/alpha/api/v1/{path}")
+def test_who_is_no_admin_is_refused(shared: ServedApplication, method: str, path: str, key: str | None, status: int) -> None:
+    answer = shared.make_client(key).request(method, f"/w/alpha/api/v1/{path}")
     assert answer.status_code == status
     assert answer.headers["content-type"] == "application/problem+json"
 
 
-def test_an_admin_of_another_wiki_is_refused_and_sees_only_their_own(own: Served) -> None:
-    assert own.client("admin").post("/api/v1/backup").status_code == 201
-    other = own.client("other")
+def test_an_admin_of_another_wiki_is_refused_and_sees_only_their_own(own: ServedApplication) -> None:
+    assert own.make_client("admin").post("/api/v1/backup").status_code == 201
+    other = own.make_client("other")
     assert other.get("/w/alpha/api/v1/backups").status_code == 403
     assert other.post("/w/alpha/api/v1/restore").status_code == 403
     assert other.get("/api/v1/backups").json()["total"] == 0
@@ -49,9 +49,9 @@ def test_an_admin_of_another_wiki_is_refused_and_sees_only_their_own(own: Served
     ],
 )
 def test_what_cannot_be_restored_is_refused_and_changes_nothing(
-    shared: Served, params: dict[str, str], status: int, code: str
+    shared: ServedApplication, params: dict[str, str], status: int, code: str
 ) -> None:
-    client = shared.client("admin")
+    client = shared.make_client("admin")
     before = client.get("/api/v1/status").json()["generation"]
     answer = client.post("/api/v1/restore", params=params)
     assert (answer.status_code, answer.json()["code"]) == (status, code)

@@ -3,13 +3,13 @@
 from pathlib import Path
 
 import pytest
-from served_farm import Served
+from served_farm import ServedApplication
 
 MANUAL = (Path(__file__).parents[2] / "docs" / "api.md").read_text(encoding="utf-8")
 
 
-def test_every_route_and_parameter_is_in_the_manual(shared: Served) -> None:
-    document = shared.client().get("/openapi.json").json()
+def test_every_route_and_parameter_is_in_the_manual(shared: ServedApplication) -> None:
+    document = shared.make_client().get("/openapi.json").json()
     names = {"{path}": "PATH", "{slug}": "SLUG", "{key_id}": "ID", "{filename}": "FILE"}
     for path, operations in document["paths"].items():
         shown = path

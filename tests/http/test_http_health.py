@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from served_farm import Served
+from served_farm import ServedApplication
 
 
 def wait_until(holds: Callable[[], object], seconds: float = 60.0) -> None:
@@ -15,23 +15,23 @@ def wait_until(holds: Callable[[], object], seconds: float = 60.0) -> None:
         time.sleep(0.01)
 
 
-def index_file(own: Served) -> Path:
-    service = own.farm.service
-    directory = service.workshop.store.directory(service.registry.get("alpha").id)
+def get_index_file(own: ServedApplication) -> Path:
+    service = own.application.service
+    directory = service.components.store.get_directory(service.registry.get("alpha").id)
     return max(directory.glob("g??????.sqlite"))
 
 
-def break_index(own: Served) -> None:
+def break_index(own: ServedApplication) -> None:
     """As if the disk had lost it while nobody had it open."""
-    own.farm.service.wiki("alpha").close()
-    for file in index_file(own).parent.glob("g??????.sqlite-*"):
+    own.application.service.get_handle("alpha").close()
+    for file in get_index_file(own).parent.glob("g??????.sqlite-*"):
         file.unlink()
-    index_file(own).write_bytes(b"no index " * 5000)
+    get_index_file(own).write_bytes(b"no index " * 5000)
 
 
-def test_a_broken_index_answers_503_with_a_reason_and_is_mended(own: Served) -> None:
-    assert own.farm.keeper.stop(30)  # so that what lies between can be looked at
-    reader = own.client("read")
+def test_a_broken_index_answers_503_with_a_reason_and_is_mended(own: ServedApplication) -> None:
+    assert own.application.scheduler.stop(30)  # so that what lies between can be looked at
+    reader = own.make_client("read")
     break_index(own)
     answer = reader.get("/api/v1/search", params={"q": "printer"})
     assert (answer.status_code, answer.json()["code"]) == (503, "index-corrupt")
@@ -41,10 +41,10 @@ def test_a_broken_index_answers_503_with_a_reason_and_is_mended(own: Served) -> 
     assert status.json()["health"]["condition"] == "broken"
     assert status.json()["health"]["reason"]
     assert str(own.alpha.path.parent) not in status.text
-    ready = own.client().get("/readyz")
+    ready = own.make_client().get("/readyz")
     assert (ready.status_code, ready.json()["indexes"]) == (200, {"healing": 1, "broken": 0})
-    assert own.client("other").get("/api/v1/search", params={"q": "printer"}).status_code == 200, "others go on"
-    own.farm.service.wiki("alpha").sync()
+    assert own.make_client("other").get("/api/v1/search", params={"q": "printer"}).status_code == 200, "others go on"
+    own.application.service.get_handle("alpha").sync()
     answer = reader.get("/api/v1/search", params={"q": "printer"})
     assert (answer.status_code, answer.json()["results"][0]["path"]) == (200, "Equipment/Printer")
     health = reader.get("/api/v1/status").json()["health"]
@@ -52,8 +52,8 @@ def test_a_broken_index_answers_503_with_a_reason_and_is_mended(own: Served) -> 
     assert health["checked_at"]
 
 
-def test_the_keeper_mends_what_a_search_met(own: Served) -> None:
-    reader = own.client("read")
+def test_the_keeper_mends_what_a_search_met(own: ServedApplication) -> None:
+    reader = own.make_client("read")
     break_index(own)
     seen = set()
 
@@ -64,12 +64,12 @@ def test_the_keeper_mends_what_a_search_met(own: Served) -> None:
 
     wait_until(answers)
     assert seen <= {200, 503}
-    wait_until(lambda: own.client().get("/readyz").json()["indexes"] == {"healing": 0, "broken": 0})
-    assert list(index_file(own).parent.glob("broken-*"))
+    wait_until(lambda: own.make_client().get("/readyz").json()["indexes"] == {"healing": 0, "broken": 0})
+    assert list(get_index_file(own).parent.glob("broken-*"))
 
 
-def test_a_dry_run_says_what_a_reindexing_would_take_and_starts_none(own: Served) -> None:
-    admin = own.client("admin")
+def test_a_dry_run_says_what_a_reindexing_would_take_and_starts_none(own: ServedApplication) -> None:
+    admin = own.make_client("admin")
     answer = admin.post("/api/v1/reindex", params={"dry_run": "true"})
     assert answer.status_code == 200
     told = answer.json()
@@ -80,7 +80,7 @@ def test_a_dry_run_says_what_a_reindexing_would_take_and_starts_none(own: Served
 
 
 @pytest.mark.parametrize(("key", "value", "expected"), [("read", "true", 403), ("admin", "maybe", 422)])
-def test_a_dry_run_is_for_the_admin_and_takes_true_or_false(own: Served, key: str, value: str, expected: int) -> None:
-    client = own.client(key)
+def test_a_dry_run_is_for_the_admin_and_takes_true_or_false(own: ServedApplication, key: str, value: str, expected: int) -> None:
+    client = own.make_client(key)
     assert client.post("/api/v1/reindex", params={"dry_run": value}).status_code == expected
-    assert own.client("read").get("/api/v1/reindex/status").json()["status"] == "idle"
+    assert own.make_client("read").get("/api/v1/reindex/status").json()["status"] == "idle"

@@ -3,26 +3,26 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from served_farm import Served
+from served_farm import ServedApplication
 
 PRINTER = "/api/v1/pages/Equipment/Printer"
 
 
-def test_a_page_is_read_with_its_links_and_its_revision(shared: Served) -> None:
-    page = shared.client("read").get("/api/v1/pages/Home").json()
+def test_a_page_is_read_with_its_links_and_its_revision(shared: ServedApplication) -> None:
+    page = shared.make_client("read").get("/api/v1/pages/Home").json()
     assert page["content"].startswith("# Home")
     assert page["links_to"] == ["Equipment/Printer", "Coffee"]
     assert page["frontmatter"] is None
-    assert page["revision"] == page["last_commit"]["revision"] == shared.alpha.head()
+    assert page["revision"] == page["last_commit"]["revision"] == shared.alpha.get_head()
     assert page["last_commit"]["author"] == "Ada"
-    printer = shared.client("read").get(PRINTER).json()
+    printer = shared.make_client("read").get(PRINTER).json()
     assert printer["linked_from"] == ["Home"]
     assert printer["frontmatter"]["tags"] == ["paper", "repair"]
-    assert shared.client("read").get("/api/v1/pages/Equipment%2FPrinter.md").json() == printer
+    assert shared.make_client("read").get("/api/v1/pages/Equipment%2FPrinter.md").json() == printer
 
 
-def test_pages_are_listed_by_filter_and_in_parts(shared: Served) -> None:
-    client = shared.client("read")
+def test_pages_are_listed_by_filter_and_in_parts(shared: ServedApplication) -> None:
+    client = shared.make_client("read")
     every = client.get("/api/v1/pages").json()
     assert [page["path"] for page in every["pages"]] == ["Coffee", "Equipment/Printer", "Home"]
     assert every["total"] == 3
@@ -34,8 +34,8 @@ def test_pages_are_listed_by_filter_and_in_parts(shared: Served) -> None:
     assert client.get("/api/v1/pages", params={"updated_since": "soon"}).status_code == 422
 
 
-def test_links_history_and_changelog_have_otterwikis_fields(shared: Served) -> None:
-    client, head = shared.client("read"), shared.alpha.head()
+def test_links_history_and_changelog_have_otterwikis_fields(shared: ServedApplication) -> None:
+    client, head = shared.make_client("read"), shared.alpha.get_head()
     assert client.get("/api/v1/links").json()["edges"] == [
         {"source": "Home", "target": "Coffee"},
         {"source": "Home", "target": "Equipment/Printer"},
@@ -49,25 +49,25 @@ def test_links_history_and_changelog_have_otterwikis_fields(shared: Served) -> N
     assert client.get("/api/v1/pages/Nowhere/history").status_code == 404
 
 
-def test_a_new_page_is_a_commit_of_its_author_and_is_found_at_once(own: Served) -> None:
-    client = own.client("write")
+def test_a_new_page_is_a_commit_of_its_author_and_is_found_at_once(own: ServedApplication) -> None:
+    client = own.make_client("write")
     made = client.put("/api/v1/pages/Notes/Otter", json={"content": "# Otter\n\nwhiskers", "commit_message": "Begin"})
     assert made.status_code == 201
     assert made.json()["created"]
-    assert made.json()["revision"] == own.alpha.head()
-    assert own.alpha.git("log", "-1", "--format=%an|%s").decode() == "alpha write|Begin"
+    assert made.json()["revision"] == own.alpha.get_head()
+    assert own.alpha.run_git("log", "-1", "--format=%an|%s").decode() == "alpha write|Begin"
     found = client.get("/api/v1/search", params={"q": "whiskers", "fresh": "true"}).json()
     assert found["results"][0]["path"] == "Notes/Otter"
     by = {"author": {"name": "Bob Ö", "email": "bob@example.org"}, "content": "x"}
     assert client.put("/api/v1/pages/B", json=by).status_code == 201
-    assert own.alpha.git("log", "-1", "--format=%an <%ae>").decode() == "Bob Ö <bob@example.org>"
+    assert own.alpha.run_git("log", "-1", "--format=%an <%ae>").decode() == "Bob Ö <bob@example.org>"
     header = {"X-Author": "Eve <eve@example.org>"}
     assert client.put("/api/v1/pages/E", json={"content": "x"}, headers=header).status_code == 201
-    assert own.alpha.git("log", "-1", "--format=%an <%ae>").decode() == "Eve <eve@example.org>"
+    assert own.alpha.run_git("log", "-1", "--format=%an <%ae>").decode() == "Eve <eve@example.org>"
 
 
-def test_a_page_that_is_there_is_not_written_over_by_chance(own: Served) -> None:
-    client, before = own.client("write"), own.alpha.head()
+def test_a_page_that_is_there_is_not_written_over_by_chance(own: ServedApplication) -> None:
+    client, before = own.make_client("write"), own.alpha.get_head()
     page = client.get(PRINTER)
     blind = client.put(PRINTER, json={"content": "gone"})
     assert blind.status_code == 409
@@ -81,13 +81,13 @@ def test_a_page_that_is_there_is_not_written_over_by_chance(own: Served) -> None
     weak = client.put(PRINTER, json={"content": "x"}, headers={"If-Match": f'W/"{page.json()["revision"]}"'})
     assert weak.status_code == 412
     assert client.put("/api/v1/pages/Absent", json={"content": "x"}, headers={"If-Match": "*"}).status_code == 412
-    assert own.alpha.head() == before
+    assert own.alpha.get_head() == before
     assert client.get(PRINTER).json()["content"] == page.json()["content"]
 
 
 @pytest.mark.parametrize("form", ["revision", "tag", "star", "short"])
-def test_a_page_is_written_by_whoever_has_read_it(own: Served, form: str) -> None:
-    client = own.client("write")
+def test_a_page_is_written_by_whoever_has_read_it(own: ServedApplication, form: str) -> None:
+    client = own.make_client("write")
     page = client.get(PRINTER)
     revision = page.json()["revision"]
     headers = {"tag": {"If-Match": page.headers["etag"]}, "star": {"If-Match": "*"}}.get(form, {})
@@ -101,20 +101,20 @@ def test_a_page_is_written_by_whoever_has_read_it(own: Served, form: str) -> Non
     assert old["content"] == page.json()["content"]
 
 
-def test_of_two_writers_at_once_one_is_told_so(own: Served) -> None:
-    revision = own.client("read").get(PRINTER).json()["revision"]
+def test_of_two_writers_at_once_one_is_told_so(own: ServedApplication) -> None:
+    revision = own.make_client("read").get(PRINTER).json()["revision"]
 
     def write(number: int) -> int:
         body = {"content": f"# Printer\n\nversion {number}", "revision": revision}
-        return own.client("write").put(PRINTER, json=body).status_code
+        return own.make_client("write").put(PRINTER, json=body).status_code
 
     with ThreadPoolExecutor(8) as pool:
         codes = sorted(pool.map(write, range(8)))
     assert codes == [200] + [409] * 7
 
 
-def test_patch_replaces_one_place(own: Served) -> None:
-    client = own.client("write")
+def test_patch_replaces_one_place(own: ServedApplication) -> None:
+    client = own.make_client("write")
     revision = client.get(PRINTER).json()["revision"]
     edit = {"revision": revision, "old_string": "rear flap", "new_string": "front flap"}
     patched = client.patch(PRINTER, json=edit)
@@ -135,8 +135,8 @@ def test_patch_replaces_one_place(own: Served) -> None:
     assert client.patch("/api/v1/pages/Absent", json=absent).status_code == 404
 
 
-def test_delete_and_rename_answer_as_otterwiki_api_does(own: Served) -> None:
-    client = own.client("write")
+def test_delete_and_rename_answer_as_otterwiki_api_does(own: ServedApplication) -> None:
+    client = own.make_client("write")
     client.get("/api/v1/search", params={"q": "x", "fresh": "true"})
     renamed = client.post(f"{PRINTER}/rename", json={"new_path": "Machines/Laser"})
     assert renamed.status_code == 200
@@ -156,11 +156,11 @@ def test_delete_and_rename_answer_as_otterwiki_api_does(own: Served) -> None:
 
 
 @pytest.mark.parametrize("path", ["../x", "a/../../x", ".git/config", "%00", "x%0Ay", "a//b", "x" * 300, "x" * 1200])
-def test_a_path_that_is_none_writes_nothing(own: Served, path: str) -> None:
-    before = own.alpha.head()
-    answer = own.client("write").put(f"/api/v1/pages/{path.replace('..', '%2E%2E')}", json={"content": "x"})
+def test_a_path_that_is_none_writes_nothing(own: ServedApplication, path: str) -> None:
+    before = own.alpha.get_head()
+    answer = own.make_client("write").put(f"/api/v1/pages/{path.replace('..', '%2E%2E')}", json={"content": "x"})
     assert 400 <= answer.status_code < 500
-    assert own.alpha.head() == before
+    assert own.alpha.get_head() == before
     assert str(own.alpha.path) not in answer.text
 
 
@@ -185,33 +185,33 @@ def test_a_path_that_is_none_writes_nothing(own: Served, path: str) -> None:
     ],
     ids=range(15),
 )
-def test_a_body_that_makes_no_sense_writes_nothing(own: Served, body: bytes) -> None:
-    before = own.alpha.head()
+def test_a_body_that_makes_no_sense_writes_nothing(own: ServedApplication, body: bytes) -> None:
+    before = own.alpha.get_head()
     headers = {"Content-Type": "application/json"}
-    answer = own.client("write").put("/api/v1/pages/X", content=body, headers=headers)
+    answer = own.make_client("write").put("/api/v1/pages/X", content=body, headers=headers)
     assert answer.status_code in (400, 422)
     assert answer.headers["content-type"] == "application/problem+json"
-    assert own.alpha.head() == before
+    assert own.alpha.get_head() == before
 
 
 @pytest.mark.parametrize("name", ["...", '"', "<>", " ", "a\x7f", "\u202e", "Ann O'Nym; rm -rf", "名前"])
-def test_odd_authors_are_written_or_refused_and_never_a_fault(own: Served, name: str) -> None:
-    before, body = own.alpha.head(), {"content": "x", "author": {"name": name, "email": "a@example.org"}}
-    answer = own.client("write").put("/api/v1/pages/Odd", json=body)
+def test_odd_authors_are_written_or_refused_and_never_a_fault(own: ServedApplication, name: str) -> None:
+    before, body = own.alpha.get_head(), {"content": "x", "author": {"name": name, "email": "a@example.org"}}
+    answer = own.make_client("write").put("/api/v1/pages/Odd", json=body)
     assert answer.status_code in (201, 422)
-    assert (own.alpha.head() == before) == (answer.status_code == 422)
+    assert (own.alpha.get_head() == before) == (answer.status_code == 422)
 
 
-def test_a_key_whose_label_is_odd_writes_all_the_same(own: Served) -> None:
+def test_a_key_whose_label_is_odd_writes_all_the_same(own: ServedApplication) -> None:
     for label in ("<script>", "...", "Bot <bot@example.org>", ""):
-        made = own.client("admin").post("/api/v1/keys", json={"scope": "write", "label": label})
+        made = own.make_client("admin").post("/api/v1/keys", json={"scope": "write", "label": label})
         own.tokens["odd"] = made.json()["token"]
-        written = own.client("odd").put(f"/api/v1/pages/By {len(label)}", json={"content": "x"})
+        written = own.make_client("odd").put(f"/api/v1/pages/By {len(label)}", json={"content": "x"})
         assert written.status_code == 201, (label, written.text)
 
 
-def test_the_calls_of_otterwiki_mcp_get_what_its_texts_are_made_of(own: Served) -> None:
-    client = own.client("write")
+def test_the_calls_of_otterwiki_mcp_get_what_its_texts_are_made_of(own: ServedApplication) -> None:
+    client = own.make_client("write")
     base = "/w/alpha/api/v1"
     listed = client.get(
         f"{base}/pages", params={"prefix": "Equipment", "category": "Equipment", "tag": "repair"}

@@ -8,27 +8,27 @@ import pytest
 import schemathesis
 from hypothesis import HealthCheck, settings
 from schemathesis.specs.openapi.checks import allow_header_conformance, positive_data_acceptance, unsupported_method
-from served_farm import Served, served
+from served_farm import ServedApplication, serve_application
 
-from wikiholt.search import Reranking
+from wikiholt.search import RerankConfig
 from wikiholt.testing import FakeReranker
 
 EXAMPLES = int(os.environ.get("SCHEMA_EXAMPLES", "12"))
 
 
 @pytest.fixture(scope="module")
-def farm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with served(tmp_path_factory.mktemp("schema")) as found:
+def farm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApplication]:
+    with serve_application(tmp_path_factory.mktemp("schema")) as found:
         # Keys that are not known are sent by the hundred here.
-        found.farm.limits.guard = lambda address: None  # type: ignore[method-assign]
-        service = found.farm.service
-        service.workshop = replace(service.workshop, reranking=Reranking(FakeReranker, 30.0))
+        found.application.rate_limiter.check_failures = lambda address: None  # type: ignore[method-assign]
+        service = found.application.service
+        service.components = replace(service.components, reranking=RerankConfig(FakeReranker, 30.0))
         service.close()  # what is open was opened without
         yield found
 
 
 @pytest.fixture
-def api(farm: Served) -> schemathesis.BaseSchema:
+def api(farm: ServedApplication) -> schemathesis.BaseSchema:
     config = schemathesis.Config.from_dict(
         {"auth": {"openapi": {"key": {"bearer": farm.tokens["operator"]}}}, "warnings": False}
     )
@@ -41,12 +41,12 @@ schema = schemathesis.pytest.from_fixture("api")
 @schema.parametrize()
 @settings(max_examples=EXAMPLES, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 def test_every_operation_keeps_its_promises(case: schemathesis.Case) -> None:
-    answer = case.call_and_validate(excluded_checks=beyond_a_schema(case))
+    answer = case.call_and_validate(excluded_checks=is_beyond_schema(case))
     assert answer.status_code < 500
     assert "betacanary" not in answer.text, "nothing of the other wiki"
 
 
-def beyond_a_schema(case: schemathesis.Case) -> list[schemathesis.CheckFunction]:
+def is_beyond_schema(case: schemathesis.Case) -> list[schemathesis.CheckFunction]:
     """The checks that ask more of an operation than a schema can say of it."""
     excluded: list[schemathesis.CheckFunction] = []
     query = case.query or {}

@@ -11,14 +11,14 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 import uvicorn
-from served_farm import Served, served
+from served_farm import ServedApplication, serve_application
 
 
-class Server:
+class RunningServer:
     """uvicorn on a free port of this machine."""
 
-    def __init__(self, found: Served) -> None:
-        self.served = found
+    def __init__(self, found: ServedApplication) -> None:
+        self.application = found
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self._server = uvicorn.Server(uvicorn.Config(found.app, log_config=None, server_header=False))
@@ -30,11 +30,11 @@ class Server:
             time.sleep(0.01)
 
     def get(self, path: str, key: str = "read", **options: object) -> httpx.Response:
-        headers = {"Authorization": f"Bearer {self.served.tokens[key]}"}
+        headers = {"Authorization": f"Bearer {self.application.tokens[key]}"}
         url = f"http://127.0.0.1:{self.port}{path}"
         return httpx.get(url, headers=headers, timeout=20, **options)  # type: ignore[arg-type]
 
-    def raw(self, request: bytes, *, half: bool = False) -> bytes:
+    def send_raw(self, request: bytes, *, half: bool = False) -> bytes:
         with socket.create_connection(("127.0.0.1", self.port), timeout=20) as talk:
             talk.sendall(request)
             if half:
@@ -49,23 +49,23 @@ class Server:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with served(tmp_path_factory.mktemp("server")) as found:
-        running = Server(found)
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    with serve_application(tmp_path_factory.mktemp("server")) as found:
+        running = RunningServer(found)
         yield running
         assert running.stop()
 
 
-def test_a_real_client_searches_over_a_real_socket(server: Server) -> None:
+def test_a_real_client_searches_over_a_real_socket(server: RunningServer) -> None:
     answer = server.get("/w/alpha/api/v1/search?q=printer")
     assert answer.status_code == 200
     assert answer.json()["total"] == 3
     assert "server" not in answer.headers
 
 
-def test_head_over_a_real_socket_announces_what_get_would_send(server: Server) -> None:
+def test_head_over_a_real_socket_announces_what_get_would_send(server: RunningServer) -> None:
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
-    headers = {"Authorization": f"Bearer {server.served.tokens['read']}"}
+    headers = {"Authorization": f"Bearer {server.application.tokens['read']}"}
     connection.request("HEAD", "/api/v1/pages/Home", headers=headers)
     head = connection.getresponse()
     assert (head.status, head.read()) == (200, b"")
@@ -75,7 +75,7 @@ def test_head_over_a_real_socket_announces_what_get_would_send(server: Server) -
     connection.close()
 
 
-def test_64_clients_at_once_are_all_answered(server: Server) -> None:
+def test_64_clients_at_once_are_all_answered(server: RunningServer) -> None:
     def ask(number: int) -> tuple[int, bool]:
         key, word = (("read", "alphacanary"), ("other", "betacanary"))[number % 2]
         answer = server.get(f"/api/v1/search?q={word}&mode=keyword", key)
@@ -85,24 +85,24 @@ def test_64_clients_at_once_are_all_answered(server: Server) -> None:
         assert set(pool.map(ask, range(192))) == {(200, True)}
 
 
-def test_a_client_that_leaves_harms_nobody(server: Server) -> None:
-    token = server.served.tokens["write"]
+def test_a_client_that_leaves_harms_nobody(server: RunningServer) -> None:
+    token = server.application.tokens["write"]
     known = f"Host: 127.0.0.1\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\n"
-    before = server.served.alpha.head()
+    before = server.application.alpha.get_head()
     for request in (
         f"GET /api/v1/search?q=printer HTTP/1.1\r\n{known}\r\n".encode(),
         f'PUT /api/v1/pages/X HTTP/1.1\r\n{known}Content-Length: 1000\r\n\r\n{{"content": "half'.encode(),
         b"GET /api/v1/sea",
     ):
         for _ in range(10):
-            assert server.raw(request, half=True) == b""
+            assert server.send_raw(request, half=True) == b""
     assert server.get("/api/v1/search?q=printer").status_code == 200
     assert server.get("/api/v1/pages/X").status_code == 404
-    assert server.served.alpha.head() == before
+    assert server.application.alpha.get_head() == before
 
 
-def test_a_chunked_body_is_cut_off_at_the_limit(server: Server) -> None:
-    limit = server.served.farm.settings.limit_body_bytes
+def test_a_chunked_body_is_cut_off_at_the_limit(server: RunningServer) -> None:
+    limit = server.application.application.settings.limit_body_bytes
     sent = 0
 
     def parts() -> Iterator[bytes]:
@@ -111,7 +111,7 @@ def test_a_chunked_body_is_cut_off_at_the_limit(server: Server) -> None:
             sent += 1 << 20
             yield b"x" * (1 << 20)
 
-    headers = {"Authorization": f"Bearer {server.served.tokens['write']}", "Content-Type": "application/json"}
+    headers = {"Authorization": f"Bearer {server.application.tokens['write']}", "Content-Type": "application/json"}
     url = f"http://127.0.0.1:{server.port}/api/v1/pages/X"
     try:
         answer = httpx.put(url, content=parts(), headers=headers, timeout=20)
@@ -136,16 +136,16 @@ def test_a_chunked_body_is_cut_off_at_the_limit(server: Server) -> None:
         b"\x00\x01\x02",
     ],
 )
-def test_odd_request_lines_get_a_4xx_and_nothing_of_any_wiki(server: Server, line: bytes) -> None:
-    answer = server.raw(line + b"\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
+def test_odd_request_lines_get_a_4xx_and_nothing_of_any_wiki(server: RunningServer, line: bytes) -> None:
+    answer = server.send_raw(line + b"\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
     assert answer.split(b" ", 2)[1].startswith(b"4"), answer[:200]
     assert b"canary" not in answer
     assert b"root:" not in answer
 
 
 def test_the_server_stops_cleanly_while_it_is_asked(tmp_path_factory: pytest.TempPathFactory) -> None:
-    with served(tmp_path_factory.mktemp("stopping")) as found:
-        running = Server(found)
+    with serve_application(tmp_path_factory.mktemp("stopping")) as found:
+        running = RunningServer(found)
         stop = threading.Event()
 
         def ask() -> set[int]:

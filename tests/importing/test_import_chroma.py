@@ -13,17 +13,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from shared_ground import Ground, write_rows
+from shared_ground import ImportFixture, write_rows
 
-from wikiholt.errors import InvalidImport, StorageRefused
-from wikiholt.importing import Importer, ImportReport, Options, Rules, Shared
-from wikiholt.importing.chroma import ChromaDirectory, Named
+from wikiholt.errors import InvalidImport, StorageError
+from wikiholt.importing import Importer, ImportReport, ImportOptions, OwnershipRules, SharedIndex
+from wikiholt.importing.chroma import ChromaDirectory, ImportedCollection
 from wikiholt.importing.chroma_server import ChromaServer
 
 pytest.importorskip("chromadb_rust_bindings")
 
-OWNED = Rules((("Home", "harbour"),))
-MAKE = """
+OWNERSHIP_RULES = OwnershipRules((("Home", "harbour"),))
+CREATE_SCRIPT = """
 import json, sys
 import chromadb
 from chromadb.config import Settings
@@ -38,52 +38,52 @@ client.get_or_create_collection("recipes", embedding_function=None)
 
 
 @pytest.fixture(scope="module")
-def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
-    made = Ground(tmp_path_factory.mktemp("chroma"))
+def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ImportFixture]:
+    made = ImportFixture(tmp_path_factory.mktemp("chroma"))
     yield made
     made.close()
 
 
 @pytest.fixture(scope="module")
-def directory(ground: Ground) -> Path:
+def directory(ground: ImportFixture) -> Path:
     """What the plugin of a single wiki left: both wikis' pages, and of the two Homes the one written last."""
-    rows = {(row.page, row.index): row for slug in ("garden", "harbour") for row in ground.rows(slug)}
+    rows = {(row.page, row.index): row for slug in ("garden", "harbour") for row in ground.make_rows(slug)}
     write_rows(ground.place / "rows.json", [*rows.values()])
     made = ground.place / "shared"
-    subprocess.run([sys.executable, "-c", MAKE, str(made), str(ground.place / "rows.json")], check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", CREATE_SCRIPT, str(made), str(ground.place / "rows.json")], check=True, timeout=120)
     return made
 
 
-def digests(directory: Path) -> dict[str, str]:
+def hash_files(directory: Path) -> dict[str, str]:
     return {str(file): hashlib.sha256(file.read_bytes()).hexdigest() for file in directory.rglob("*") if file.is_file()}
 
 
-def run(ground: Ground, shared: Shared | None = None, directory: Path | None = None, **options: object) -> ImportReport:
-    def opened(place: Path) -> Shared:
+def run_import(ground: ImportFixture, shared: SharedIndex | None = None, directory: Path | None = None, **options: object) -> ImportReport:
+    def opened(place: Path) -> SharedIndex:
         return shared or ChromaDirectory(directory or place, place, **options)  # type: ignore[arg-type]
 
-    return Importer(ground.service, ground.data, Options(OWNED, dry_run=True)).run(opened)
+    return Importer(ground.service, ground.data, ImportOptions(OWNERSHIP_RULES, dry_run=True)).run(opened)
 
 
-def test_a_directory_is_imported_and_left_as_it_was(ground: Ground, directory: Path) -> None:
-    before = digests(directory)
-    report = Importer(ground.service, ground.data, Options(OWNED)).run(lambda place: ChromaDirectory(directory, place))
-    assert digests(directory) == before
+def test_a_directory_is_imported_and_left_as_it_was(ground: ImportFixture, directory: Path) -> None:
+    before = hash_files(directory)
+    report = Importer(ground.service, ground.data, ImportOptions(OWNERSHIP_RULES)).run(lambda place: ChromaDirectory(directory, place))
+    assert hash_files(directory) == before
     assert report.rows == 4
     assert {each.slug: (each.rows, each.reused) for each in report.wikis} == {"garden": (1, 1), "harbour": (3, 3)}
     assert all(each.proof for each in report.wikis)
     assert [*(ground.data / "importing").iterdir()] == [ground.data / "importing" / "lock"]
 
 
-def test_a_collection_that_is_not_there_is_named_with_those_that_are(ground: Ground, directory: Path) -> None:
+def test_a_collection_that_is_not_there_is_named_with_those_that_are(ground: ImportFixture, directory: Path) -> None:
     with pytest.raises(InvalidImport, match="there is: otterwiki_pages, recipes"):
-        run(ground, directory=directory, which=Named("otterwiki"))
+        run_import(ground, directory=directory, which=ImportedCollection("otterwiki"))
 
 
-def test_a_directory_that_is_none_of_chromas_is_refused(ground: Ground, tmp_path: Path) -> None:
+def test_a_directory_that_is_none_of_chromas_is_refused(ground: ImportFixture, tmp_path: Path) -> None:
     for place in (tmp_path, tmp_path / "missing"):
         with pytest.raises(InvalidImport, match=r"there is no chroma\.sqlite3"):
-            run(ground, directory=place)
+            run_import(ground, directory=place)
 
 
 def empty_database(copy: Path) -> None:
@@ -126,18 +126,18 @@ DAMAGES = [
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_directory_is_a_clear_error_and_nothing_is_lost(
-    ground: Ground, directory: Path, tmp_path: Path, damage: object
+    ground: ImportFixture, directory: Path, tmp_path: Path, damage: object
 ) -> None:
     copy = tmp_path / "damaged"
     shutil.copytree(directory, copy)
     damage(copy)  # type: ignore[operator]
-    before, indexes = digests(copy), ground.files()
+    before, indexes = hash_files(copy), ground.read_all_files()
     with pytest.raises(InvalidImport) as caught:
-        run(ground, directory=copy)
+        run_import(ground, directory=copy)
     assert any(word in caught.value.message for word in ("crashed", "cannot read", "damaged", "no collection"))
     assert caught.value.hint
-    assert digests(copy) == before
-    assert ground.files() == indexes
+    assert hash_files(copy) == before
+    assert ground.read_all_files() == indexes
 
 
 @pytest.mark.parametrize(
@@ -150,21 +150,21 @@ def test_a_damaged_directory_is_a_clear_error_and_nothing_is_lost(
     ],
 )
 def test_a_child_that_hangs_or_dies_ends_the_import_and_nothing_else(
-    ground: Ground, directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, told: str
+    ground: ImportFixture, directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, told: str
 ) -> None:
     (tmp_path / "chromadb.py").write_text(code, "utf-8")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with pytest.raises(InvalidImport, match=told):
-        run(ground, directory=directory, patience=1.0 if "sleep" in code else 60.0)
+        run_import(ground, directory=directory, patience=1.0 if "sleep" in code else 60.0)
 
 
-def test_a_file_of_absurd_size_is_not_copied(ground: Ground, directory: Path, tmp_path: Path) -> None:
+def test_a_file_of_absurd_size_is_not_copied(ground: ImportFixture, directory: Path, tmp_path: Path) -> None:
     copy = tmp_path / "sparse"
     shutil.copytree(directory, copy)
     with (copy / "link_lists.bin").open("wb") as file:
         file.truncate(1 << 43)
-    with pytest.raises(StorageRefused, match="are free"):
-        run(ground, directory=copy)
+    with pytest.raises(StorageError, match="are free"):
+        run_import(ground, directory=copy)
     assert not (ground.data / "importing" / "chroma").exists()
 
 
@@ -193,23 +193,23 @@ def server(directory: Path) -> Iterator[str]:
         child.wait()
 
 
-def test_a_server_is_imported_like_its_directory(ground: Ground, server: str) -> None:
-    report = run(ground, ChromaServer(server))
+def test_a_server_is_imported_like_its_directory(ground: ImportFixture, server: str) -> None:
+    report = run_import(ground, ChromaServer(server))
     assert report.rows == 4
     assert {each.slug: each.rows for each in report.wikis} == {"garden": 1, "harbour": 3}
 
 
-def test_a_server_without_that_collection_or_tenant_says_so(ground: Ground, server: str) -> None:
+def test_a_server_without_that_collection_or_tenant_says_so(ground: ImportFixture, server: str) -> None:
     with pytest.raises(InvalidImport, match="there is: otterwiki_pages, recipes"):
-        run(ground, ChromaServer(server, Named("pages")))
+        run_import(ground, ChromaServer(server, ImportedCollection("pages")))
     with pytest.raises(InvalidImport, match="no such tenant"):
-        run(ground, ChromaServer(f"{server}/nowhere"))
+        run_import(ground, ChromaServer(f"{server}/nowhere"))
 
 
-def test_an_address_where_nobody_answers_is_an_error_without_a_token(ground: Ground) -> None:
+def test_an_address_where_nobody_answers_is_an_error_without_a_token(ground: ImportFixture) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         shared = ChromaServer(f"http://127.0.0.1:{taken.getsockname()[1]}", token="mackerel-token")
         with pytest.raises(InvalidImport, match="cannot be asked") as caught:
-            run(ground, shared)
+            run_import(ground, shared)
     assert "mackerel-token" not in f"{caught.value.message} {shared!r} {shared.name}"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from wikiholt.importing.owners import Fate, Owners, Rules, Verdict
-from wikiholt.importing.shared import page_of
+from wikiholt.importing.owners import RowOutcome, OwnershipResolver, OwnershipRules, Ownership
+from wikiholt.importing.shared import parse_row_id
 
 PAGES = {"harbour": ["home.md", "ships/dredger.md"], "garden": ["home.md", "compost heap.md"]}
 
@@ -11,37 +11,37 @@ PAGES = {"harbour": ["home.md", "ships/dredger.md"], "garden": ["home.md", "comp
 @pytest.mark.parametrize(
     ("page", "verdict"),
     [
-        ("Ships/Dredger", Verdict(Fate.OWNED, ("harbour",))),
-        ("/ships/dredger.md", Verdict(Fate.OWNED, ("harbour",))),
-        ("Compost Heap", Verdict(Fate.OWNED, ("garden",))),
-        ("Home", Verdict(Fate.SEVERAL_WIKIS, ("harbour", "garden"))),
-        ("Gone", Verdict(Fate.NO_PAGE)),
-        ("", Verdict(Fate.NO_PAGE)),
+        ("Ships/Dredger", Ownership(RowOutcome.OWNED, ("harbour",))),
+        ("/ships/dredger.md", Ownership(RowOutcome.OWNED, ("harbour",))),
+        ("Compost Heap", Ownership(RowOutcome.OWNED, ("garden",))),
+        ("Home", Ownership(RowOutcome.SEVERAL_WIKIS, ("harbour", "garden"))),
+        ("Gone", Ownership(RowOutcome.NO_PAGE)),
+        ("", Ownership(RowOutcome.NO_PAGE)),
     ],
 )
-def test_a_row_without_a_tenant_belongs_to_the_one_wiki_that_has_its_page(page: str, verdict: Verdict) -> None:
-    assert Owners(PAGES, Rules()).of(None, page) == verdict
+def test_a_row_without_a_tenant_belongs_to_the_one_wiki_that_has_its_page(page: str, verdict: Ownership) -> None:
+    assert OwnershipResolver(PAGES, OwnershipRules()).resolve(None, page) == verdict
 
 
 def test_a_rule_says_whose_a_page_is_and_the_first_that_fits_counts() -> None:
-    owners = Owners(PAGES, Rules((("ho*", "garden"), ("*", "harbour"))))
-    assert owners.of(None, "Home") == Verdict(Fate.OWNED, ("garden",))
-    assert owners.of(None, "Ships/Dredger") == Verdict(Fate.OWNED, ("harbour",))
-    assert owners.of(None, "Compost Heap") == Verdict(Fate.NO_PAGE)
-    assert Owners(PAGES, Rules((("Home", "-"),))).of(None, "home") == Verdict(Fate.LEFT_OUT)
+    owners = OwnershipResolver(PAGES, OwnershipRules((("ho*", "garden"), ("*", "harbour"))))
+    assert owners.resolve(None, "Home") == Ownership(RowOutcome.OWNED, ("garden",))
+    assert owners.resolve(None, "Ships/Dredger") == Ownership(RowOutcome.OWNED, ("harbour",))
+    assert owners.resolve(None, "Compost Heap") == Ownership(RowOutcome.NO_PAGE)
+    assert OwnershipResolver(PAGES, OwnershipRules((("Home", "-"),))).resolve(None, "home") == Ownership(RowOutcome.LEFT_OUT)
 
 
 def test_a_tenant_is_the_wiki_of_that_name_or_the_one_the_operator_names() -> None:
-    owners = Owners(PAGES, Rules(tenants={"t-17": "garden", "old": "-"}))
-    assert owners.of("harbour", "Home") == Verdict(Fate.OWNED, ("harbour",))
-    assert owners.of("t-17", "Home") == Verdict(Fate.OWNED, ("garden",))
-    assert owners.of("t-17", "Ships/Dredger") == Verdict(Fate.NO_PAGE)
-    assert owners.of("old", "Home") == Verdict(Fate.LEFT_OUT)
-    assert owners.of("t-18", "Home") == Verdict(Fate.UNKNOWN_TENANT)
+    owners = OwnershipResolver(PAGES, OwnershipRules(tenants={"t-17": "garden", "old": "-"}))
+    assert owners.resolve("harbour", "Home") == Ownership(RowOutcome.OWNED, ("harbour",))
+    assert owners.resolve("t-17", "Home") == Ownership(RowOutcome.OWNED, ("garden",))
+    assert owners.resolve("t-17", "Ships/Dredger") == Ownership(RowOutcome.NO_PAGE)
+    assert owners.resolve("old", "Home") == Ownership(RowOutcome.LEFT_OUT)
+    assert owners.resolve("t-18", "Home") == Ownership(RowOutcome.UNKNOWN_TENANT)
 
 
 def test_a_rule_for_pages_says_nothing_of_rows_that_name_their_tenant() -> None:
-    assert Owners(PAGES, Rules((("*", "garden"),))).of("harbour", "Home") == Verdict(Fate.OWNED, ("harbour",))
+    assert OwnershipResolver(PAGES, OwnershipRules((("*", "garden"),))).resolve("harbour", "Home") == Ownership(RowOutcome.OWNED, ("harbour",))
 
 
 @pytest.mark.parametrize(
@@ -59,4 +59,4 @@ def test_a_rule_for_pages_says_nothing_of_rows_that_name_their_tenant() -> None:
 def test_the_page_of_a_row_comes_from_its_metadata_or_its_id(
     row_id: str, metadata: object, found: tuple[str, int | None]
 ) -> None:
-    assert page_of(row_id, metadata) == found
+    assert parse_row_id(row_id, metadata) == found

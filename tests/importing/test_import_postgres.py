@@ -4,27 +4,27 @@ from collections.abc import Iterator
 
 import psycopg
 import pytest
-from pg_server import PgServer
-from shared_ground import Ground
+from pg_server import PostgresServer
+from shared_ground import ImportFixture
 
 from wikiholt.errors import InvalidImport
-from wikiholt.importing import Importer, ImportReport, Options, Rules
+from wikiholt.importing import Importer, ImportReport, ImportOptions, OwnershipRules
 from wikiholt.importing.postgres import PostgresTable
 
 
 @pytest.fixture(scope="module")
-def server(pg: PgServer) -> Iterator[str]:
+def server(pg: PostgresServer) -> Iterator[str]:
     """The address of a database, with a password in it that no error may tell."""
-    address = pg.new_database()
+    address = pg.create_database()
     yield address
     pg.drop_database(address)
 
 
 @pytest.fixture(scope="module")
-def ground(server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
+def ground(server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ImportFixture]:
     """Both wikis in the table `chunks`, as the shared design had it; and the same in a table of another make."""
-    made = Ground(tmp_path_factory.mktemp("postgres"))
-    rows = made.rows("harbour", tenant="harbour") + made.rows("garden", tenant="t-2")
+    made = ImportFixture(tmp_path_factory.mktemp("postgres"))
+    rows = made.make_rows("harbour", tenant="harbour") + made.make_rows("garden", tenant="t-2")
     with psycopg.connect(server) as connection:
         connection.execute(
             "CREATE TABLE chunks (id serial, tenant_id text, source text, chunk_index int, content text,"
@@ -47,28 +47,28 @@ def ground(server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gr
     made.close()
 
 
-RULES = Rules(tenants={"t-2": "garden", "": "-"})
+RULES = OwnershipRules(tenants={"t-2": "garden", "": "-"})
 
 
-def run(ground: Ground, table: PostgresTable, rules: Rules = RULES) -> ImportReport:
-    return Importer(ground.service, ground.data, Options(rules, dry_run=True)).run(lambda _: table)
+def run_import(ground: ImportFixture, table: PostgresTable, rules: OwnershipRules = RULES) -> ImportReport:
+    return Importer(ground.service, ground.data, ImportOptions(rules, dry_run=True)).run(lambda _: table)
 
 
-def test_a_shared_table_is_imported_by_tenant(ground: Ground, server: str) -> None:
-    report = Importer(ground.service, ground.data, Options(RULES)).run(lambda _: PostgresTable(server))
+def test_a_shared_table_is_imported_by_tenant(ground: ImportFixture, server: str) -> None:
+    report = Importer(ground.service, ground.data, ImportOptions(RULES)).run(lambda _: PostgresTable(server))
     assert report.rows == 7
     assert {each.slug: each.reused for each in report.wikis} == {"harbour": 3, "garden": 2}
     assert report.dropped.counts == {"wrong-dimensions": 1, "left-out": 1}
     assert all(each.proof for each in report.wikis)
 
 
-def test_tenants_that_are_no_wiki_are_refused_with_how_many_rows_they_have(ground: Ground, server: str) -> None:
-    assert run(ground, PostgresTable(server), Rules()).unclear.tenants == {"": 1, "t-2": 2}
+def test_tenants_that_are_no_wiki_are_refused_with_how_many_rows_they_have(ground: ImportFixture, server: str) -> None:
+    assert run_import(ground, PostgresTable(server), OwnershipRules()).unclear.tenants == {"": 1, "t-2": 2}
 
 
-def test_a_table_of_other_names_is_read_once_they_are_told(ground: Ground, server: str) -> None:
+def test_a_table_of_other_names_is_read_once_they_are_told(ground: ImportFixture, server: str) -> None:
     names = {"tenant": "whose", "page": "the page", "text": "words", "vector": "numbers"}
-    report = run(ground, PostgresTable(server, "public.Odd Pieces", names))
+    report = run_import(ground, PostgresTable(server, "public.Odd Pieces", names))
     assert {each.slug: each.rows for each in report.wikis} == {"harbour": 3, "garden": 2}
 
 
@@ -85,20 +85,20 @@ def test_a_table_of_other_names_is_read_once_they_are_told(ground: Ground, serve
     ],
 )
 def test_a_table_that_cannot_be_read_is_a_clear_error(
-    ground: Ground, server: str, table: str, columns: dict[str, str], told: str
+    ground: ImportFixture, server: str, table: str, columns: dict[str, str], told: str
 ) -> None:
     with pytest.raises(InvalidImport) as caught:
-        run(ground, PostgresTable(server, table, columns))
+        run_import(ground, PostgresTable(server, table, columns))
     assert told in caught.value.message
-    assert run(ground, PostgresTable(server)).rows == 7
+    assert run_import(ground, PostgresTable(server)).rows == 7
 
 
-def test_no_error_tells_the_password(ground: Ground, server: str) -> None:
+def test_no_error_tells_the_password(ground: ImportFixture, server: str) -> None:
     secret = str(psycopg.conninfo.conninfo_to_dict(server)["password"])
     name = str(psycopg.conninfo.conninfo_to_dict(server)["dbname"])
     nowhere, nobody = server.replace(name, "nowhere"), f"postgresql://u:{secret}@127.0.0.1:1/x"
     for address in (nowhere, nobody, f"={secret}"):
         table = PostgresTable(address)
         with pytest.raises(InvalidImport) as caught:
-            run(ground, table)
+            run_import(ground, table)
         assert secret not in f"{caught.value.message} {caught.value.hint} {table!r} {table.name}"

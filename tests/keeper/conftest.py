@@ -2,11 +2,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from keeper_ground import Ground
+from keeper_ground import SchedulerFixture
 
 
 @pytest.fixture
-def ground(tmp_path: Path) -> Iterator[Ground]:
-    made = Ground(tmp_path)
+def ground(tmp_path: Path) -> Iterator[SchedulerFixture]:
+    made = SchedulerFixture(tmp_path)
     yield made
     made.close()

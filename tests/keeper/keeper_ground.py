@@ -8,107 +8,107 @@ from threading import Event, Lock
 from git_repository import Repository
 
 from wikiholt.errors import IndexMissing, NothingIndexed, WikiNotFound
-from wikiholt.handle import Parts, Workshop
-from wikiholt.keeper import Finding, Keeper, Pace
-from wikiholt.model import Answer, Floats, Wiki
-from wikiholt.pages import Pipeline
+from wikiholt.handle import WikiConfig, Components
+from wikiholt.keeper import DiscoveredRepository, Scheduler, SchedulerConfig
+from wikiholt.model import SearchResult, FloatArray, Wiki
+from wikiholt.pages import TextPipeline
 from wikiholt.registry import Registry
-from wikiholt.search import Request
-from wikiholt.service import Service
+from wikiholt.search import SearchRequest
+from wikiholt.service import WikiService
 from wikiholt.sources.git import GitSource
 from wikiholt.stores.sqlite.store import SqliteStore
 from wikiholt.testing import FakeEmbedder
-from wikiholt.vectors.exact import ExactCache
+from wikiholt.vectors.exact import ExactVectorCache
 
 
-class WatchedEmbedder(FakeEmbedder):
+class RecordingEmbedder(FakeEmbedder):
     """Writes down in which order texts came, and holds those that contain a word until it is let go."""
 
     def __init__(self, seconds: float = 0.0) -> None:
         super().__init__()
         self.seconds = seconds
         self.reached = Event()
-        self._held: dict[str, Event] = {}
+        self._blocked: dict[str, Event] = {}
         self._lock = Lock()
 
-    def hold(self, word: str) -> Event:
+    def block(self, word: str) -> Event:
         """Texts with this word wait, until the event that is returned is set."""
-        self._held[word] = Event()
-        return self._held[word]
+        self._blocked[word] = Event()
+        return self._blocked[word]
 
-    def passages(self, texts: Sequence[str]) -> Floats:
-        for word, gate in list(self._held.items()):
+    def embed_passages(self, texts: Sequence[str]) -> FloatArray:
+        for word, gate in list(self._blocked.items()):
             if any(word in text for text in texts):
                 self.reached.set()
                 assert gate.wait(60)
         if self.seconds:
             Event().wait(self.seconds)
         with self._lock:
-            return super().passages(texts)
+            return super().embed_passages(texts)
 
-    def first(self, word: str) -> int:
+    def find_first(self, word: str) -> int:
         """When a text with this word was first embedded, in order of all texts."""
         return next(at for at, text in enumerate(self.embedded) if word in text)
 
-    def last(self, word: str) -> int:
+    def find_last(self, word: str) -> int:
         return max(at for at, text in enumerate(self.embedded) if word in text)
 
 
-class Ground:
+class SchedulerFixture:
     """What a test stands on."""
 
     def __init__(self, directory: Path, embedder: FakeEmbedder | None = None) -> None:
         self.data = directory / "data"
         self.wikis = directory / "wikis"
         self.wikis.mkdir(parents=True, exist_ok=True)
-        self.embedder = embedder or WatchedEmbedder()
+        self.embedder = embedder or RecordingEmbedder()
         self.store = SqliteStore(self.data / "wikis")
-        self.service = self.opened()
-        self.keepers: list[Keeper] = []
+        self.service = self.open_service()
+        self.schedulers: list[Scheduler] = []
 
-    def opened(self) -> Service:
-        shop = Workshop(
+    def open_service(self) -> WikiService:
+        shop = Components(
             self.store,
             lambda: self.embedder,
-            lambda index, wiki_id: ExactCache(index, self.store.directory(wiki_id)),
+            lambda index, wiki_id: ExactVectorCache(index, self.store.get_directory(wiki_id)),
             lambda _, __: None,
             30.0,
         )
-        return Service(Registry(self.data / "registry.sqlite"), shop, self.parts)
+        return WikiService(Registry(self.data / "registry.sqlite"), shop, self.make_config)
 
-    def parts(self, wiki: Wiki) -> Parts:
-        return Parts(GitSource(Path(wiki.source)), Pipeline(), "{path}")
+    def make_config(self, wiki: Wiki) -> WikiConfig:
+        return WikiConfig(GitSource(Path(wiki.source)), TextPipeline(), "{path}")
 
-    def repository(self, slug: str, pages: dict[str, str | bytes | None]) -> Repository:
+    def create_repository(self, slug: str, pages: dict[str, str | bytes | None]) -> Repository:
         repository = Repository(self.wikis / slug)
         repository.commit(pages)
         return repository
 
-    def find(self) -> Iterable[Finding]:
-        return [Finding(path.name, path) for path in sorted(self.wikis.iterdir()) if (path / ".git").exists()]
+    def find_repositories(self) -> Iterable[DiscoveredRepository]:
+        return [DiscoveredRepository(path.name, path) for path in sorted(self.wikis.iterdir()) if (path / ".git").exists()]
 
-    def keeper(
-        self, *, workers: int = 1, share: float = 0.1, interval: float = 0.1, discover: float = 0.1, start: bool = True
-    ) -> Keeper:
-        pace = Pace(workers, share, discover, lambda _: interval)
-        keeper = Keeper(self.service, pace, self.find)
-        self.keepers.append(keeper)
+    def make_scheduler(
+        self, *, workers: int = 1, reindex_share: float = 0.1, interval: float = 0.1, discover_interval: float = 0.1, start: bool = True
+    ) -> Scheduler:
+        pace = SchedulerConfig(workers, reindex_share, discover_interval, lambda _: interval)
+        keeper = Scheduler(self.service, pace, self.find_repositories)
+        self.schedulers.append(keeper)
         if start:
             keeper.start()
         return keeper
 
-    def id(self, slug: str) -> str:
+    def get_wiki_id(self, slug: str) -> str:
         return self.service.registry.get(slug).id
 
-    def registered(self, *slugs: str) -> list[str]:
+    def register_wikis(self, *slugs: str) -> list[str]:
         """Register repositories before any keeper finds them; their ids."""
         self.service.registry.add_many([(slug, str(self.wikis / slug), {}) for slug in slugs])
-        return [self.id(slug) for slug in slugs]
+        return [self.get_wiki_id(slug) for slug in slugs]
 
-    def search(self, slug: str, query: str) -> Answer:
-        return self.service.wiki(slug).search(Request(query))
+    def search(self, slug: str, query: str) -> SearchResult:
+        return self.service.get_handle(slug).search(SearchRequest(query))
 
-    def finds(self, slug: str, query: str, path: str) -> bool:
+    def can_find(self, slug: str, query: str, path: str) -> bool:
         """Whether a search has this page; not while there is nothing to search."""
         try:
             return path in [hit.path for hit in self.search(slug, query).hits]
@@ -116,17 +116,17 @@ class Ground:
             return False
 
     def close(self) -> None:
-        for keeper in self.keepers:
+        for keeper in self.schedulers:
             assert keeper.stop(30)
         self.service.close()
 
 
-def many(count: int, word: str) -> dict[str, str | bytes | None]:
+def make_pages(count: int, word: str) -> dict[str, str | bytes | None]:
     """Pages of a large wiki, each with the word and a number."""
     return {f"{word}-{number:04}.md": f"# {word} {number}\n\n{word} text {number}\n" for number in range(count)}
 
 
-def until(condition: Callable[[], object], seconds: float = 60.0) -> None:
+def wait_until(condition: Callable[[], object], seconds: float = 60.0) -> None:
     """Wait for a condition, for so long at most."""
     end = time.monotonic() + seconds
     while not condition():

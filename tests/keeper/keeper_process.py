@@ -6,15 +6,15 @@ It writes a line when it begins and ends when its standard input does.
 import sys
 from pathlib import Path
 
-from keeper_ground import Ground, WatchedEmbedder
+from keeper_ground import SchedulerFixture, RecordingEmbedder
 
 
 def main() -> None:
     directory, seconds, *slugs = sys.argv[1:]
-    ground = Ground(Path(directory), WatchedEmbedder(float(seconds)))
-    keeper = ground.keeper()
+    ground = SchedulerFixture(Path(directory), RecordingEmbedder(float(seconds)))
+    keeper = ground.make_scheduler()
     for slug in slugs:
-        keeper.reindex(ground.id(slug))
+        keeper.reindex(ground.get_wiki_id(slug))
     sys.stdout.write("begun\n")
     sys.stdout.flush()
     sys.stdin.read()

@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 
 import pytest
-from language_ground import Shelf
+from language_ground import LanguageFixture
 
 
 @pytest.fixture(scope="module", params=["index", "word cache"])
-def shelf(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shelf]:
+def shelf(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LanguageFixture]:
     """The module's PAGES in its LANGUAGE."""
     module, cached = request.module, request.param == "word cache"
-    made = Shelf(tmp_path_factory.mktemp("shelf"), module.PAGES, module.LANGUAGE, cached=cached)
+    made = LanguageFixture(tmp_path_factory.mktemp("shelf"), module.PAGES, module.LANGUAGE, cached=cached)
     yield made
     made.handle.close()

@@ -6,22 +6,22 @@ from pathlib import Path
 
 from git_repository import Repository
 
-from wikiholt.handle import Parts, WikiHandle, Workshop
-from wikiholt.model import Hit, Mode, Wiki
-from wikiholt.pages import Pipeline
-from wikiholt.ports import WikiIndex, WordCache
-from wikiholt.search import Request
+from wikiholt.handle import WikiConfig, WikiHandle, Components
+from wikiholt.model import Hit, SearchMode, Wiki
+from wikiholt.pages import TextPipeline
+from wikiholt.ports import WikiIndex, KeywordCache
+from wikiholt.search import SearchRequest
 from wikiholt.sources.git import GitSource
 from wikiholt.stores.sqlite.store import SqliteStore
 from wikiholt.testing import FakeEmbedder
-from wikiholt.vectors.exact import ExactCache
-from wikiholt.words.cache import PostingsCache
-from wikiholt.words.lexicon import Lexicons
+from wikiholt.vectors.exact import ExactVectorCache
+from wikiholt.words.cache import FileKeywordCache
+from wikiholt.words.lexicon import LexiconProvider
 
-_ID = "llllllllllllllllllll"
+_WIKI_ID = "llllllllllllllllllll"
 
 
-class Shelf:
+class LanguageFixture:
     """One wiki on disk; `cached` gives it the cache that wikis over some hundred pages have."""
 
     def __init__(self, directory: Path, pages: Mapping[str, str], language: str, *, cached: bool = False) -> None:
@@ -29,35 +29,35 @@ class Shelf:
         repository.commit({f"{name}.md": text for name, text in pages.items()})
         store, embedder = SqliteStore(directory / "data"), FakeEmbedder()
 
-        def words(index: WikiIndex, wiki_id: str) -> WordCache | None:
-            return PostingsCache(index, store.directory(wiki_id), background=False) if cached else None
+        def words(index: WikiIndex, wiki_id: str) -> KeywordCache | None:
+            return FileKeywordCache(index, store.get_directory(wiki_id), background=False) if cached else None
 
-        wiki = Wiki(_ID, "shelf", str(repository.path), datetime.now(UTC))
+        wiki = Wiki(_WIKI_ID, "shelf", str(repository.path), datetime.now(UTC))
         self.handle = WikiHandle(
             wiki,
-            Parts(GitSource(repository.path), Pipeline(language=language), "{path}"),
-            Workshop(
+            WikiConfig(GitSource(repository.path), TextPipeline(language=language), "{path}"),
+            Components(
                 store,
                 lambda: embedder,
-                lambda index, wiki_id: ExactCache(index, store.directory(wiki_id), background=False),
+                lambda index, wiki_id: ExactVectorCache(index, store.get_directory(wiki_id), background=False),
                 words,
                 1,
-                lexicon=Lexicons,
+                lexicon=LexiconProvider,
             ),
         )
         self.handle.sync()
-        assert not self.handle.status().problems
+        assert not self.handle.get_status().problems
 
-    def hits(self, query: str, mode: Mode = Mode.KEYWORD) -> tuple[Hit, ...]:
-        answer = self.handle.search(Request(query, 20, mode))
+    def search(self, query: str, mode: SearchMode = SearchMode.KEYWORD) -> tuple[Hit, ...]:
+        answer = self.handle.search(SearchRequest(query, 20, mode))
         assert not answer.degraded
         return answer.hits
 
-    def found(self, query: str, mode: Mode = Mode.KEYWORD) -> list[str]:
+    def find_paths(self, query: str, mode: SearchMode = SearchMode.KEYWORD) -> list[str]:
         """The paths of the pages that a query finds, best first."""
-        return [hit.path for hit in self.hits(query, mode)]
+        return [hit.path for hit in self.search(query, mode)]
 
-    def marked(self, query: str, path: str) -> list[str]:
+    def get_marked_words(self, query: str, path: str) -> list[str]:
         """The words of that page's snippet that are marked."""
-        (snippet,) = (hit.snippet for hit in self.hits(query) if hit.path == path)
+        (snippet,) = (hit.snippet for hit in self.search(query) if hit.path == path)
         return [snippet.text[span.start : span.end] for span in snippet.matches]

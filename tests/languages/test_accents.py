@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from language_ground import Shelf
+from language_ground import LanguageFixture
 
 WIKIS = {
     "french": (
@@ -84,11 +84,11 @@ WIKIS = {
 @pytest.mark.parametrize("language", WIKIS)
 def test_a_page_is_found_however_its_letters_are_typed(tmp_path: Path, language: str) -> None:
     text, queries = WIKIS[language]
-    shelf = Shelf(tmp_path, {"p": f"# Seite 1\n\n{text}", "other": "# Seite 2\n\n0000"}, language)
+    shelf = LanguageFixture(tmp_path, {"p": f"# Seite 1\n\n{text}", "other": "# Seite 2\n\n0000"}, language)
     try:
-        lost = [typed for typed in queries if shelf.found(f"{typed} ") != ["p"]]
+        lost = [typed for typed in queries if shelf.find_paths(f"{typed} ") != ["p"]]
         assert lost == []
-        unmarked = [typed for typed in queries if not shelf.marked(f"{typed} ", "p")]
+        unmarked = [typed for typed in queries if not shelf.get_marked_words(f"{typed} ", "p")]
         assert unmarked == []
     finally:
         shelf.handle.close()

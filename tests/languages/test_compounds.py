@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wikiholt.text.analysis import analyser
-from wikiholt.text.compounds import COMPOUNDING, kindred, makes_compounds
+from wikiholt.text.analysis import get_analyser
+from wikiholt.text.compounds import COMPOUNDING_LANGUAGES, find_related_terms, has_compounds
 
 TEXTS = {
     "german": "Kaffee Maschinen Kaffeemaschine Espressomaschine Nähmaschine Zugriff Rechte Zugriffsrechte Reinigung "
@@ -21,25 +21,25 @@ TEXTS = {
 }
 
 
-class Terms:
+class FakeLexicon:
     """The terms of a text as a lexicon."""
 
     def __init__(self, language: str) -> None:
-        self._held = analyser(language).field(TEXTS.get(language, ""))
+        self._page_counts = get_analyser(language).to_field_terms(TEXTS.get(language, ""))
 
-    def pages(self, term: str) -> int:
-        return self._held.count(term)
+    def count_pages(self, term: str) -> int:
+        return self._page_counts.count(term)
 
-    def beginning_with(self, beginning: str, most: int, lengths: range | None = None) -> Sequence[str]:
-        return [term for term in dict.fromkeys(self._held) if term.startswith(beginning)][:most]
+    def find_by_prefix(self, prefix: str, limit: int, lengths: range | None = None) -> Sequence[str]:
+        return [term for term in dict.fromkeys(self._page_counts) if term.startswith(prefix)][:limit]
 
-    def ending_with(self, ending: str, most: int, lengths: range | None = None) -> Sequence[str]:
-        held = [term for term in dict.fromkeys(self._held) if term.endswith(ending)]
-        return [term for term in held if lengths is None or len(term) in lengths][:most]
+    def find_by_suffix(self, suffix: str, limit: int, lengths: range | None = None) -> Sequence[str]:
+        held = [term for term in dict.fromkeys(self._page_counts) if term.endswith(suffix)]
+        return [term for term in held if lengths is None or len(term) in lengths][:limit]
 
 
-def kin(word: str, language: str) -> set[str]:
-    return set(kindred([word], language, Terms(language)))
+def get_related_terms(word: str, language: str) -> set[str]:
+    return set(find_related_terms([word], language, FakeLexicon(language)))
 
 
 @pytest.mark.parametrize(
@@ -67,18 +67,18 @@ def kin(word: str, language: str) -> set[str]:
     ],
 )
 def test_kin_of_a_word(language: str, word: str, found: set[str]) -> None:
-    assert kin(word, language) == found
+    assert get_related_terms(word, language) == found
 
 
 def test_languages_that_write_words_apart_have_none() -> None:
-    assert not makes_compounds("english")
-    assert not makes_compounds("english+french")
-    assert makes_compounds("english+german")
-    assert kindred(["Maschine"], "english+french", Terms("german")) == ()
+    assert not has_compounds("english")
+    assert not has_compounds("english+french")
+    assert has_compounds("english+german")
+    assert find_related_terms(["Maschine"], "english+french", FakeLexicon("german")) == ()
 
 
-@given(st.lists(st.text(max_size=80), max_size=3), st.sampled_from(sorted(COMPOUNDING)))
+@given(st.lists(st.text(max_size=80), max_size=3), st.sampled_from(sorted(COMPOUNDING_LANGUAGES)))
 def test_any_word_has_a_bounded_number_of_kin(words: list[str], language: str) -> None:
-    found = kindred(words, language, Terms(language))
+    found = find_related_terms(words, language, FakeLexicon(language))
     assert len(found) <= 64
-    assert all(Terms(language).pages(term) for term in found)
+    assert all(FakeLexicon(language).count_pages(term) for term in found)

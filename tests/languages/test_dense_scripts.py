@@ -1,7 +1,7 @@
 """Scripts without spaces: Chinese, Japanese, Korean, Thai."""
 
 import pytest
-from language_ground import Shelf
+from language_ground import LanguageFixture
 
 LANGUAGE = "english"
 PAGES = {
@@ -47,8 +47,8 @@ PAGES = {
         ("ห้องประชุม", "ไทย"),
     ],
 )
-def test_the_page_is_found_first(shelf: Shelf, typed: str, page: str) -> None:
-    assert shelf.found(typed)[0] == page
+def test_the_page_is_found_first(shelf: LanguageFixture, typed: str, page: str) -> None:
+    assert shelf.find_paths(typed)[0] == page
 
 
 @pytest.mark.parametrize(
@@ -63,15 +63,15 @@ def test_the_page_is_found_first(shelf: Shelf, typed: str, page: str) -> None:
         ("が", []),
     ],
 )
-def test_phrases_and_what_is_excluded_are_taken_at_their_word(shelf: Shelf, typed: str, pages: list[str]) -> None:
+def test_phrases_and_what_is_excluded_are_taken_at_their_word(shelf: LanguageFixture, typed: str, pages: list[str]) -> None:
     if typed == "が":
-        assert "庭" not in shelf.found(typed)  # ガ is another letter, and か another than が
+        assert "庭" not in shelf.find_paths(typed)  # ガ is another letter, and か another than が
     else:
-        assert shelf.found(typed) == pages
+        assert shelf.find_paths(typed) == pages
 
 
-def test_characters_and_pairs_are_marked(shelf: Shelf) -> None:
-    assert shelf.marked("再起動 ", "サーバー") == ["再起動"]
-    assert shelf.marked("土 ", "庭") == ["土"]
-    assert shelf.marked("窓 庭 ", "庭") == ["庭", "窓"]
-    assert shelf.marked("서버 ", "서버") == ["서버"]
+def test_characters_and_pairs_are_marked(shelf: LanguageFixture) -> None:
+    assert shelf.get_marked_words("再起動 ", "サーバー") == ["再起動"]
+    assert shelf.get_marked_words("土 ", "庭") == ["土"]
+    assert shelf.get_marked_words("窓 庭 ", "庭") == ["庭", "窓"]
+    assert shelf.get_marked_words("서버 ", "서버") == ["서버"]

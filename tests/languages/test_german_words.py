@@ -1,7 +1,7 @@
 """German: compounds both ways, umlauts however they are typed, sharp s, small words."""
 
 import pytest
-from language_ground import Shelf
+from language_ground import LanguageFixture
 
 LANGUAGE = "german"
 PAGES = {
@@ -17,33 +17,33 @@ PAGES = {
 }
 
 
-def test_a_word_finds_the_compounds_that_end_with_it_after_the_word_itself(shelf: Shelf) -> None:
-    assert set(shelf.found("Maschine ")) == {"Werkstatt", "Automat", "Küche"}
-    assert shelf.found("Maschine ")[-1] == "Küche"
-    assert shelf.found("Maschinen ")[-1] == "Küche"
-    assert shelf.found("Recht ")[0] == "Rechte"
+def test_a_word_finds_the_compounds_that_end_with_it_after_the_word_itself(shelf: LanguageFixture) -> None:
+    assert set(shelf.find_paths("Maschine ")) == {"Werkstatt", "Automat", "Küche"}
+    assert shelf.find_paths("Maschine ")[-1] == "Küche"
+    assert shelf.find_paths("Maschinen ")[-1] == "Küche"
+    assert shelf.find_paths("Recht ")[0] == "Rechte"
 
 
-def test_a_compound_finds_pages_with_its_parts(shelf: Shelf) -> None:
-    found = shelf.found("Kaffeemaschinen ")
+def test_a_compound_finds_pages_with_its_parts(shelf: LanguageFixture) -> None:
+    found = shelf.find_paths("Kaffeemaschinen ")
     assert found[:2] == ["Küche", "Automat"]
     assert set(found) == {"Küche", "Automat", "Werkstatt", "Einkauf"}
 
 
-def test_what_only_ends_like_a_word_is_none_of_its_compounds(shelf: Shelf) -> None:
-    (page,) = shelf.hits("Leitung ")
+def test_what_only_ends_like_a_word_is_none_of_its_compounds(shelf: LanguageFixture) -> None:
+    (page,) = shelf.search("Leitung ")
     assert page.path == "Leitung"
-    assert shelf.marked("Leitung ", "Leitung") == []
+    assert shelf.get_marked_words("Leitung ", "Leitung") == []
 
 
-def test_what_is_quoted_or_excluded_has_no_kin(shelf: Shelf) -> None:
-    assert set(shelf.found('"Maschine"')) == {"Werkstatt", "Automat"}
-    assert set(shelf.found("Kaffee -Maschine ")) == {"Einkauf"}
+def test_what_is_quoted_or_excluded_has_no_kin(shelf: LanguageFixture) -> None:
+    assert set(shelf.find_paths('"Maschine"')) == {"Werkstatt", "Automat"}
+    assert set(shelf.find_paths("Kaffee -Maschine ")) == {"Einkauf"}
 
 
 @pytest.mark.parametrize("typed", ["Gebühr", "Gebuehr", "gebühren", "GEBÜHR", "Gebuhr", "gebu\u0308hr"])
-def test_umlauts_may_be_typed_in_any_way(shelf: Shelf, typed: str) -> None:
-    assert set(shelf.found(f"{typed} ")) == {"Büro", "Alt"}
+def test_umlauts_may_be_typed_in_any_way(shelf: LanguageFixture, typed: str) -> None:
+    assert set(shelf.find_paths(f"{typed} ")) == {"Büro", "Alt"}
 
 
 @pytest.mark.parametrize(
@@ -56,21 +56,21 @@ def test_umlauts_may_be_typed_in_any_way(shelf: Shelf, typed: str) -> None:
         ("Spuele", "Küche"),
     ],
 )
-def test_sharp_s_and_umlauts_meet_their_spellings(shelf: Shelf, typed: str, page: str) -> None:
-    assert page in shelf.found(f"{typed} ")
+def test_sharp_s_and_umlauts_meet_their_spellings(shelf: LanguageFixture, typed: str, page: str) -> None:
+    assert page in shelf.find_paths(f"{typed} ")
 
 
-def test_small_words_find_nothing_beside_others(shelf: Shelf) -> None:
-    assert shelf.found("was kostet die Gebühr für den Parkplatz ")[0] == "Büro"
-    assert "Leitung" not in shelf.found("wie wird die Maschine von der IT gereinigt ")
+def test_small_words_find_nothing_beside_others(shelf: LanguageFixture) -> None:
+    assert shelf.find_paths("was kostet die Gebühr für den Parkplatz ")[0] == "Büro"
+    assert "Leitung" not in shelf.find_paths("wie wird die Maschine von der IT gereinigt ")
 
 
-def test_compounds_and_parts_are_marked(shelf: Shelf) -> None:
-    assert shelf.marked("Maschine ", "Küche") == ["Kaffeemaschine"]
-    assert shelf.marked("Kaffeemaschine ", "Automat") == ["Maschine", "Kaffee"]
-    assert shelf.marked("Gebuehr ", "Büro") == ["Gebühr"]
+def test_compounds_and_parts_are_marked(shelf: LanguageFixture) -> None:
+    assert shelf.get_marked_words("Maschine ", "Küche") == ["Kaffeemaschine"]
+    assert shelf.get_marked_words("Kaffeemaschine ", "Automat") == ["Maschine", "Kaffee"]
+    assert shelf.get_marked_words("Gebuehr ", "Büro") == ["Gebühr"]
 
 
-def test_the_beginning_of_a_word_finds_it_while_it_is_typed(shelf: Shelf) -> None:
-    assert shelf.found("Parkpl") == ["Büro"]
-    assert shelf.found("zugriffsre") == ["Rechte"]
+def test_the_beginning_of_a_word_finds_it_while_it_is_typed(shelf: LanguageFixture) -> None:
+    assert shelf.find_paths("Parkpl") == ["Büro"]
+    assert shelf.find_paths("zugriffsre") == ["Rechte"]

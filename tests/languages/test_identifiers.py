@@ -3,9 +3,9 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from language_ground import Shelf
+from language_ground import LanguageFixture
 
-from wikiholt.text.identifiers import joined
+from wikiholt.text.identifiers import find_identifiers
 
 LANGUAGE = "english"
 EXACT = {
@@ -42,28 +42,28 @@ PAGES = {name: f"# {name.title()} page\n\n{text}" for name, (_, text) in EXACT.i
 
 
 @pytest.mark.parametrize("name", EXACT)
-def test_the_page_that_holds_it_comes_first(shelf: Shelf, name: str) -> None:
+def test_the_page_that_holds_it_comes_first(shelf: LanguageFixture, name: str) -> None:
     typed = EXACT[name][0]
-    assert shelf.found(typed)[0] == name
-    assert shelf.found(f"{typed} ")[0] == name
-    assert shelf.marked(typed, name)
+    assert shelf.find_paths(typed)[0] == name
+    assert shelf.find_paths(f"{typed} ")[0] == name
+    assert shelf.get_marked_words(typed, name)
 
 
 @pytest.mark.parametrize(
     "typed", ["etc/hosts", "KUBECTL_APPLY", "no-rerank", "1234", "Std::Sort", "docs.example.org/setup/first"]
 )
-def test_it_may_be_typed_a_little_otherwise(shelf: Shelf, typed: str) -> None:
-    assert not shelf.found(typed)[0].startswith("parts")
+def test_it_may_be_typed_a_little_otherwise(shelf: LanguageFixture, typed: str) -> None:
+    assert not shelf.find_paths(typed)[0].startswith("parts")
 
 
-def test_parts_find_the_identifier(shelf: Shelf) -> None:
+def test_parts_find_the_identifier(shelf: LanguageFixture) -> None:
     for typed, name in (("reranking", "option"), ("user name", "camel"), ("hosts", "path"), ("jane", "mail")):
-        assert name in shelf.found(typed), typed
+        assert name in shelf.find_paths(typed), typed
 
 
-def test_what_is_excluded_is_no_identifier_to_look_for(shelf: Shelf) -> None:
-    assert "path" not in shelf.found("hosts -/etc/hosts -etc")
-    assert "path" not in shelf.found("machines -etc")
+def test_what_is_excluded_is_no_identifier_to_look_for(shelf: LanguageFixture) -> None:
+    assert "path" not in shelf.find_paths("hosts -/etc/hosts -etc")
+    assert "path" not in shelf.find_paths("machines -etc")
 
 
 @pytest.mark.parametrize(
@@ -79,18 +79,18 @@ def test_what_is_excluded_is_no_identifier_to_look_for(shelf: Shelf) -> None:
     ],
 )
 def test_what_signs_join(text: str, found: list[str]) -> None:
-    assert joined(text) == found
+    assert find_identifiers(text) == found
 
 
 @pytest.mark.parametrize(
     "text", ["a" * 300_000 + ":", "a." * 200_000 + "/", "a/" * 200_000, "." * 300_000 + ":", "-a:" * 99_999]
 )
 def test_a_page_of_nothing_but_signs_is_read_in_no_time(text: str) -> None:
-    assert all(len(each) <= 64 for each in joined(text))
+    assert all(len(each) <= 64 for each in find_identifiers(text))
 
 
 @given(st.text(st.sampled_from("ab1._-/\\:@# \n東é"), max_size=60))
 def test_identifiers_hold_no_space_and_are_found_again_in_themselves(text: str) -> None:
-    for each in joined(text):
+    for each in find_identifiers(text):
         assert len(each.split()) == 1
-        assert each in joined(each)
+        assert each in find_identifiers(each)

@@ -9,9 +9,9 @@ import pytest
 from git_repository import Repository
 
 from wikiholt.errors import InvalidSetting
-from wikiholt.model import Mode
-from wikiholt.search import Request
-from wikiholt.service import Service
+from wikiholt.model import SearchMode
+from wikiholt.search import SearchRequest
+from wikiholt.service import WikiService
 from wikiholt.surfaces.cli.main import main
 from wikiholt.wiring import open_service
 
@@ -35,7 +35,7 @@ QUERIES = {
     ".env": "paths",
     "what do I get on my first day": "onboarding",
 }
-SET = {"languages": "german, french"}
+LANGUAGE_SETTINGS = {"languages": "german, french"}
 
 
 @pytest.fixture
@@ -50,23 +50,23 @@ def test_both_stores_find_the_same_pages_in_every_language(
     database: str, repository: Repository, tmp_path: Path
 ) -> None:
     with ExitStack() as stack:
-        services: list[Service] = []
+        services: list[WikiService] = []
         for name, store in (("files", ""), ("postgres", database)):
             service = open_service(tmp_path / name, overrides={"store": store})
             stack.callback(service.close)
-            service.add("house", str(repository.path), SET)
-            service.wiki("house").sync()
+            service.add("house", str(repository.path), LANGUAGE_SETTINGS)
+            service.get_handle("house").sync()
             services.append(service)
         for typed, page in QUERIES.items():
-            for mode in (Mode.KEYWORD, Mode.HYBRID):
-                one, other = (service.wiki("house").search(Request(typed, 10, mode)) for service in services)
+            for mode in (SearchMode.KEYWORD, SearchMode.HYBRID):
+                one, other = (service.get_handle("house").search(SearchRequest(typed, 10, mode)) for service in services)
                 assert one.hits[0].path == page, (typed, mode)
                 seen = [[(hit.path, round(hit.score, 4), hit.snippet) for hit in each.hits] for each in (one, other)]
                 assert seen[0] == seen[1], (typed, mode)
 
 
 @pytest.fixture
-def service(repository: Repository, tmp_path: Path) -> Iterator[Service]:
+def service(repository: Repository, tmp_path: Path) -> Iterator[WikiService]:
     opened = open_service(tmp_path / "data")
     opened.add("house", str(repository.path), {})
     yield opened
@@ -74,18 +74,18 @@ def service(repository: Repository, tmp_path: Path) -> Iterator[Service]:
 
 
 @pytest.mark.real_model
-def test_another_set_of_languages_builds_the_index_anew_and_embeds_nothing(service: Service) -> None:
-    request = Request("Wartungen ", 10, Mode.KEYWORD)
-    assert service.wiki("house").sync().chunks_embedded == len(PAGES)
-    assert service.wiki("house").search(request).hits == ()
-    service.configure("house", SET)
-    report = service.wiki("house").sync()
+def test_another_set_of_languages_builds_the_index_anew_and_embeds_nothing(service: WikiService) -> None:
+    request = SearchRequest("Wartungen ", 10, SearchMode.KEYWORD)
+    assert service.get_handle("house").sync().chunks_embedded == len(PAGES)
+    assert service.get_handle("house").search(request).hits == ()
+    service.configure("house", LANGUAGE_SETTINGS)
+    report = service.get_handle("house").sync()
     assert (report.added, report.chunks_embedded) == (len(PAGES), 0)
-    assert [hit.path for hit in service.wiki("house").search(request).hits] == ["werkstatt"]
-    assert service.wiki("house").sync().added == 0
+    assert [hit.path for hit in service.get_handle("house").search(request).hits] == ["werkstatt"]
+    assert service.get_handle("house").sync().added == 0
 
 
-def test_a_language_that_is_not_known_is_refused_and_nothing_is_lost(service: Service) -> None:
+def test_a_language_that_is_not_known_is_refused_and_nothing_is_lost(service: WikiService) -> None:
     with pytest.raises(InvalidSetting, match="klingon"):
         service.configure("house", {"languages": "german, klingon"})
     with pytest.raises(InvalidSetting, match="languages"):
@@ -102,6 +102,6 @@ def test_languages_are_given_when_a_wiki_is_added(repository: Repository, tmp_pa
     opened = open_service(tmp_path / "data")
     try:
         assert opened.registry.get("house").settings == {"language": "german", "languages": "english,french"}
-        assert opened.parts(opened.registry.get("house")).pipeline.language == "german+english+french"
+        assert opened.get_config(opened.registry.get("house")).pipeline.language == "german+english+french"
     finally:
         opened.close()

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 import Stemmer
-from language_ground import Shelf
+from language_ground import LanguageFixture
 
-from wikiholt.model import Metadata, Mode, Page
-from wikiholt.pages import Pipeline
+from wikiholt.model import PageMetadata, SearchMode, Page
+from wikiholt.pages import TextPipeline
 from wikiholt.testing import FakeEmbedder
-from wikiholt.text.analysis import joined_languages
-from wikiholt.text.languages import LANGUAGES, guessed, language_named, page_language
+from wikiholt.text.analysis import join_languages
+from wikiholt.text.languages import LANGUAGES, guess_language, find_language, detect_page_language
 
 LANGUAGE = "english+french+german"
 PAGES = {
@@ -24,48 +24,48 @@ PAGES = {
 }
 
 
-@pytest.mark.parametrize("mode", [Mode.KEYWORD, Mode.HYBRID])
-def test_a_word_finds_its_forms_in_every_language_of_the_wiki(shelf: Shelf, mode: Mode) -> None:
-    assert shelf.found("printer", mode)[0] == "printers"
-    assert shelf.found("Haus", mode)[0] == "häuser"
-    assert shelf.found("Wohnung", mode)[0] == "häuser"
-    assert shelf.found("contrat général", mode)[0] == "contrats"
-    assert shelf.found("clé", mode)[0] == "contrats"
+@pytest.mark.parametrize("mode", [SearchMode.KEYWORD, SearchMode.HYBRID])
+def test_a_word_finds_its_forms_in_every_language_of_the_wiki(shelf: LanguageFixture, mode: SearchMode) -> None:
+    assert shelf.find_paths("printer", mode)[0] == "printers"
+    assert shelf.find_paths("Haus", mode)[0] == "häuser"
+    assert shelf.find_paths("Wohnung", mode)[0] == "häuser"
+    assert shelf.find_paths("contrat général", mode)[0] == "contrats"
+    assert shelf.find_paths("clé", mode)[0] == "contrats"
 
 
-def test_snippets_mark_words_in_the_language_of_the_page(shelf: Shelf) -> None:
-    assert shelf.marked("Haus Wohnung ", "häuser") == ["Häuser", "Wohnungen"]
-    assert shelf.marked("général ", "contrats") == ["généraux"]
+def test_snippets_mark_words_in_the_language_of_the_page(shelf: LanguageFixture) -> None:
+    assert shelf.get_marked_words("Haus Wohnung ", "häuser") == ["Häuser", "Wohnungen"]
+    assert shelf.get_marked_words("général ", "contrats") == ["généraux"]
 
 
-def test_a_page_is_named_by_a_query_in_its_own_language(shelf: Shelf) -> None:
-    (best, *_) = shelf.hits("Haus ")
-    (other, *_) = shelf.hits("printer ")
+def test_a_page_is_named_by_a_query_in_its_own_language(shelf: LanguageFixture) -> None:
+    (best, *_) = shelf.search("Haus ")
+    (other, *_) = shelf.search("printer ")
     assert best.score == pytest.approx(other.score, abs=0.15)
 
 
-def test_the_beginning_of_a_word_finds_it_in_any_language(shelf: Shelf) -> None:
-    assert shelf.found("Wohnun") == ["häuser"]
-    assert shelf.found("armoi") == ["contrats"]
+def test_the_beginning_of_a_word_finds_it_in_any_language(shelf: LanguageFixture) -> None:
+    assert shelf.find_paths("Wohnun") == ["häuser"]
+    assert shelf.find_paths("armoi") == ["contrats"]
 
 
-def test_small_words_of_a_further_language_are_left_out_of_a_query_in_it(shelf: Shelf) -> None:
-    assert shelf.found("wo sind die Drucker im Büro ")[0] == "drucker"
-    assert "contrats" in shelf.found("où sont les clés du bâtiment ")[:1]
-    assert "printers" not in shelf.found("die Wohnung ")
+def test_small_words_of_a_further_language_are_left_out_of_a_query_in_it(shelf: LanguageFixture) -> None:
+    assert shelf.find_paths("wo sind die Drucker im Büro ")[0] == "drucker"
+    assert "contrats" in shelf.find_paths("où sont les clés du bâtiment ")[:1]
+    assert "printers" not in shelf.find_paths("die Wohnung ")
 
 
-def test_a_page_of_a_language_the_wiki_was_not_given_is_found_by_words_as_written(shelf: Shelf) -> None:
-    assert shelf.found("Contratos ")[0] == "contratos"
-    assert shelf.found("facturas")[0] == "contratos"
+def test_a_page_of_a_language_the_wiki_was_not_given_is_found_by_words_as_written(shelf: LanguageFixture) -> None:
+    assert shelf.find_paths("Contratos ")[0] == "contratos"
+    assert shelf.find_paths("facturas")[0] == "contratos"
 
 
-def page(body: str, language: str | None = None) -> Page:
-    return Page("p.md", "p", "p", Metadata(language=language), (), (), body, 1)
+def make_page(body: str, language: str | None = None) -> Page:
+    return Page("p.md", "p", "p", PageMetadata(language=language), (), (), body, 1)
 
 
 def test_code_says_nothing_of_the_language_of_a_page() -> None:
-    assert page_language(page(PAGES["code"]), LANGUAGE) == "german"
+    assert detect_page_language(make_page(PAGES["code"]), LANGUAGE) == "german"
 
 
 @pytest.mark.parametrize(
@@ -83,14 +83,14 @@ def test_code_says_nothing_of_the_language_of_a_page() -> None:
 )
 def test_what_a_page_says_of_its_language_counts(said: str, language: str) -> None:
     text = "Das ist auf jeden Fall ein Satz, der nicht in einer anderen Sprache ist."
-    assert page_language(page(text, said), LANGUAGE) == language
+    assert detect_page_language(make_page(text, said), LANGUAGE) == language
 
 
 @pytest.mark.parametrize("said", ["markdown", "", "  ", "0", "xx-YY", None])
 def test_what_is_no_language_leaves_it_to_the_words(said: str | None) -> None:
     text = "Das ist auf jeden Fall ein Satz, der nicht in einer anderen Sprache ist."
-    assert page_language(page(text, said), LANGUAGE) == "german"
-    assert page_language(page(text, said), "english") == "english"
+    assert detect_page_language(make_page(text, said), LANGUAGE) == "german"
+    assert detect_page_language(make_page(text, said), "english") == "english"
 
 
 SENTENCES = {
@@ -130,40 +130,40 @@ SENTENCES = {
 @pytest.mark.parametrize("language", SENTENCES)
 def test_the_small_words_of_two_sentences_tell_the_language(language: str) -> None:
     others = [other for other in SENTENCES if other != "english"]
-    assert guessed(SENTENCES[language], "english", others) == language
+    assert guess_language(SENTENCES[language], "english", others) == language
 
 
 @pytest.mark.parametrize(
     "text", ["", "Kubernetes", "Der Server", "RAID 5, 4 × 2 TB, SAS", "東京のオフィスは二階です。"]
 )
 def test_a_page_that_says_too_little_is_in_the_wikis_own_language(text: str) -> None:
-    assert guessed(text, "english", ["german", "french"]) == "english"
+    assert guess_language(text, "english", ["german", "french"]) == "english"
 
 
 def test_languages_so_alike_that_words_leave_doubt_are_taken_for_the_wikis_own() -> None:
     text = "Det er en kopi som ikke skal være på den andre disken, men den kan være i skapet."
-    assert guessed(text, "norwegian", ["danish"]) == "norwegian"
+    assert guess_language(text, "norwegian", ["danish"]) == "norwegian"
 
 
 def test_every_language_has_a_code_and_a_stemmer() -> None:
     assert set(LANGUAGES) <= set(Stemmer.algorithms())
-    assert all(language_named(language.upper()) == language for language in LANGUAGES)
+    assert all(find_language(language.upper()) == language for language in LANGUAGES)
 
 
 def test_another_set_of_languages_is_another_recipe_and_their_order_is_none() -> None:
-    one = Pipeline(language=joined_languages("english", ["german", "french", "english", "german"]))
-    other = Pipeline(language=joined_languages("english", ["french", "german"]))
-    alone = Pipeline(language=joined_languages("english", []))
-    recipes = [each.recipe(FakeEmbedder()) for each in (one, other, alone)]
+    one = TextPipeline(language=join_languages("english", ["german", "french", "english", "german"]))
+    other = TextPipeline(language=join_languages("english", ["french", "german"]))
+    alone = TextPipeline(language=join_languages("english", []))
+    recipes = [each.build_recipe(FakeEmbedder()) for each in (one, other, alone)]
     assert recipes[0] == recipes[1] != recipes[2]
-    assert [Pipeline.of(recipe) for recipe in recipes] == [one, other, alone]
-    assert alone == Pipeline()
+    assert [TextPipeline.from_recipe(recipe) for recipe in recipes] == [one, other, alone]
+    assert alone == TextPipeline()
 
 
 def test_a_wiki_without_further_languages_pays_no_heed_to_frontmatter(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path, {"häuser": PAGES["häuser"]}, "english")
+    shelf = LanguageFixture(tmp_path, {"häuser": PAGES["häuser"]}, "english")
     try:
-        assert shelf.found("Häuser ") == ["häuser"]
-        assert shelf.found("Haus ") == []
+        assert shelf.find_paths("Häuser ") == ["häuser"]
+        assert shelf.find_paths("Haus ") == []
     finally:
         shelf.handle.close()

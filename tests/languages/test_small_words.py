@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wikiholt.text.analysis import fold
-from wikiholt.text.queries import parse_query, telling_terms
-from wikiholt.text.readings import readings
-from wikiholt.text.smallwords import small_text, small_words
+from wikiholt.text.analysis import normalize_term
+from wikiholt.text.queries import parse_query, get_significant_terms
+from wikiholt.text.readings import build_query_variants
+from wikiholt.text.smallwords import get_stopword_text, get_stopwords
 
 QUERIES = {
     "german": ("wie setze ich das Passwort für den Drucker zurück", {"setz", "passwort", "druck", "zuruck"}),
@@ -33,19 +33,19 @@ def test_only_telling_words_of_a_question_are_looked_for(language: str) -> None:
 
 @pytest.mark.parametrize("language", QUERIES)
 def test_a_query_of_small_words_alone_keeps_them(language: str) -> None:
-    text = " ".join(small_text(language).split()[:4])
+    text = " ".join(get_stopword_text(language).split()[:4])
     assert parse_query(text, language).terms
-    assert telling_terms(text, language)
+    assert get_significant_terms(text, language)
 
 
 def test_the_words_of_english_are_left_out_as_they_have_always_been() -> None:
-    assert len(small_words("english")) == 65
+    assert len(get_stopwords("english")) == 65
     assert parse_query("how to do it with the printer", "english").terms == ("printer",)
-    assert [each.query for each in readings("how to do it", "english")] == [parse_query("how to do it")]
+    assert [each.query for each in build_query_variants("how to do it", "english")] == [parse_query("how to do it")]
 
 
 def test_a_language_without_a_list_leaves_nothing_out() -> None:
-    assert small_words("klingon") == frozenset()
+    assert get_stopwords("klingon") == frozenset()
     assert parse_query("the tlhIngan", "klingon").terms == ("the", "tlh", "ingan", "tlhingan")
 
 
@@ -57,12 +57,12 @@ def test_small_words_of_another_language_count_only_in_a_query_that_has_two() ->
 
 
 def test_small_words_are_kept_folded() -> None:
-    assert all(word == fold(word) for language in QUERIES for word in small_words(language))
+    assert all(word == normalize_term(word) for language in QUERIES for word in get_stopwords(language))
 
 
 @given(st.text(max_size=60), st.sampled_from(["english", "german", "english+german+turkish", "arabic+tamil"]))
 def test_any_text_can_be_read_in_any_languages(text: str, language: str) -> None:
-    ways = readings(text, language)
+    ways = build_query_variants(text, language)
     assert 1 <= len(ways) <= 8
     own = parse_query(text, language)
     assert (ways[0].query.terms, ways[0].query.phrases, ways[0].query.prefix) == (own.terms, own.phrases, own.prefix)

@@ -22,12 +22,12 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult
 
 T = TypeVar("T")
-Work = Callable[[Client], Awaitable[T]]
-PATIENCE = 120.0
+ClientWork = Callable[[Client], Awaitable[T]]
+TIMEOUT_S = 120.0
 
 
 @contextmanager
-def listening(app: FastAPI) -> Iterator[str]:
+def run_server(app: FastAPI) -> Iterator[str]:
     """The application behind a real server on a port of its own."""
     config = uvicorn.Config(
         app,
@@ -40,24 +40,24 @@ def listening(app: FastAPI) -> Iterator[str]:
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, name="server", daemon=True)
     thread.start()
-    until(lambda: server.started)
+    wait_until(lambda: server.started)
     try:
         yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
     finally:
         server.should_exit = True
-        thread.join(PATIENCE)
+        thread.join(TIMEOUT_S)
         assert not thread.is_alive()
 
 
-def until(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + PATIENCE
+def wait_until(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + TIMEOUT_S
     while not condition():
         assert time.monotonic() < end, "it did not come true"
         threading.Event().wait(0.02)
 
 
-def over_http(
-    url: str, token: str | None, work: Work[T], *, mode: str = "auto", headers: Mapping[str, str] | None = None
+def run_over_http(
+    url: str, token: str | None, work: ClientWork[T], *, mode: str = "auto", headers: Mapping[str, str] | None = None
 ) -> T:
     """What an agent with this key gets done at this address."""
 
@@ -65,7 +65,7 @@ def over_http(
         sent = dict(headers or {}) | ({"Authorization": f"Bearer {token}"} if token else {})
         async with (
             # Without certificates, which nobody here shows and which take long to load.
-            httpx2.AsyncClient(headers=sent, timeout=PATIENCE, verify=False) as http,
+            httpx2.AsyncClient(headers=sent, timeout=TIMEOUT_S, verify=False) as http,
             Client(streamable_http_client(url, http_client=http), mode=mode) as client,
         ):
             try:
@@ -79,7 +79,7 @@ def over_http(
     return found
 
 
-def over_stdio(data: Path, arguments: list[str], work: Work[T], *, mode: str = "auto") -> T:
+def run_over_stdio(data: Path, arguments: list[str], work: ClientWork[T], *, mode: str = "auto") -> T:
     """What an agent gets done that starts `wikiholt mcp` itself."""
     command = ["-m", "wikiholt.surfaces.cli.main", "--data", str(data), "mcp", *arguments]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("WIKIHOLT_")}
@@ -92,29 +92,29 @@ def over_stdio(data: Path, arguments: list[str], work: Work[T], *, mode: str = "
     return anyio.run(run)
 
 
-async def _called(name: str, arguments: Mapping[str, Any], client: Client) -> CallToolResult:
+async def _call_tool(name: str, arguments: Mapping[str, Any], client: Client) -> CallToolResult:
     found = await client.call_tool(name, dict(arguments))
     assert isinstance(found, CallToolResult)
     return found
 
 
-def called(url: str, token: str | None, name: str, **arguments: Any) -> CallToolResult:
-    return over_http(url, token, partial(_called, name, arguments))
+def call_tool(url: str, token: str | None, name: str, **arguments: Any) -> CallToolResult:
+    return run_over_http(url, token, partial(_call_tool, name, arguments))
 
 
-def text_of(result: CallToolResult) -> str:
+def get_text(result: CallToolResult) -> str:
     (content,) = result.content
     assert content.type == "text"
     return content.text
 
 
-def given(result: CallToolResult) -> Any:
+def get_document(result: CallToolResult) -> Any:
     """The document of a call that went well."""
-    assert not result.is_error, text_of(result)
+    assert not result.is_error, get_text(result)
     return result.structured_content
 
 
-def posted(method: str, params: Mapping[str, Any] | None = None, version: str = "2026-07-28") -> tuple[Any, Any]:
+def make_message(method: str, params: Mapping[str, Any] | None = None, version: str = "2026-07-28") -> tuple[Any, Any]:
     """Body and headers of one message, for requests that no client of the SDK would send."""
     meta = {
         "io.modelcontextprotocol/protocolVersion": version,

@@ -6,20 +6,20 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from agent_ground import listening
-from served_farm import Served, served
+from agent_ground import run_server
+from served_farm import ServedApplication, serve_application
 
 
 @pytest.fixture(scope="module")
-def farm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def farm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApplication]:
     """A farm of the module's own; tests write to pages of their own."""
-    with served(tmp_path_factory.mktemp("farm")) as found:
+    with serve_application(tmp_path_factory.mktemp("farm")) as found:
         yield found
 
 
 @pytest.fixture(scope="module")
-def base(farm: Served) -> Iterator[str]:
-    with listening(farm.app) as address:
+def base(farm: ServedApplication) -> Iterator[str]:
+    with run_server(farm.app) as address:
         yield address
 
 

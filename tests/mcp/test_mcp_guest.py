@@ -6,28 +6,28 @@ from io import BytesIO
 from typing import Any
 
 import pytest
-from agent_ground import posted
-from served_farm import Served, served
+from agent_ground import make_message
+from served_farm import ServedApplication, serve_application
 
 from wikiholt.model import Author, Scope
-from wikiholt.surfaces.http.admission import Admission
-from wikiholt.surfaces.http.app import create_guest_app
-from wikiholt.surfaces.otterwiki.bridge import Answered, Bridge
+from wikiholt.surfaces.http.admission import HostGrant
+from wikiholt.surfaces.http.app import create_host_app
+from wikiholt.surfaces.otterwiki.bridge import BridgeResponse, AsgiBridge
 
 ADA = Author("Ada", "ada@example.org")
 
 
 @pytest.fixture(scope="module")
-def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, Bridge]]:
-    with served(tmp_path_factory.mktemp("guest"), keys=False) as found:
-        yield found, Bridge(create_guest_app(found.farm), 1_000_000)
+def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ServedApplication, AsgiBridge]]:
+    with serve_application(tmp_path_factory.mktemp("guest"), keys=False) as found:
+        yield found, AsgiBridge(create_host_app(found.application), 1_000_000)
 
 
-def asked(ground: tuple[Served, Bridge], *scopes: Scope, **call: Any) -> tuple[Answered, Admission]:
+def call_embedded(ground: tuple[ServedApplication, AsgiBridge], *scopes: Scope, **call: Any) -> tuple[BridgeResponse, HostGrant]:
     """What somebody with these rights gets for one call of a tool."""
     served_farm, bridge = ground
-    body, headers = posted("tools/call" if call else "tools/list", call)
-    admission = Admission(served_farm.farm.service.registry.get("alpha"), frozenset(scopes), ADA)
+    body, headers = make_message("tools/call" if call else "tools/list", call)
+    admission = HostGrant(served_farm.application.service.registry.get("alpha"), frozenset(scopes), ADA)
     environ = {
         "REQUEST_METHOD": "POST",
         "PATH_INFO": "/api/v1/mcp",
@@ -44,24 +44,24 @@ def asked(ground: tuple[Served, Bridge], *scopes: Scope, **call: Any) -> tuple[A
     return bridge.call(environ, admission), admission
 
 
-def test_a_reader_reads_and_a_writer_writes_and_the_host_is_told(ground: tuple[Served, Bridge]) -> None:
-    listed, _ = asked(ground, Scope.READ)
+def test_a_reader_reads_and_a_writer_writes_and_the_host_is_told(ground: tuple[ServedApplication, AsgiBridge]) -> None:
+    listed, _ = call_embedded(ground, Scope.READ)
     assert listed.status == 200
     assert len(json.loads(listed.body)["result"]["tools"]) == 9
-    read, _ = asked(ground, Scope.READ, name="read_page", arguments={"path": "Coffee"})
+    read, _ = call_embedded(ground, Scope.READ, name="read_page", arguments={"path": "Coffee"})
     assert "Descale" in json.loads(read.body)["result"]["structuredContent"]["content"]
-    refused, _ = asked(ground, Scope.READ, name="write_page", arguments={"path": "New", "content": "x"})
+    refused, _ = call_embedded(ground, Scope.READ, name="write_page", arguments={"path": "New", "content": "x"})
     assert json.loads(refused.body)["result"]["isError"] is True
-    wrote, admission = asked(
+    wrote, admission = call_embedded(
         ground, Scope.READ, Scope.WRITE, name="write_page", arguments={"path": "New", "content": "x\n"}
     )
     assert json.loads(wrote.body)["result"]["structuredContent"]["created"] is True
     assert [commit.path for commit in admission.commits] == ["New"]
-    assert ground[0].alpha.git("log", "-1", "--format=%an").decode().strip() == "Ada"
+    assert ground[0].alpha.run_git("log", "-1", "--format=%an").decode().strip() == "Ada"
 
 
-def test_who_may_nothing_gets_nothing(ground: tuple[Served, Bridge]) -> None:
+def test_who_may_nothing_gets_nothing(ground: tuple[ServedApplication, AsgiBridge]) -> None:
     for scopes in ((), (Scope.WRITE,)):
-        assert asked(ground, *scopes)[0].status == 401
+        assert call_embedded(ground, *scopes)[0].status == 401
     long = {"path": "Home", "section": "x" * 70_000}
-    assert asked(ground, Scope.READ, name="read_page", arguments=long)[0].status == 400
+    assert call_embedded(ground, Scope.READ, name="read_page", arguments=long)[0].status == 400

@@ -10,37 +10,37 @@ from urllib.parse import urlsplit
 import anyio
 import httpx
 import pytest
-from agent_ground import called, given, listening, over_http, posted, text_of, until
+from agent_ground import call_tool, get_document, run_server, run_over_http, make_message, get_text, wait_until
 from fastapi.testclient import TestClient
 from git_repository import Repository
 from mcp.client.client import Client
 from mcp_types import CallToolResult
-from served_farm import UNLIMITED, Served, served
+from served_farm import UNLIMITED, ServedApplication, serve_application
 
-from wikiholt.model import Floats, Scope
-from wikiholt.settings import load
+from wikiholt.model import FloatArray, Scope
+from wikiholt.settings import load_settings
 from wikiholt.surfaces.http.app import create_app
 from wikiholt.testing import FakeEmbedder
-from wikiholt.wiring import build, open_farm
+from wikiholt.wiring import build_service, open_application
 
 
 @pytest.fixture(scope="module")
-def keyless(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, str]]:
+def keyless(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ServedApplication, str]]:
     """A farm on this machine alone, before its first key."""
-    with served(tmp_path_factory.mktemp("keyless"), keys=False) as found, listening(found.app) as base:
+    with serve_application(tmp_path_factory.mktemp("keyless"), keys=False) as found, run_server(found.app) as base:
         yield found, base
 
 
 HTTP = httpx.Client(verify=False, timeout=60, limits=httpx.Limits(max_keepalive_connections=0))
 
 
-def sent(url: str, method: str = "tools/list", **headers: str) -> httpx.Response:
-    body, usual = posted(method)
+def post_message(url: str, method: str = "tools/list", **headers: str) -> httpx.Response:
+    body, usual = make_message(method)
     return HTTP.post(url, content=body, headers={**usual, **headers})
 
 
 @pytest.mark.parametrize(("mode", "version"), [("auto", "2026-07-28"), ("legacy", "2025-11-25")])
-def test_both_versions_of_the_protocol_are_spoken(farm: Served, base: str, mode: str, version: str) -> None:
+def test_both_versions_of_the_protocol_are_spoken(farm: ServedApplication, base: str, mode: str, version: str) -> None:
     async def work(client: Client) -> str:
         assert client.protocol_version == version
         assert client.server_info is not None
@@ -49,13 +49,13 @@ def test_both_versions_of_the_protocol_are_spoken(farm: Served, base: str, mode:
         assert (await client.list_tools()).tools
         found = await client.call_tool("search", {"query": "coffee"})
         assert isinstance(found, CallToolResult)
-        return str(given(found)["results"][0]["path"])
+        return str(get_document(found)["results"][0]["path"])
 
     for url in (f"{base}/mcp", f"{base}/w/alpha/mcp"):
-        assert over_http(url, farm.tokens["read"], work, mode=mode) == "Coffee"
+        assert run_over_http(url, farm.tokens["read"], work, mode=mode) == "Coffee"
 
 
-def test_a_request_says_who_it_is_before_anything_of_it_is_read(farm: Served, base: str) -> None:
+def test_a_request_says_who_it_is_before_anything_of_it_is_read(farm: ServedApplication, base: str) -> None:
     for headers, status in [
         ({}, 401),
         ({"Authorization": "Bearer wh_no_such"}, 401),
@@ -69,11 +69,11 @@ def test_a_request_says_who_it_is_before_anything_of_it_is_read(farm: Served, ba
                 assert answer.json()["code"] == "unauthorized"
 
 
-def test_other_methods_and_bodies_that_are_no_message_are_refused(farm: Served, base: str) -> None:
+def test_other_methods_and_bodies_that_are_no_message_are_refused(farm: ServedApplication, base: str) -> None:
     key = {"Authorization": f"Bearer {farm.tokens['read']}"}
     for method in ("GET", "DELETE", "PUT", "HEAD"):
         assert HTTP.request(method, f"{base}/mcp", headers=key).status_code == 405
-    _, usual = posted("tools/list")
+    _, usual = make_message("tools/list")
     for body in (b"", b"{", b"null", b"[]", b'{"jsonrpc":"2.0"}', b"\xff\xfe", b"[" * 100_000, b'{"id":1,"method":5}'):
         for version in ({}, {"MCP-Protocol-Version": "2025-11-25"}, {"MCP-Protocol-Version": "1999-01-01"}):
             answer = HTTP.post(f"{base}/mcp", content=body, headers={**usual, **key, **version})
@@ -83,19 +83,19 @@ def test_other_methods_and_bodies_that_are_no_message_are_refused(farm: Served, 
 
 
 def test_a_public_wiki_is_read_without_a_key_and_never_written(tmp_path_factory: pytest.TempPathFactory) -> None:
-    with served(tmp_path_factory.mktemp("public")) as own, listening(own.app) as base:
-        own.farm.service.configure("beta", {"public": "true"})
+    with serve_application(tmp_path_factory.mktemp("public")) as own, run_server(own.app) as base:
+        own.application.service.configure("beta", {"public": "true"})
         url = f"{base}/w/beta/mcp"
-        assert given(called(url, None, "read_page", path="Home"))["title"] == "Beta"
-        assert called(url, None, "write_page", path="Mine", content="x").is_error
-        assert sent(f"{base}/w/alpha/mcp").status_code == 401
+        assert get_document(call_tool(url, None, "read_page", path="Home"))["title"] == "Beta"
+        assert call_tool(url, None, "write_page", path="Mine", content="x").is_error
+        assert post_message(f"{base}/w/alpha/mcp").status_code == 401
 
 
-def test_web_pages_elsewhere_get_nothing_by_a_name_of_their_own(keyless: tuple[Served, str]) -> None:
+def test_web_pages_elsewhere_get_nothing_by_a_name_of_their_own(keyless: tuple[ServedApplication, str]) -> None:
     _, base = keyless
     url, port = f"{base}/w/alpha/mcp", urlsplit(base).port
-    assert sent(url).status_code == 200
-    assert sent(url, Host=f"localhost:{port}", Origin=f"http://localhost:{port}").status_code == 200
+    assert post_message(url).status_code == 200
+    assert post_message(url, Host=f"localhost:{port}", Origin=f"http://localhost:{port}").status_code == 200
     for headers in (
         {"Host": "evil.example"},
         {"Host": f"evil.example:{port}", "Origin": f"http://evil.example:{port}"},
@@ -105,14 +105,14 @@ def test_web_pages_elsewhere_get_nothing_by_a_name_of_their_own(keyless: tuple[S
         {"Origin": f"http://localhost:{port}"},  # not the name that the request itself goes to
     ):
         for method in ("tools/list", "server/discover"):
-            assert sent(url, method, **headers).status_code == 403, headers
+            assert post_message(url, method, **headers).status_code == 403, headers
 
 
 def test_an_origin_that_is_allowed_may_call(tmp_path_factory: pytest.TempPathFactory) -> None:
     settings = {"serve.cors_origins": ["https://app.example"]}
-    with served(tmp_path_factory.mktemp("cors"), settings) as own, listening(own.app) as base:
+    with serve_application(tmp_path_factory.mktemp("cors"), settings) as own, run_server(own.app) as base:
         key = {"Authorization": f"Bearer {own.tokens['read']}"}
-        answer = sent(f"{base}/mcp", Origin="https://app.example", **key)
+        answer = post_message(f"{base}/mcp", Origin="https://app.example", **key)
         assert answer.status_code == 200
         assert answer.headers["access-control-allow-origin"] == "https://app.example"
         asked = {
@@ -121,25 +121,25 @@ def test_an_origin_that_is_allowed_may_call(tmp_path_factory: pytest.TempPathFac
             "Access-Control-Request-Headers": "authorization,content-type,mcp-protocol-version,mcp-method,mcp-name",
         }
         assert HTTP.options(f"{base}/mcp", headers=asked).status_code == 200
-        assert sent(f"{base}/mcp", Origin="https://other.example", **key).status_code == 403
+        assert post_message(f"{base}/mcp", Origin="https://other.example", **key).status_code == 403
 
 
 def test_agents_are_limited_as_every_other_visitor_is(tmp_path_factory: pytest.TempPathFactory) -> None:
     with (
-        served(tmp_path_factory.mktemp("limits"), {"limit.key_per_minute": 1}) as own,
-        listening(own.app) as base,
+        serve_application(tmp_path_factory.mktemp("limits"), {"limit.key_per_minute": 1}) as own,
+        run_server(own.app) as base,
     ):
         key = {"Authorization": f"Bearer {own.tokens['read']}"}
-        answers = [sent(f"{base}/mcp", **key) for _ in range(40)]
+        answers = [post_message(f"{base}/mcp", **key) for _ in range(40)]
         assert answers[0].status_code == 200
         assert "ratelimit" in answers[0].headers
         refused = [answer for answer in answers if answer.status_code == 429]
         assert refused
         assert int(refused[0].headers["retry-after"]) >= 1
-        assert sent(f"{base}/mcp", Authorization=f"Bearer {own.tokens['other']}").status_code == 200
+        assert post_message(f"{base}/mcp", Authorization=f"Bearer {own.tokens['other']}").status_code == 200
 
 
-def test_a_hundred_calls_at_once_are_all_answered(farm: Served, url: str) -> None:
+def test_a_hundred_calls_at_once_are_all_answered(farm: ServedApplication, url: str) -> None:
     answers: list[CallToolResult] = []
 
     async def work(client: Client) -> None:
@@ -155,14 +155,14 @@ def test_a_hundred_calls_at_once_are_all_answered(farm: Served, url: str) -> Non
             for number in range(100):
                 tasks.start_soon(one, number)
 
-    over_http(url, farm.tokens["read"], work)
+    run_over_http(url, farm.tokens["read"], work)
     assert len(answers) == 100
-    assert not [text_of(each) for each in answers if each.is_error]
+    assert not [get_text(each) for each in answers if each.is_error]
 
 
-def test_a_client_that_leaves_harms_nobody_and_its_write_is_whole_or_not_there(farm: Served, base: str) -> None:
+def test_a_client_that_leaves_harms_nobody_and_its_write_is_whole_or_not_there(farm: ServedApplication, base: str) -> None:
     host = urlsplit(base)
-    body, headers = posted("tools/call", {"name": "append_to_page", "arguments": {"path": "Left", "text": "a line"}})
+    body, headers = make_message("tools/call", {"name": "append_to_page", "arguments": {"path": "Left", "text": "a line"}})
     farm.alpha.commit({"Left.md": "# Left\n"})
     head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
     head += f"Authorization: Bearer {farm.tokens['write']}\r\nHost: {host.netloc}\r\nContent-Length: {len(body)}\r\n"
@@ -174,25 +174,25 @@ def test_a_client_that_leaves_harms_nobody_and_its_write_is_whole_or_not_there(f
 
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(leave, [0.3, 0.6, 0.95, 1.0] * 4))
-    given(called(f"{base}/mcp", farm.tokens["write"], "append_to_page", path="Left", text="the last"))
-    content = given(called(f"{base}/mcp", farm.tokens["write"], "read_page", path="Left"))["content"]
+    get_document(call_tool(f"{base}/mcp", farm.tokens["write"], "append_to_page", path="Left", text="the last"))
+    content = get_document(call_tool(f"{base}/mcp", farm.tokens["write"], "read_page", path="Left"))["content"]
     lines = content.splitlines()
     assert lines[0] == "# Left"
     assert lines.count("the last") == 1
     assert set(lines[1:]) <= {"a line", "the last"}
 
 
-class Held(FakeEmbedder):
+class BlockedEmbedder(FakeEmbedder):
     """A model that takes for ever, until it is let go."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.begun, self.go = threading.Event(), threading.Event()
+        self.started, self.released = threading.Event(), threading.Event()
 
-    def passages(self, texts: object) -> Floats:
-        self.begun.set()
-        assert self.go.wait(120)
-        return super().passages(texts)  # type: ignore[arg-type]
+    def embed_passages(self, texts: object) -> FloatArray:
+        self.started.set()
+        assert self.released.wait(120)
+        return super().embed_passages(texts)  # type: ignore[arg-type]
 
 
 def test_an_agent_is_greeted_at_once_while_a_wiki_is_indexed_for_the_first_time(
@@ -201,52 +201,52 @@ def test_an_agent_is_greeted_at_once_while_a_wiki_is_indexed_for_the_first_time(
     place = tmp_path_factory.mktemp("large")
     repository = Repository(place / "alpha")
     repository.commit({f"Page {number}.md": f"# Page {number}\n\nvalve {number}\n" for number in range(300)})
-    settings = load(place / "data", overrides={**UNLIMITED, "search.fresh_timeout": 0.5})
-    service, model = build(settings), Held()
-    service.workshop = replace(service.workshop, embedder=lambda: model)
-    farm = open_farm(settings, service=service)
+    settings = load_settings(place / "data", overrides={**UNLIMITED, "search.fresh_timeout": 0.5})
+    service, model = build_service(settings), BlockedEmbedder()
+    service.components = replace(service.components, embedder=lambda: model)
+    farm = open_application(settings, service=service)
     service.add("alpha", str(repository.path), {})
-    farm.keeper.start()
+    farm.scheduler.start()
     try:
-        with listening(create_app(farm)) as base:
-            until(model.begun.is_set)
+        with run_server(create_app(farm)) as base:
+            wait_until(model.started.is_set)
             url = f"{base}/mcp"
-            early = called(url, None, "search", query="valve")
+            early = call_tool(url, None, "search", query="valve")
             assert early.is_error
-            assert "\nNext: Wait a few seconds" in text_of(early)
-            assert called(url, None, "list_pages").is_error
-            assert called(url, None, "find_orphans").is_error
-            assert "valve 7" in given(called(url, None, "read_page", path="Page 7"))["content"]
-            model.go.set()
-            until(lambda: not called(url, None, "search", query="valve").is_error)
-            until(lambda: given(called(url, None, "list_pages", limit=1))["total"] == 300)
+            assert "\nNext: Wait a few seconds" in get_text(early)
+            assert call_tool(url, None, "list_pages").is_error
+            assert call_tool(url, None, "find_orphans").is_error
+            assert "valve 7" in get_document(call_tool(url, None, "read_page", path="Page 7"))["content"]
+            model.released.set()
+            wait_until(lambda: not call_tool(url, None, "search", query="valve").is_error)
+            wait_until(lambda: get_document(call_tool(url, None, "list_pages", limit=1))["total"] == 300)
     finally:
-        model.go.set()
-        assert farm.keeper.stop(60)
+        model.released.set()
+        assert farm.scheduler.stop(60)
         service.close()
 
 
-def test_a_key_that_is_revoked_is_worth_nothing_from_the_next_message_on(farm: Served, base: str) -> None:
-    registry = farm.farm.service.registry
+def test_a_key_that_is_revoked_is_worth_nothing_from_the_next_message_on(farm: ServedApplication, base: str) -> None:
+    registry = farm.application.service.registry
     key, token = registry.keys.create(registry.get("alpha").id, Scope.READ, "brief")
-    assert sent(f"{base}/mcp", Authorization=f"Bearer {token}").status_code == 200
+    assert post_message(f"{base}/mcp", Authorization=f"Bearer {token}").status_code == 200
     registry.keys.revoke(key.id)
-    assert sent(f"{base}/mcp", Authorization=f"Bearer {token}").status_code == 401
+    assert post_message(f"{base}/mcp", Authorization=f"Bearer {token}").status_code == 401
 
 
 def test_without_the_extra_the_service_serves_and_has_no_such_address(
-    farm: Served, monkeypatch: pytest.MonkeyPatch
+    farm: ServedApplication, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
         patched.setattr("wikiholt.surfaces.http.app.importlib.util.find_spec", lambda _: None)
-        app = create_app(farm.farm)
+        app = create_app(farm.application)
     client = TestClient(app, base_url="http://127.0.0.1", headers={"Authorization": f"Bearer {farm.tokens['read']}"})
     assert client.post("/mcp", json={}).status_code == 404
     assert client.get("/api/v1/search", params={"q": "coffee"}).status_code == 200
 
 
-def test_figures_name_the_route_and_no_wiki(farm: Served, base: str) -> None:
-    sent(f"{base}/w/alpha/mcp", Authorization=f"Bearer {farm.tokens['read']}")
+def test_figures_name_the_route_and_no_wiki(farm: ServedApplication, base: str) -> None:
+    post_message(f"{base}/w/alpha/mcp", Authorization=f"Bearer {farm.tokens['read']}")
     text = HTTP.get(f"{base}/metrics", headers={"Authorization": f"Bearer {farm.tokens['operator']}"}).text
     assert 'route="/mcp"' in text
     assert "alpha" not in text

@@ -8,10 +8,10 @@ from typing import Any
 
 import httpx
 import pytest
-from agent_ground import listening, posted
-from served_farm import BETA, Served, served
+from agent_ground import run_server, make_message
+from served_farm import BETA, ServedApplication, serve_application
 
-from wikiholt.surfaces.mcp.tools import tools
+from wikiholt.surfaces.mcp.tools import get_tools
 
 CANARY, SECRET = "betacanary", "hiddenbeta"
 ARGUMENTS: dict[str, dict[str, Any]] = {
@@ -55,55 +55,55 @@ MESSAGES: list[tuple[str, dict[str, Any]]] = [
 
 
 @dataclass
-class Ground:
+class McpIsolationFixture:
     """Two wikis, one of which nobody here has a key for, and all that must not be told of it."""
 
-    served: Served
+    application: ServedApplication
     base: str
     secrets: list[str]
 
 
 @pytest.fixture(scope="module")
-def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
-    with served(tmp_path_factory.mktemp("isolation"), {"serve.domain": "farm.example"}) as found:
+def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[McpIsolationFixture]:
+    with serve_application(tmp_path_factory.mktemp("isolation"), {"serve.domain": "farm.example"}) as found:
         text = f"---\ncategory: {SECRET}\ntags: [{SECRET}]\n---\n# {SECRET}\n\n{CANARY} [[Home]]\n"
         found.beta.commit({f"{SECRET}/Page.md": text})
-        found.farm.service.configure("beta", {"hosts": "beta.example"})
-        found.farm.service.wiki("beta").sync()
-        beta = found.farm.service.registry.get("beta")
-        secrets = [CANARY, SECRET, beta.id, found.beta.head(), str(found.beta.path), str(found.alpha.path)]
+        found.application.service.configure("beta", {"hosts": "beta.example"})
+        found.application.service.get_handle("beta").sync()
+        beta = found.application.service.registry.get("beta")
+        secrets = [CANARY, SECRET, beta.id, found.beta.get_head(), str(found.beta.path), str(found.alpha.path)]
         secrets.append(found.tokens["other"])
-        with listening(found.app) as base:
-            yield Ground(found, base, secrets)
+        with run_server(found.app) as base:
+            yield McpIsolationFixture(found, base, secrets)
 
 
 def test_every_tool_is_driven_here() -> None:
-    assert set(ARGUMENTS) == set(tools(aliases=False))
+    assert set(ARGUMENTS) == set(get_tools(aliases=False))
 
 
-def test_the_words_are_there_to_be_told(ground: Ground) -> None:
+def test_the_words_are_there_to_be_told(ground: McpIsolationFixture) -> None:
     heard = [
-        _sent(ground, method, params, "other", "/mcp", {}).text for method, params in MESSAGES if not _writes(params)
+        _send_message(ground, method, params, "other", "/mcp", {}).text for method, params in MESSAGES if not _is_write(params)
     ]
     assert sum(CANARY in text or SECRET in text for text in heard) >= 10
 
 
-def _writes(params: dict[str, Any]) -> bool:
+def _is_write(params: dict[str, Any]) -> bool:
     return params.get("name") in ("write_page", "edit_page", "append_to_page", "rename_page", "delete_page")
 
 
-def _sent(
-    ground: Ground, method: str, params: dict[str, Any], key: str | None, path: str, named: dict[str, str]
+def _send_message(
+    ground: McpIsolationFixture, method: str, params: dict[str, Any], key: str | None, path: str, named: dict[str, str]
 ) -> httpx.Response:
-    body, headers = posted(method, params)
+    body, headers = make_message(method, params)
     if key is not None:
-        headers["Authorization"] = f"Bearer {ground.served.tokens.get(key, key)}"
+        headers["Authorization"] = f"Bearer {ground.application.tokens.get(key, key)}"
     return httpx.post(f"{ground.base}{path}", content=body, headers={**headers, **named}, timeout=60)
 
 
 @pytest.mark.parametrize("version", ["2026-07-28", "2025-11-25"])
-def test_no_wrong_key_host_or_slug_tells_a_word_of_another_wiki(ground: Ground, version: str) -> None:
-    head = ground.served.beta.head()
+def test_no_wrong_key_host_or_slug_tells_a_word_of_another_wiki(ground: McpIsolationFixture, version: str) -> None:
+    head = ground.application.beta.get_head()
     keys = [None, "read", "write", "wh_aaaaaaaaaaaa_" + "a" * 40, "a.b.c"]
     places: list[tuple[str, dict[str, str]]] = [
         ("/mcp", {}),
@@ -116,16 +116,16 @@ def test_no_wrong_key_host_or_slug_tells_a_word_of_another_wiki(ground: Ground, 
         ("/w/alpha/mcp", {"Host": "beta.example"}),
         ("/mcp", {"Host": "127.0.0.1", "X-Forwarded-Host": "beta.example"}),
     ]
-    before = ground.served.alpha.head()
+    before = ground.application.alpha.get_head()
     with httpx.Client(base_url=ground.base, timeout=60) as client:
         for number, ((method, params), key, (path, named)) in enumerate(product(MESSAGES, keys, places)):
-            if _writes(params) and key == "write":
+            if _is_write(params) and key == "write":
                 continue  # what one's own key may do to one's own wiki is tested elsewhere
-            body, headers = posted(method, params, version)
+            body, headers = make_message(method, params, version)
             if version == "2025-11-25":
                 body = json.dumps({**json.loads(body), "params": params})
             if key is not None:
-                headers["Authorization"] = f"Bearer {ground.served.tokens.get(key, key)}"
+                headers["Authorization"] = f"Bearer {ground.application.tokens.get(key, key)}"
             headers["X-Forwarded-For"] = f"10.0.{number // 250}.{number % 250}"
             answer = client.post(path, content=body, headers={**headers, **named})
             said = f"{body}{path}{named}"
@@ -136,13 +136,13 @@ def test_no_wrong_key_host_or_slug_tells_a_word_of_another_wiki(ground: Ground, 
             granted = granted or (key in ("read", "write") and "X-Forwarded-Host" in named)
             assert granted or answer.status_code in (401, 403, 422), (key, path, named, answer.status_code)
             assert answer.status_code < 500
-    assert ground.served.beta.head() == head
-    assert ground.served.alpha.head() == before
-    assert BETA["Home.md"].encode() == (ground.served.beta.path / "Home.md").read_bytes()
+    assert ground.application.beta.get_head() == head
+    assert ground.application.alpha.get_head() == before
+    assert BETA["Home.md"].encode() == (ground.application.beta.path / "Home.md").read_bytes()
 
 
-def test_the_operators_key_says_which_wiki_it_means(ground: Ground) -> None:
+def test_the_operators_key_says_which_wiki_it_means(ground: McpIsolationFixture) -> None:
     page = {"name": "read_page", "arguments": {"path": "Home"}}
-    assert _sent(ground, "tools/call", page, "operator", "/mcp", {}).status_code == 404
-    assert CANARY in _sent(ground, "tools/call", page, "operator", "/w/beta/mcp", {}).text
-    assert CANARY not in _sent(ground, "tools/call", page, "operator", "/w/alpha/mcp", {}).text
+    assert _send_message(ground, "tools/call", page, "operator", "/mcp", {}).status_code == 404
+    assert CANARY in _send_message(ground, "tools/call", page, "operator", "/w/beta/mcp", {}).text
+    assert CANARY not in _send_message(ground, "tools/call", page, "operator", "/w/alpha/mcp", {}).text

@@ -13,14 +13,14 @@ from typing import Any, ClassVar
 import httpx
 import jwt
 import pytest
-from agent_ground import called, given, listening, over_http, posted
+from agent_ground import call_tool, get_document, run_server, run_over_http, make_message
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from mcp.client.client import Client
-from served_farm import Served, served
+from served_farm import ServedApplication, serve_application
 
 from wikiholt.errors import InvalidSetting
-from wikiholt.settings import load
+from wikiholt.settings import load_settings
 from wikiholt.surfaces.mcp.keysets import KeySet
 
 ISSUER, BASE = "https://login.example", "https://wiki.example"
@@ -28,7 +28,7 @@ Sign = Callable[..., str]
 HTTP = httpx.Client(verify=False, timeout=60, limits=httpx.Limits(max_keepalive_connections=0))
 
 
-def _public(key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey, kid: str) -> dict[str, Any]:
+def _make_public_key(key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey, kid: str) -> dict[str, Any]:
     algorithm = jwt.algorithms.RSAAlgorithm if isinstance(key, rsa.RSAPrivateKey) else jwt.algorithms.ECAlgorithm
     made: dict[str, Any] = algorithm.to_jwk(key.public_key(), as_dict=True)  # type: ignore[arg-type]
     return {**made, "kid": kid, "use": "sig"}
@@ -46,7 +46,7 @@ def signing() -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def keys_file(signing: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("issuer") / "keys.json"
-    place.write_text(json.dumps({"keys": [_public(signing["rsa"], "rsa"), _public(signing["ec"], "ec")]}))
+    place.write_text(json.dumps({"keys": [_make_public_key(signing["rsa"], "rsa"), _make_public_key(signing["ec"], "ec")]}))
     return place
 
 
@@ -62,46 +62,46 @@ def sign(signing: dict[str, Any]) -> Sign:
 
 
 @pytest.fixture(scope="module")
-def issued(keys_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, str]]:
+def issued(keys_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ServedApplication, str]]:
     settings = {"oauth.issuers": [ISSUER], "oauth.resource": BASE, "oauth.jwks": str(keys_file)}
-    with served(tmp_path_factory.mktemp("oauth"), settings) as found, listening(found.app) as base:
+    with serve_application(tmp_path_factory.mktemp("oauth"), settings) as found, run_server(found.app) as base:
         yield found, base
 
 
-def status(url: str, token: str) -> int:
-    body, headers = posted("tools/list")
+def get_status(url: str, token: str) -> int:
+    body, headers = make_message("tools/list")
     answer = HTTP.post(url, content=body, headers={**headers, "Authorization": f"Bearer {token}"})
     return answer.status_code
 
 
-def forget_wrong_keys(served_farm: Served) -> None:
-    for wrong in served_farm.farm.limits._wrong_keys:
+def forget_wrong_keys(served_farm: ServedApplication) -> None:
+    for wrong in served_farm.application.rate_limiter._wrong_keys:
         wrong.own._levels.clear()
 
 
-def test_wrong_tokens_and_keys_lock_no_right_token_and_no_right_key_out(issued: tuple[Served, str], sign: Sign) -> None:
+def test_wrong_tokens_and_keys_lock_no_right_token_and_no_right_key_out(issued: tuple[ServedApplication, str], sign: Sign) -> None:
     served_farm, base = issued
     forget_wrong_keys(served_farm)
     url, good = f"{base}/w/alpha/mcp", sign()
     guesses = [good[:-4] + "AAAA", sign(by="stranger"), sign(exp=1000), "wh_aaaaaaaaaaaa_" + "a" * 40] * 10
-    assert {status(url, guess) for guess in guesses} == {401, 429}
-    assert status(url, good) == status(url, served_farm.tokens["read"]) == 200
-    assert status(url, "a.b.c") == 429
+    assert {get_status(url, guess) for guess in guesses} == {401, 429}
+    assert get_status(url, good) == get_status(url, served_farm.tokens["read"]) == 200
+    assert get_status(url, "a.b.c") == 429
     forget_wrong_keys(served_farm)
 
 
-def test_a_token_opens_the_wiki_of_its_audience_for_what_its_scope_says(issued: tuple[Served, str], sign: Sign) -> None:
+def test_a_token_opens_the_wiki_of_its_audience_for_what_its_scope_says(issued: tuple[ServedApplication, str], sign: Sign) -> None:
     served_farm, base = issued
     url = f"{base}/w/alpha/mcp"
-    assert "Welcome" in given(called(url, sign(), "read_page", path="Home"))["content"]
-    assert given(called(url, sign("ec"), "search", query="coffee"))["results"]
-    assert called(url, sign(), "write_page", path="Mine", content="x").is_error
+    assert "Welcome" in get_document(call_tool(url, sign(), "read_page", path="Home"))["content"]
+    assert get_document(call_tool(url, sign("ec"), "search", query="coffee"))["results"]
+    assert call_tool(url, sign(), "write_page", path="Mine", content="x").is_error
     token = sign(scope="read write", name="Ada <L>", email="ada@example.org")
-    given(called(url, token, "write_page", path="Mine", content="x"))
-    assert served_farm.alpha.git("log", "-1", "--format=%an <%ae>").decode().strip() == "Ada L <ada@example.org>"
-    assert given(called(f"{base}/mcp", sign(), "read_page", path="Home"))["title"] == "Home"
+    get_document(call_tool(url, token, "write_page", path="Mine", content="x"))
+    assert served_farm.alpha.run_git("log", "-1", "--format=%an <%ae>").decode().strip() == "Ada L <ada@example.org>"
+    assert get_document(call_tool(f"{base}/mcp", sign(), "read_page", path="Home"))["title"] == "Home"
     both = sign(aud=["https://elsewhere.example", f"{BASE}/w/alpha/mcp"], scope=None, scp=["write"])
-    assert status(url, both) == 200
+    assert get_status(url, both) == 200
 
 
 @pytest.mark.parametrize(
@@ -128,19 +128,19 @@ def test_a_token_opens_the_wiki_of_its_audience_for_what_its_scope_says(issued: 
     ids=str,
 )
 def test_a_token_that_is_not_for_this_wiki_opens_nothing(
-    issued: tuple[Served, str], sign: Sign, claims: dict[str, Any]
+    issued: tuple[ServedApplication, str], sign: Sign, claims: dict[str, Any]
 ) -> None:
     served_farm, base = issued
     forget_wrong_keys(served_farm)
-    assert status(f"{base}/w/alpha/mcp", sign(**claims)) in (401, 403)
+    assert get_status(f"{base}/w/alpha/mcp", sign(**claims)) in (401, 403)
 
 
-def _base64(document: dict[str, Any]) -> str:
+def _encode_base64(document: dict[str, Any]) -> str:
     return urlsafe_b64encode(json.dumps(document).encode()).decode().rstrip("=")
 
 
 def test_tokens_that_anybody_could_have_made_open_nothing(
-    issued: tuple[Served, str], sign: Sign, signing: dict[str, Any]
+    issued: tuple[ServedApplication, str], sign: Sign, signing: dict[str, Any]
 ) -> None:
     served_farm, base = issued
     forget_wrong_keys(served_farm)
@@ -148,26 +148,26 @@ def test_tokens_that_anybody_could_have_made_open_nothing(
     claims = jwt.decode(sign(), options={"verify_signature": False})
     shape = serialization.PublicFormat.SubjectPublicKeyInfo
     public = signing["rsa"].public_key().public_bytes(serialization.Encoding.PEM, shape)
-    said = ".".join(map(_base64, ({"alg": "HS256", "typ": "JWT", "kid": "rsa"}, claims)))
+    said = ".".join(map(_encode_base64, ({"alg": "HS256", "typ": "JWT", "kid": "rsa"}, claims)))
     digest = hmac.new(public, said.encode(), "sha256").digest()
     forged = f"{said}.{urlsafe_b64encode(digest).decode().rstrip('=')}"
     unsigned = jwt.encode(claims, None, "none", headers={"kid": "rsa"})
     good = sign()
     for token in (forged, unsigned, good[:-4] + "AAAA", "a.b.c", "..", good + "."):
-        assert status(url, token) == 401, token
-    assert status(url, good) == 200
+        assert get_status(url, token) == 401, token
+    assert get_status(url, good) == 200
 
 
-def test_a_token_opens_the_api_of_programs_not_at_all(issued: tuple[Served, str], sign: Sign) -> None:
+def test_a_token_opens_the_api_of_programs_not_at_all(issued: tuple[ServedApplication, str], sign: Sign) -> None:
     served_farm, base = issued
     forget_wrong_keys(served_farm)
     headers = {"Authorization": f"Bearer {sign()}"}
     assert HTTP.get(f"{base}/w/alpha/api/v1/search?q=coffee", headers=headers).status_code == 401
 
 
-def test_who_comes_without_a_token_is_told_where_to_get_one(issued: tuple[Served, str]) -> None:
+def test_who_comes_without_a_token_is_told_where_to_get_one(issued: tuple[ServedApplication, str]) -> None:
     served_farm, base = issued
-    body, headers = posted("tools/list")
+    body, headers = make_message("tools/list")
     refused = HTTP.post(f"{base}/w/alpha/mcp", content=body, headers=headers)
     assert refused.status_code == 401
     where = f"{BASE}/.well-known/oauth-protected-resource/w/alpha/mcp"
@@ -181,15 +181,15 @@ def test_who_comes_without_a_token_is_told_where_to_get_one(issued: tuple[Served
     assert nowhere.json() == json.loads(json.dumps(told).replace("alpha", "no-such"))
     assert HTTP.get(f"{base}/.well-known/oauth-protected-resource/w/..%22/mcp").status_code == 404
     # Keys count as before.
-    given(called(f"{base}/w/alpha/mcp", served_farm.tokens["read"], "read_page", path="Home"))
+    get_document(call_tool(f"{base}/w/alpha/mcp", served_farm.tokens["read"], "read_page", path="Home"))
 
 
-def test_without_issuers_there_is_no_such_address(farm: Served, base: str) -> None:
+def test_without_issuers_there_is_no_such_address(farm: ServedApplication, base: str) -> None:
     assert HTTP.get(f"{base}/.well-known/oauth-protected-resource/w/alpha/mcp").status_code == 404
-    assert over_http(f"{base}/mcp", farm.tokens["read"], _tools) == 9
+    assert run_over_http(f"{base}/mcp", farm.tokens["read"], _list_tools) == 9
 
 
-async def _tools(client: Client) -> int:
+async def _list_tools(client: Client) -> int:
     return len((await client.list_tools()).tools)
 
 
@@ -197,25 +197,25 @@ def test_new_keys_of_an_issuer_count_once_they_are_in_the_file(
     signing: dict[str, Any], sign: Sign, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     place = tmp_path_factory.mktemp("rotating") / "keys.json"
-    place.write_text(json.dumps({"keys": [_public(signing["ec"], "ec")]}))
+    place.write_text(json.dumps({"keys": [_make_public_key(signing["ec"], "ec")]}))
     settings = {"oauth.issuers": [ISSUER], "oauth.resource": BASE, "oauth.jwks": str(place)}
-    with served(tmp_path_factory.mktemp("rotated"), settings) as found, listening(found.app) as base:
+    with serve_application(tmp_path_factory.mktemp("rotated"), settings) as found, run_server(found.app) as base:
         url = f"{base}/w/alpha/mcp"
-        assert status(url, sign()) == 401
-        place.write_text(json.dumps({"keys": [_public(signing["ec"], "ec"), _public(signing["rsa"], "rsa")]}))
-        assert status(url, sign()) == 200
+        assert get_status(url, sign()) == 401
+        place.write_text(json.dumps({"keys": [_make_public_key(signing["ec"], "ec"), _make_public_key(signing["rsa"], "rsa")]}))
+        assert get_status(url, sign()) == 200
         place.write_text("{")  # those that were good go on being so
-        assert status(url, sign()) == 200
+        assert get_status(url, sign()) == 200
 
 
 class _KeyServer(BaseHTTPRequestHandler):
     """An issuer's address of public keys, which counts how often it is asked."""
 
     document: ClassVar[bytes] = b""
-    asked: ClassVar[int] = 0
+    requests: ClassVar[int] = 0
 
     def do_GET(self) -> None:
-        type(self).asked += 1
+        type(self).requests += 1
         self.send_response(200 if self.path == "/keys" else 302)
         self.send_header("Location", "/keys")
         self.send_header("Content-Length", str(len(self.document)))
@@ -227,23 +227,23 @@ class _KeyServer(BaseHTTPRequestHandler):
 
 
 def test_keys_are_fetched_from_an_address_now_and_then_and_not_for_every_guess(signing: dict[str, Any]) -> None:
-    _KeyServer.document = json.dumps({"keys": [_public(signing["rsa"], "rsa")]}).encode()
+    _KeyServer.document = json.dumps({"keys": [_make_public_key(signing["rsa"], "rsa")]}).encode()
     with ThreadingHTTPServer(("127.0.0.1", 0), _KeyServer) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         base = f"http://127.0.0.1:{server.server_port}"
         keys = KeySet(f"{base}/keys")
-        assert keys.key("rsa").key_id == "rsa"
+        assert keys.get_key("rsa").key_id == "rsa"
         for _ in range(20):
             with pytest.raises(ValueError, match="no such key"):
-                keys.key("made up")
-            assert keys.key("rsa").key_id == "rsa"
-        assert _KeyServer.asked == 1
+                keys.get_key("made up")
+            assert keys.get_key("rsa").key_id == "rsa"
+        assert _KeyServer.requests == 1
         moved = KeySet(f"{base}/elsewhere")  # only the address that was set is trusted
         with pytest.raises(ValueError, match="no such key"):
-            moved.key("rsa")
+            moved.get_key("rsa")
         server.shutdown()
     with pytest.raises(ValueError, match="no such key"):
-        KeySet(f"{base}/keys").key("rsa")
+        KeySet(f"{base}/keys").get_key("rsa")
 
 
 @pytest.mark.parametrize(
@@ -260,4 +260,4 @@ def test_keys_are_fetched_from_an_address_now_and_then_and_not_for_every_guess(s
 )
 def test_settings_that_cannot_work_are_refused(tmp_path: Path, settings: dict[str, object]) -> None:
     with pytest.raises(InvalidSetting):
-        load(tmp_path, overrides=settings)
+        load_settings(tmp_path, overrides=settings)

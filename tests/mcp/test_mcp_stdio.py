@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from agent_ground import given, over_stdio, text_of
+from agent_ground import get_document, run_over_stdio, get_text
 from git_repository import Repository
 from mcp.client.client import Client
 from mcp_types import CallToolResult
@@ -32,7 +32,7 @@ def ground(tmp_path: Path) -> Repository:
     return garden
 
 
-async def _call(client: Client, name: str, **arguments: object) -> CallToolResult:
+async def _call_tool(client: Client, name: str, **arguments: object) -> CallToolResult:
     found = await client.call_tool(name, dict(arguments))
     assert isinstance(found, CallToolResult)
     return found
@@ -42,44 +42,44 @@ async def _call(client: Client, name: str, **arguments: object) -> CallToolResul
 def test_an_agent_reads_at_once_writes_and_finds_what_it_wrote(ground: Repository, tmp_path: Path) -> None:
     async def work(client: Client) -> None:
         # The handshake is over, the index is not even begun: pages can be read all the same.
-        assert "heron" in given(await _call(client, "read_page", path="Home"))["content"]
+        assert "heron" in get_document(await _call_tool(client, "read_page", path="Home"))["content"]
         assert len((await client.list_tools()).tools) == 14
         page = "# Birds\n\nA kingfisher dives from the willow.\n"
-        given(await _call(client, "write_page", path="Birds", content=page, commit_message="Seen today"))
+        get_document(await _call_tool(client, "write_page", path="Birds", content=page, commit_message="Seen today"))
         until = time.monotonic() + 120
-        while (found := await _call(client, "search", query="which bird fishes by plunging?", n=3)).is_error:
-            assert "Next: " in text_of(found)
+        while (found := await _call_tool(client, "search", query="which bird fishes by plunging?", n=3)).is_error:
+            assert "Next: " in get_text(found)
             assert time.monotonic() < until
-        document = given(found)
+        document = get_document(found)
         assert {page["path"] for page in document["results"]} >= {"Birds", "Home"}
         assert document["stale"] is False
-        assert given(await _call(client, "list_pages", limit=1))["total"] == 62
-        outside = await _call(client, "read_page", path="../other/Home")
+        assert get_document(await _call_tool(client, "list_pages", limit=1))["total"] == 62
+        outside = await _call_tool(client, "read_page", path="../other/Home")
         assert outside.is_error
-        assert str(tmp_path) not in text_of(outside)
+        assert str(tmp_path) not in get_text(outside)
 
-    over_stdio(tmp_path / "data", ["garden", "--write", "--author", "Ada Lovelace <ada@example.org>"], work)
+    run_over_stdio(tmp_path / "data", ["garden", "--write", "--author", "Ada Lovelace <ada@example.org>"], work)
     assert (
-        ground.git("log", "-1", "--format=%an <%ae>|%s").decode().strip() == "Ada Lovelace <ada@example.org>|Seen today"
+        ground.run_git("log", "-1", "--format=%an <%ae>|%s").decode().strip() == "Ada Lovelace <ada@example.org>|Seen today"
     )
     # Its keeper looked after that one wiki.
     service = open_service(tmp_path / "data")
-    assert service.wiki("garden").status().state is not None
-    assert service.wiki("other").status().state is None
+    assert service.get_handle("garden").get_status().state is not None
+    assert service.get_handle("other").get_status().state is None
     service.close()
 
 
 def test_without_write_it_reads_alone_and_older_agents_are_greeted_too(ground: Repository, tmp_path: Path) -> None:
-    before = ground.head()
+    before = ground.get_head()
 
     async def work(client: Client) -> None:
         assert client.protocol_version == "2025-11-25"
         assert len((await client.list_tools()).tools) == 9
-        assert (await _call(client, "delete_page", path="Home")).is_error
-        assert given(await _call(client, "recent_changes"))["entries"]
+        assert (await _call_tool(client, "delete_page", path="Home")).is_error
+        assert get_document(await _call_tool(client, "recent_changes"))["entries"]
 
-    over_stdio(tmp_path / "data", ["garden"], work, mode="legacy")
-    assert ground.head() == before
+    run_over_stdio(tmp_path / "data", ["garden"], work, mode="legacy")
+    assert ground.get_head() == before
 
 
 def test_it_ends_with_its_input(ground: Repository, tmp_path: Path) -> None:

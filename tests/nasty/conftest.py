@@ -1,11 +1,11 @@
 from collections.abc import Iterator
 
 import pytest
-from nasty_wiki import NastyWiki, nasty_files, nasty_wiki
+from nasty_wiki import MalformedWiki, make_malformed_files, open_malformed_wiki
 
 
 @pytest.fixture(scope="session")
-def wiki(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NastyWiki]:
+def wiki(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MalformedWiki]:
     """Every nasty page in one wiki, synced once; tests only read it."""
-    with nasty_wiki(tmp_path_factory.mktemp("nasty"), nasty_files()) as found:
+    with open_malformed_wiki(tmp_path_factory.mktemp("nasty"), make_malformed_files()) as found:
         yield found

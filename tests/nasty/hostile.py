@@ -1,6 +1,6 @@
 """Pieces that, repeated, make careless regular expressions and parsers take time in the square of the text."""
 
-PIECES: tuple[str, ...] = (
+HOSTILE_PIECES: tuple[str, ...] = (
     *("a", "A", "aA", "1", "_", "-", "- ", "-\t", "*", "* ", "**", "**a", "*a ", "_a", "__a ", "a_", "`", "` "),
     *("``` ", "```\n", "~~~\n", "~", "~~", "~~a", "[", "]", "[]", "[[", "]]", "[[]]", "[[a", "[a](", "[a](b"),
     *("[a][", "[a]: ", "[a]: b\n", "[a]:\n", "[[[]", "[a[b]", "![", "![[", "![a](", "(", ")", "((", "()", "]("),

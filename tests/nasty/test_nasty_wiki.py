@@ -10,13 +10,13 @@ from urllib.parse import quote
 
 import httpx
 import pytest
-from nasty_pages import LARGE, NASTY
-from nasty_wiki import HEALTHY, NastyWiki, nasty_wiki, write
+from nasty_pages import LARGE_PAGES, MALFORMED_PAGES
+from nasty_wiki import HEALTHY_PAGES, MalformedWiki, open_malformed_wiki, commit_files
 
-from wikiholt.model import Mode
-from wikiholt.search import Request
+from wikiholt.model import SearchMode
+from wikiholt.search import SearchRequest
 from wikiholt.surfaces.cli.main import main
-from wikiholt.text.page import page_path
+from wikiholt.text.page import get_page_path
 from wikiholt.text.queries import parse_query
 
 REASONS = {"binary", "lfs-pointer", "too-large", "symlink", "submodule"}
@@ -30,7 +30,7 @@ PROBLEMS = {
     "link.md": "symlink",
     "module.md": "submodule",
 }
-READABLE = sorted({f"nasty/{name}" for name in NASTY | LARGE if f"nasty/{name}.md" not in PROBLEMS})
+READABLE = sorted({f"nasty/{name}" for name in MALFORMED_PAGES | LARGE_PAGES if f"nasty/{name}.md" not in PROBLEMS})
 QUERIES = [
     "canary",
     "kettlecanary",
@@ -44,16 +44,16 @@ QUERIES = [
 ]
 
 
-def found(answer: list[dict[str, object]]) -> set[object]:
+def get_paths(answer: list[dict[str, object]]) -> set[object]:
     return {hit["path"] for hit in answer}
 
 
-def test_every_page_is_indexed_or_listed_with_its_reason(wiki: NastyWiki) -> None:
-    status = wiki.handle.status()
+def test_every_page_is_indexed_or_listed_with_its_reason(wiki: MalformedWiki) -> None:
+    status = wiki.handle.get_status()
     problems = {problem.file: problem for problem in status.problems}
     listed = wiki.client.get("/api/v1/pages").json()
     indexed = {page["file"] for page in listed["pages"]}
-    assert indexed | set(problems) == wiki.files()
+    assert indexed | set(problems) == wiki.list_files()
     assert not indexed & set(problems)
     assert {problem.reason for problem in problems.values()} <= REASONS, [
         p for p in problems.values() if p.reason == "failed"
@@ -62,41 +62,41 @@ def test_every_page_is_indexed_or_listed_with_its_reason(wiki: NastyWiki) -> Non
     assert {file: problems[file].reason for file in PROBLEMS if file in problems} == PROBLEMS
 
 
-@pytest.mark.parametrize("mode", Mode)
-def test_healthy_pages_stay_searchable(wiki: NastyWiki, mode: Mode) -> None:
-    for file in HEALTHY:
+@pytest.mark.parametrize("mode", SearchMode)
+def test_healthy_pages_stay_searchable(wiki: MalformedWiki, mode: SearchMode) -> None:
+    for file in HEALTHY_PAGES:
         word = file.rpartition("/")[2].removesuffix(".md").lower()
         query = f"Here lives the {word}canary, in good health"
-        hits = wiki.handle.search(Request(query, 5, mode)).hits
-        assert page_path(file) in [hit.path for hit in hits], mode
+        hits = wiki.handle.search(SearchRequest(query, 5, mode)).hits
+        assert get_page_path(file) in [hit.path for hit in hits], mode
 
 
-@pytest.mark.parametrize("mode", Mode)
-def test_any_text_of_a_nasty_page_can_be_searched_for(wiki: NastyWiki, mode: Mode) -> None:
-    texts = [data[len(data) // 3 :][:900].decode("utf-8", "replace") for data in NASTY.values()]
+@pytest.mark.parametrize("mode", SearchMode)
+def test_any_text_of_a_nasty_page_can_be_searched_for(wiki: MalformedWiki, mode: SearchMode) -> None:
+    texts = [data[len(data) // 3 :][:900].decode("utf-8", "replace") for data in MALFORMED_PAGES.values()]
     for query in (*QUERIES, *texts):
         answer = wiki.client.get("/api/v1/search", params={"q": query, "mode": str(mode), "n": 20})
-        refused = "\0" in query or not query.strip() or (mode is Mode.KEYWORD and not parse_query(query))
+        refused = "\0" in query or not query.strip() or (mode is SearchMode.KEYWORD and not parse_query(query))
         assert answer.status_code == (422 if refused else 200), (query, answer.text)
         if answer.status_code == 200:
             for hit in answer.json()["results"]:
-                stored(hit["snippet"])
-                stored(hit["name"])
+                assert_storable(hit["snippet"])
+                assert_storable(hit["name"])
 
 
-def stored(text: str) -> None:
+def assert_storable(text: str) -> None:
     """What can be kept and shown anywhere."""
     text.encode("utf-8")
     assert not any(unicodedata.category(char) in {"Cc", "Cs"} for char in text if char not in "\n\t"), ascii(text)
 
 
 @pytest.mark.parametrize("path", READABLE)
-def test_a_nasty_page_can_be_read_shown_linked_and_compared(wiki: NastyWiki, path: str) -> None:
+def test_a_nasty_page_can_be_read_shown_linked_and_compared(wiki: MalformedWiki, path: str) -> None:
     read = wiki.client.get(f"/api/v1/pages/{quote(path)}")
     assert read.status_code == 200, read.text[:500]
     page = read.json()
     assert page["path"] == path
-    assert len(read.content) < 8 * len((NASTY | LARGE)[path.removeprefix("nasty/")]) + 500_000
+    assert len(read.content) < 8 * len((MALFORMED_PAGES | LARGE_PAGES)[path.removeprefix("nasty/")]) + 500_000
     preview = wiki.client.get(f"/api/v1/preview/{quote(path)}")
     assert preview.status_code == 200, preview.text[:500]
     assert not re.search(r"<(?:script|style|iframe|img|svg|form|input|meta|base)\b", preview.json()["html"])
@@ -105,16 +105,16 @@ def test_a_nasty_page_can_be_read_shown_linked_and_compared(wiki: NastyWiki, pat
 
 
 @pytest.mark.parametrize("file", PROBLEMS)
-def test_a_page_that_is_a_problem_is_refused_in_words(wiki: NastyWiki, file: str) -> None:
+def test_a_page_that_is_a_problem_is_refused_in_words(wiki: MalformedWiki, file: str) -> None:
     for address in ("pages", "preview"):
-        answer = wiki.client.get(f"/api/v1/{address}/{quote(page_path(file))}")
+        answer = wiki.client.get(f"/api/v1/{address}/{quote(get_page_path(file))}")
         assert answer.status_code in (404, 413, 422), answer.text
         assert answer.json()["error"]
         assert "passwd" not in answer.text
-    assert wiki.client.get("/api/v1/similar", params={"path": page_path(file)}).status_code in (404, 422)
+    assert wiki.client.get("/api/v1/similar", params={"path": get_page_path(file)}).status_code in (404, 422)
 
 
-def test_every_page_in_the_list_can_be_read_by_its_path(wiki: NastyWiki) -> None:
+def test_every_page_in_the_list_can_be_read_by_its_path(wiki: MalformedWiki) -> None:
     odd = [page for page in wiki.client.get("/api/v1/pages").json()["pages"] if not page["path"].startswith("nasty/")]
     assert len(odd) > 40
     for page in odd:
@@ -130,7 +130,7 @@ def test_every_page_in_the_list_can_be_read_by_its_path(wiki: NastyWiki) -> None
             assert wiki.client.get(f"/api/v1/pages/{path}/history").status_code == 200, page
 
 
-def test_a_percent_sign_in_a_name_is_no_escape(wiki: NastyWiki) -> None:
+def test_a_percent_sign_in_a_name_is_no_escape(wiki: MalformedWiki) -> None:
     async def asked() -> httpx.Response:
         transport = httpx.ASGITransport(wiki.client.app)  # type: ignore[arg-type]
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
@@ -141,7 +141,7 @@ def test_a_percent_sign_in_a_name_is_no_escape(wiki: NastyWiki) -> None:
     assert (answer.status_code, answer.json()["file"]) == (200, "per%cent%20%2F.md")
 
 
-def test_the_whole_wiki_is_listed_linked_and_counted(wiki: NastyWiki) -> None:
+def test_the_whole_wiki_is_listed_linked_and_counted(wiki: MalformedWiki) -> None:
     for address in (
         "pages",
         "links",
@@ -162,7 +162,7 @@ def test_the_whole_wiki_is_listed_linked_and_counted(wiki: NastyWiki) -> None:
         assert answer.status_code == 200, tag
 
 
-def test_pages_made_by_the_server_hold_no_markup_of_pages(wiki: NastyWiki) -> None:
+def test_pages_made_by_the_server_hold_no_markup_of_pages(wiki: MalformedWiki) -> None:
     for query in QUERIES:
         answer = wiki.client.get("/find", params={"q": query})
         assert answer.status_code == 200
@@ -174,7 +174,7 @@ def test_pages_made_by_the_server_hold_no_markup_of_pages(wiki: NastyWiki) -> No
 
 
 def test_the_command_line_shows_it_all_without_a_control_character(
-    wiki: NastyWiki, capsys: pytest.CaptureFixture[str]
+    wiki: MalformedWiki, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = ["--data", str(wiki.data)]
     commands = [["status", "nasty"], ["status", "nasty", "--json"], ["list"]]
@@ -191,22 +191,22 @@ def test_the_command_line_shows_it_all_without_a_control_character(
 
 
 def test_nasty_pages_may_change_into_one_another_and_go(tmp_path: Path) -> None:
-    small = {name: data for name, data in NASTY.items() if len(data) < 30_000}
+    small = {name: data for name, data in MALFORMED_PAGES.items() if len(data) < 30_000}
     names = [f"nasty/{name}.md".encode() for name in small]
-    healthy = {name.encode(): text.encode() for name, text in HEALTHY.items()}
-    with nasty_wiki(tmp_path, dict(zip(names, small.values(), strict=True)) | healthy) as own:
+    healthy = {name.encode(): text.encode() for name, text in HEALTHY_PAGES.items()}
+    with open_malformed_wiki(tmp_path, dict(zip(names, small.values(), strict=True)) | healthy) as own:
         contents = list(small.values())
         for files in (
             dict(zip(names, contents[7:] + contents[:7], strict=True)),
             dict(zip(names[::2], contents[::2], strict=True)),
             {},
         ):
-            write(own.repository, files | healthy)
+            commit_files(own.repository, files | healthy)
             own.handle.sync()
             indexed = {page["file"] for page in own.client.get("/api/v1/pages").json()["pages"]}
-            problems = {problem.file for problem in own.handle.status().problems}
-            assert indexed | problems == own.files()
-            for file in HEALTHY:
+            problems = {problem.file for problem in own.handle.get_status().problems}
+            assert indexed | problems == own.list_files()
+            for file in HEALTHY_PAGES:
                 word = file.rpartition("/")[2].removesuffix(".md").lower()
-                hits = own.handle.search(Request(f"{word}canary", 5, Mode.KEYWORD)).hits
-                assert [hit.path for hit in hits] == [page_path(file)]
+                hits = own.handle.search(SearchRequest(f"{word}canary", 5, SearchMode.KEYWORD)).hits
+                assert [hit.path for hit in hits] == [get_page_path(file)]

@@ -18,38 +18,38 @@ from otterwiki.gitstorage import GitStorage
 from werkzeug.local import LocalProxy
 
 _WIKIS = Path(os.environ["FARM_WIKIS"])
-_SWAPS = os.environ["FARM_KIND"] == "swap"
-_here: ContextVar[GitStorage] = ContextVar("here")
+_SWAPS_STORAGE = os.environ["FARM_KIND"] == "swap"
+_current_storage: ContextVar[GitStorage] = ContextVar("here")
 _storages: dict[str, GitStorage] = {}
 
 
-def _use(storage: Any) -> None:
+def _use_storage(storage: Any) -> None:
     for name, module in list(sys.modules.items()):
         if name.startswith("otterwiki.") and hasattr(module, "storage"):
             module.storage = storage
 
 
-def _repository(host: str) -> Path:
+def _find_repository(host: str) -> Path:
     return _WIKIS / host.partition(".")[0] / "repo"
 
 
 def resolve(request: Any) -> tuple[str, str] | None:
-    path = _repository(request.host)
+    path = _find_repository(request.host)
     return (f"the-{path.parent.name}", str(path)) if path.is_dir() else None
 
 
 def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-    path = _repository(environ.get("HTTP_HOST", ""))
+    path = _find_repository(environ.get("HTTP_HOST", ""))
     if path.is_dir():
         storage = _storages.get(str(path)) or _storages.setdefault(str(path), GitStorage(str(path)))
-        _here.set(storage)
+        _current_storage.set(storage)
         otterwiki.server.app.config["REPOSITORY"] = str(path)
-        if _SWAPS:
-            _use(storage)
+        if _SWAPS_STORAGE:
+            _use_storage(storage)
     answer: Iterable[bytes] = otterwiki.server.app(environ, start_response)
     return answer
 
 
-_first = otterwiki.server.storage
-if not _SWAPS:
-    _use(LocalProxy(lambda: _here.get(_first)))
+_default_storage = otterwiki.server.storage
+if not _SWAPS_STORAGE:
+    _use_storage(LocalProxy(lambda: _current_storage.get(_default_storage)))

@@ -17,24 +17,24 @@ See [composting](/growing/composting) and [bonfires](/rules/bonfires).
 """
 
 
-def demo_pages(*names: str) -> dict[str, str]:
+def read_demo_pages(*names: str) -> dict[str, str]:
     """File → text of these demo wikis in one; a file that two of them have is the last one's."""
     found: dict[str, str] = {}
     for name in names:
-        _gather(files("wikiholt.surfaces.cli.demo_wikis").joinpath(name), "", found)
+        _collect_pages(files("wikiholt.surfaces.cli.demo_wikis").joinpath(name), "", found)
     return found
 
 
-def _gather(folder: Traversable, above: str, found: dict[str, str]) -> None:
+def _collect_pages(folder: Traversable, above: str, found: dict[str, str]) -> None:
     for entry in folder.iterdir():
         if entry.is_dir():
-            _gather(entry, f"{above}{entry.name.lower()}/", found)
+            _collect_pages(entry, f"{above}{entry.name.lower()}/", found)
         elif entry.name.endswith(".md"):
             found[above + entry.name.lower()] = entry.read_text(encoding="utf-8")
 
 
 READERS_WIKI = {
-    **demo_pages("runbook", "allotment"),
+    **read_demo_pages("runbook", "allotment"),
     "zebra.md": HOSTILE_PAGE,
     f"attacks/{HOSTILE.replace('/', '')}.md": "# Okapi\n\nThe okapi hides. See [zebra](/zebra).\n",
     "scanned letter.md": f"version https://git-lfs.github.com/spec/v1\noid sha256:{'a' * 64}\nsize 12345\n",

@@ -7,32 +7,32 @@ from typing import Any
 from otterwiki.plugins import hookimpl, plugin_manager
 
 
-class Witness:
+class ProbePlugin:
     @hookimpl
     def repository_changed(self, changed_files: Any) -> None:
-        _write("repository_changed", files=sorted(changed_files))
+        _write_event("repository_changed", files=sorted(changed_files))
 
     @hookimpl
     def page_saved(self, pagepath: Any, content: Any, author: Any, message: Any) -> None:
-        _write("page_saved", path=pagepath, content=content, author=list(author), message=message)
+        _write_event("page_saved", path=pagepath, content=content, author=list(author), message=message)
         if "Raise" in pagepath:
             raise RuntimeError("a plugin of somebody else's has a fault")
 
     @hookimpl
     def page_deleted(self, pagepath: Any, author: Any, message: Any) -> None:
-        _write("page_deleted", path=pagepath, author=list(author), message=message)
+        _write_event("page_deleted", path=pagepath, author=list(author), message=message)
 
     @hookimpl
     def page_renamed(self, old_pagepath: Any, new_pagepath: Any, author: Any, message: Any) -> None:
-        _write("page_renamed", old=old_pagepath, new=new_pagepath, author=list(author), message=message)
+        _write_event("page_renamed", old=old_pagepath, new=new_pagepath, author=list(author), message=message)
 
 
-def _write(hook: str, **told: Any) -> None:
+def _write_event(hook: str, **told: Any) -> None:
     with Path("witness.jsonl").open("a", encoding="utf-8") as file:
         file.write(json.dumps({"hook": hook, **told}) + "\n")
 
 
-plugin_manager.register(Witness())
+plugin_manager.register(ProbePlugin())
 
 from otterwiki.server import app  # noqa: E402 - the witness must be there when the first page is written
 

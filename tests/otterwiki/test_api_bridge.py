@@ -15,18 +15,18 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from wikiholt.model import Author, Scope, Wiki
-from wikiholt.surfaces.http.admission import ADMISSION, Admission
-from wikiholt.surfaces.otterwiki.bridge import Bridge
+from wikiholt.surfaces.http.admission import HOST_GRANT_KEY, HostGrant
+from wikiholt.surfaces.otterwiki.bridge import AsgiBridge
 
 WIKI = Wiki("a" * 20, "garden", "/nowhere", datetime.now(UTC))
-WRITER = Admission(WIKI, frozenset(Scope), Author("Ada", "ada@example.org"))
-READER = Admission(WIKI, frozenset({Scope.READ}), Author("Ada", "ada@example.org"))
-LIMIT = 200_000
+WRITER = HostGrant(WIKI, frozenset(Scope), Author("Ada", "ada@example.org"))
+READER = HostGrant(WIKI, frozenset({Scope.READ}), Author("Ada", "ada@example.org"))
+MAX_BODY_BYTES = 200_000
 released = Event()
 
 
 async def echo(request: Request) -> Response:
-    given: Admission | None = request.scope.get(ADMISSION)
+    given: HostGrant | None = request.scope.get(HOST_GRANT_KEY)
     body = await request.body()
     told = {"method": request.method, "path": request.url.path, "query": request.url.query, "body": len(body)}
     return JSONResponse(told | {"wiki": given.wiki.slug if given else None, "keys": sorted(map(str, request.scope))})
@@ -56,11 +56,11 @@ APP = Starlette(
 
 
 @pytest.fixture(scope="module")
-def bridge() -> Bridge:
-    return Bridge(APP, LIMIT)
+def bridge() -> AsgiBridge:
+    return AsgiBridge(APP, MAX_BODY_BYTES)
 
 
-def environ(path: str = "/api/v1/pages", method: str = "GET", body: bytes = b"", **more: Any) -> dict[str, Any]:
+def make_environ(path: str = "/api/v1/pages", method: str = "GET", body: bytes = b"", **more: Any) -> dict[str, Any]:
     """A request as a WSGI server gives it."""
     return {
         "REQUEST_METHOD": method,
@@ -77,37 +77,37 @@ def environ(path: str = "/api/v1/pages", method: str = "GET", body: bytes = b"",
     } | more
 
 
-def told(bridge: Bridge, given: dict[str, Any], admission: Admission | None = WRITER) -> dict[str, Any]:
-    answer = bridge.call(given, admission)
+def call_bridge(bridge: AsgiBridge, environ: dict[str, Any], admission: HostGrant | None = WRITER) -> dict[str, Any]:
+    answer = bridge.call(environ, admission)
     assert answer.status == 200, answer
     found: dict[str, Any] = json.loads(answer.body)
     return found
 
 
-def test_a_request_arrives_with_what_the_host_decided_and_without_the_servers_surroundings(bridge: Bridge) -> None:
-    found = told(bridge, environ("/api/v1/pages/Über uns", "PUT", b"12345", QUERY_STRING="q=a%20b"))
+def test_a_request_arrives_with_what_the_host_decided_and_without_the_servers_surroundings(bridge: AsgiBridge) -> None:
+    found = call_bridge(bridge, make_environ("/api/v1/pages/Über uns", "PUT", b"12345", QUERY_STRING="q=a%20b"))
     assert (found["method"], found["path"]) == ("PUT", "/api/v1/pages/Über uns")
     assert (found["query"], found["body"]) == ("q=a%20b", 5)
     assert (found["wiki"], "wsgi_environ" in found["keys"]) == ("garden", False)
 
 
-def test_what_a_server_has_under_the_same_name_is_overruled(bridge: Bridge) -> None:
-    assert told(bridge, environ(**{ADMISSION: WRITER}), None)["wiki"] is None
-    assert told(bridge, environ(HTTP_WIKIHOLT_ADMISSION="forged", **{ADMISSION: "forged"}), READER)["wiki"] == "garden"
+def test_what_a_server_has_under_the_same_name_is_overruled(bridge: AsgiBridge) -> None:
+    assert call_bridge(bridge, make_environ(**{HOST_GRANT_KEY: WRITER}), None)["wiki"] is None
+    assert call_bridge(bridge, make_environ(HTTP_WIKIHOLT_ADMISSION="forged", **{HOST_GRANT_KEY: "forged"}), READER)["wiki"] == "garden"
 
 
-def test_bodies_are_taken_of_who_may_change_something_and_up_to_the_limit(bridge: Bridge) -> None:
-    assert told(bridge, environ(method="PUT", body=b"x" * LIMIT))["body"] == LIMIT
-    assert told(bridge, environ(method="PUT", body=b"x" * LIMIT), READER)["body"] == 0
-    assert told(bridge, environ(method="PUT", body=b"x" * LIMIT), None)["body"] == 0
-    chunked = environ(method="PUT", body=b"x" * 70_000, CONTENT_LENGTH="", **{"wsgi.input_terminated": True})
-    assert told(bridge, chunked)["body"] == 70_000
-    unending = environ(method="PUT", body=b"x" * (2 * LIMIT), CONTENT_LENGTH="", **{"wsgi.input_terminated": True})
-    assert told(bridge, unending)["body"] == LIMIT + 1, "one byte more than is allowed, by which it is refused"
+def test_bodies_are_taken_of_who_may_change_something_and_up_to_the_limit(bridge: AsgiBridge) -> None:
+    assert call_bridge(bridge, make_environ(method="PUT", body=b"x" * MAX_BODY_BYTES))["body"] == MAX_BODY_BYTES
+    assert call_bridge(bridge, make_environ(method="PUT", body=b"x" * MAX_BODY_BYTES), READER)["body"] == 0
+    assert call_bridge(bridge, make_environ(method="PUT", body=b"x" * MAX_BODY_BYTES), None)["body"] == 0
+    chunked = make_environ(method="PUT", body=b"x" * 70_000, CONTENT_LENGTH="", **{"wsgi.input_terminated": True})
+    assert call_bridge(bridge, chunked)["body"] == 70_000
+    unending = make_environ(method="PUT", body=b"x" * (2 * MAX_BODY_BYTES), CONTENT_LENGTH="", **{"wsgi.input_terminated": True})
+    assert call_bridge(bridge, unending)["body"] == MAX_BODY_BYTES + 1, "one byte more than is allowed, by which it is refused"
 
 
-def test_a_body_that_ends_before_its_length_is_no_endless_wait(bridge: Bridge) -> None:
-    assert told(bridge, environ(method="PUT", body=b"12345", CONTENT_LENGTH="5000"))["body"] == 5
+def test_a_body_that_ends_before_its_length_is_no_endless_wait(bridge: AsgiBridge) -> None:
+    assert call_bridge(bridge, make_environ(method="PUT", body=b"12345", CONTENT_LENGTH="5000"))["body"] == 5
 
 
 @pytest.mark.parametrize(
@@ -121,33 +121,33 @@ def test_a_body_that_ends_before_its_length_is_no_endless_wait(bridge: Bridge) -
         {"SCRIPT_NAME": "/wiki"},
     ],
 )
-def test_odd_requests_are_answered(bridge: Bridge, odd: dict[str, str]) -> None:
-    assert told(bridge, environ() | odd)["wiki"] == "garden"
+def test_odd_requests_are_answered(bridge: AsgiBridge, odd: dict[str, str]) -> None:
+    assert call_bridge(bridge, make_environ() | odd)["wiki"] == "garden"
 
 
-def test_a_large_answer_comes_whole_with_status_and_headers(bridge: Bridge) -> None:
-    answer = bridge.call(environ("/api/v1/stream"), WRITER)
+def test_a_large_answer_comes_whole_with_status_and_headers(bridge: AsgiBridge) -> None:
+    answer = bridge.call(make_environ("/api/v1/stream"), WRITER)
     assert (answer.status, len(answer.body)) == (203, 3_000_000)
     assert ("x-two", "a") in answer.headers
 
 
-def test_a_fault_is_an_answer_and_the_next_request_is_served(bridge: Bridge) -> None:
-    assert bridge.call(environ("/api/v1/fails"), WRITER).status == 500
-    assert told(bridge, environ())["wiki"] == "garden"
+def test_a_fault_is_an_answer_and_the_next_request_is_served(bridge: AsgiBridge) -> None:
+    assert bridge.call(make_environ("/api/v1/fails"), WRITER).status == 500
+    assert call_bridge(bridge, make_environ())["wiki"] == "garden"
 
 
 def test_an_answer_that_takes_too_long_is_given_up_and_harms_no_other() -> None:
-    impatient = Bridge(APP, LIMIT, seconds=0.2)
+    impatient = AsgiBridge(APP, MAX_BODY_BYTES, timeout_s=0.2)
     released.clear()
-    late = impatient.call(environ("/api/v1/slow"), WRITER)
+    late = impatient.call(make_environ("/api/v1/slow"), WRITER)
     assert (late.status, dict(late.headers)["retry-after"]) == (503, "5")
-    assert told(impatient, environ())["wiki"] == "garden"
+    assert call_bridge(impatient, make_environ())["wiki"] == "garden"
     released.set()
 
 
-def test_many_threads_each_get_their_own_answer(bridge: Bridge) -> None:
+def test_many_threads_each_get_their_own_answer(bridge: AsgiBridge) -> None:
     def ask(number: int) -> bool:
-        return bool(told(bridge, environ(f"/api/v1/{number}", "PUT", b"x" * number))["body"] == number)
+        return bool(call_bridge(bridge, make_environ(f"/api/v1/{number}", "PUT", b"x" * number))["body"] == number)
 
     with ThreadPoolExecutor(16) as pool:
         assert all(pool.map(ask, range(200)))

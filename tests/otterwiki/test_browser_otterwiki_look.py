@@ -7,9 +7,9 @@ from pathlib import Path
 
 import httpx
 import pytest
-from otter_ground import Otter
+from otter_ground import OtterwikiServer
 from playwright.sync_api import Browser, Page, Route, expect
-from web_visits import Visit, Visiting
+from web_visits import BrowserTab, OpenTab
 
 pytestmark = pytest.mark.real_model
 
@@ -28,19 +28,19 @@ VIEWS = {
 
 
 @pytest.fixture(scope="module")
-def administrator(readers: Otter) -> Iterator[httpx.Client]:
+def administrator(readers: OtterwikiServer) -> Iterator[httpx.Client]:
     with closing(readers.login()) as session:
         yield session
 
 
-def signed_in(
-    visit: Visiting, readers: Otter, session: httpx.Client, address: str, wait: str, **options: object
-) -> Visit:
+def open_signed_in(
+    visit: OpenTab, readers: OtterwikiServer, session: httpx.Client, address: str, wait: str, **options: object
+) -> BrowserTab:
     kept = [{"name": name, "value": value, "url": readers.url} for name, value in session.cookies.items()]
     return visit(f"{readers.url}{address}", wait=wait, storage_state={"cookies": kept, "origins": []}, **options)
 
 
-def checked(page: Page, within: str) -> None:
+def check_accessibility(page: Page, within: str) -> None:
     found = page.evaluate(CHECKS, within)
     assert found["faults"] == []
     assert found["measured"] > 1
@@ -48,20 +48,20 @@ def checked(page: Page, within: str) -> None:
 
 @pytest.mark.parametrize("view", VIEWS)
 def test_text_has_contrast_everything_has_a_name_and_fits_a_phone(
-    readers: Otter, administrator: httpx.Client, visit: Visiting, view: str
+    readers: OtterwikiServer, administrator: httpx.Client, visit: OpenTab, view: str
 ) -> None:
     address, wait, within = VIEWS[view]
-    page = signed_in(visit, readers, administrator, address, wait, viewport=PHONE, color_scheme="light").page
+    page = open_signed_in(visit, readers, administrator, address, wait, viewport=PHONE, color_scheme="light").page
     widths = "[document.documentElement, document.querySelector('#content-wrapper')].map((at) => at.scrollWidth)"
     assert page.evaluate(widths) == [375, 375]
-    checked(page, within)
+    check_accessibility(page, within)
     page.evaluate("halfmoon.toggleDarkMode()")
     page.set_viewport_size({"width": 1280, "height": 800})
     expect(page.locator("body.dark-mode")).to_have_count(1)
-    checked(page, within)
+    check_accessibility(page, within)
 
 
-def test_suggestions_have_contrast_and_fit_any_window(readers: Otter, visit: Visiting) -> None:
+def test_suggestions_have_contrast_and_fit_any_window(readers: OtterwikiServer, visit: OpenTab) -> None:
     options = {"viewport": PHONE, "has_touch": True, "is_mobile": True, "color_scheme": "dark"}
     page = visit(f"{readers.url}/rules/bonfires", wait="body.dark-mode", **options).page
     page.fill("#search-query", "what may go on the compost heap")
@@ -73,12 +73,12 @@ def test_suggestions_have_contrast_and_fit_any_window(readers: Otter, visit: Vis
         box = panel.bounding_box()
         assert box is not None
         assert 0 <= box["x"] < box["x"] + box["width"] <= width
-    checked(page, ".suggestions")
+    check_accessibility(page, ".suggestions")
     page.evaluate("halfmoon.toggleDarkMode()")
-    checked(page, ".suggestions")
+    check_accessibility(page, ".suggestions")
 
 
-def test_filters_on_a_phone_are_folded_away_and_can_be_used(readers: Otter, visit: Visiting) -> None:
+def test_filters_on_a_phone_are_folded_away_and_can_be_used(readers: OtterwikiServer, visit: OpenTab) -> None:
     page = visit(f"{readers.url}{SEARCH}?q=database", wait="#app\\.filters:not([hidden])", viewport=PHONE).page
     box = page.locator("input[name=category][value=incidents]")
     expect(box).to_be_hidden()
@@ -89,12 +89,12 @@ def test_filters_on_a_phone_are_folded_away_and_can_be_used(readers: Otter, visi
 
 
 def test_administrators_see_how_the_index_stands_and_build_it_anew(
-    readers: Otter, administrator: httpx.Client, visit: Visiting
+    readers: OtterwikiServer, administrator: httpx.Client, visit: OpenTab
 ) -> None:
-    page = signed_in(visit, readers, administrator, "/-/admin", "text=Search index").page
+    page = open_signed_in(visit, readers, administrator, "/-/admin", "text=Search index").page
     page.get_by_role("link", name="Search index").click()
     expect(page.locator(".pill")).to_have_text("Up to date")
-    expect(page.locator(".figures")).to_contain_text(readers.head()[:10])
+    expect(page.locator(".figures")).to_contain_text(readers.get_head()[:10])
     expect(page.locator("td").first).to_have_text("scanned letter.md")
     page.get_by_role("button", name="What would it take?").click()
     expect(page.locator("#app\\.job")).to_contain_text("free on the disk")
@@ -105,9 +105,9 @@ def test_administrators_see_how_the_index_stands_and_build_it_anew(
 
 
 def test_the_work_under_way_is_shown_as_it_goes_on(
-    readers: Otter, administrator: httpx.Client, visit: Visiting
+    readers: OtterwikiServer, administrator: httpx.Client, visit: OpenTab
 ) -> None:
-    page = signed_in(visit, readers, administrator, ADMIN, ".figures").page
+    page = open_signed_in(visit, readers, administrator, ADMIN, ".figures").page
     calm = administrator.get("/api/v1/status").json()
     work = {
         "kind": "reindex",
@@ -132,7 +132,7 @@ def test_the_work_under_way_is_shown_as_it_goes_on(
     expect(page.locator("#app\\.job")).to_have_text("The disk is full.")
 
 
-def test_the_index_is_for_administrators_alone(readers: Otter, administrator: httpx.Client, visit: Visiting) -> None:
+def test_the_index_is_for_administrators_alone(readers: OtterwikiServer, administrator: httpx.Client, visit: OpenTab) -> None:
     assert readers.client.get(ADMIN).headers["location"].startswith("/-/login?next=")
     with closing(readers.login("reader@example.org", "just-a-reader-here")) as reader:
         assert reader.get(ADMIN).status_code == 403
@@ -141,20 +141,20 @@ def test_the_index_is_for_administrators_alone(readers: Otter, administrator: ht
     assert "Search index" not in readers.client.get(f"{SEARCH}?q=compost").text
 
 
-def test_who_may_not_read_the_wiki_is_shown_nothing_of_it(browser: Browser, tmp_path: Path, visit: Visiting) -> None:
+def test_who_may_not_read_the_wiki_is_shown_nothing_of_it(browser: Browser, tmp_path: Path, visit: OpenTab) -> None:
     settings = {"READ_ACCESS": "APPROVED", "WIKIHOLT_OTTERWIKI_DROPDOWN": False}
     pages = {"home.md": "# Home\n\nThe badger sleeps.\n"}
-    with Otter.start(tmp_path / "wiki", settings=settings, pages=pages) as closed:
+    with OtterwikiServer.start(tmp_path / "wiki", settings=settings, pages=pages) as closed:
         answer = closed.client.get(f"{SEARCH}?q=badger")
         assert (answer.status_code, "badger" in answer.text.replace("q%3Dbadger", "")) == (302, False)
         assert answer.headers["location"].startswith("/-/login?next=")
         assert "wikiholt" not in closed.client.get("/-/login").text
         with closing(closed.login()) as member:
-            closed.until_found("badger", "home")
+            closed.wait_until_found("badger", "home")
             html = member.get("/").text
             assert "box.js" in html
             assert "suggestions.js" not in html
-            page = signed_in(visit, closed, member, "/", "article.page").page
+            page = open_signed_in(visit, closed, member, "/", "article.page").page
             page.fill("#search-query", "badger")
             page.keyboard.press("Enter")
             page.wait_for_url("**/-/wikiholt/search?q=badger")
@@ -162,7 +162,7 @@ def test_who_may_not_read_the_wiki_is_shown_nothing_of_it(browser: Browser, tmp_
             page.close()  # before its wiki ends
 
 
-def test_files_are_kept_under_their_version_and_nothing_else_is_served(readers: Otter) -> None:
+def test_files_are_kept_under_their_version_and_nothing_else_is_served(readers: OtterwikiServer) -> None:
     base = "/-/wikiholt/static"
     wanted = re.findall(rf'"({base}/\w+/[\w.]+)"', readers.client.get(f"{SEARCH}?q=compost").text)
     assert len(wanted) > 10
@@ -174,7 +174,7 @@ def test_files_are_kept_under_their_version_and_nothing_else_is_served(readers: 
         assert readers.client.get(f"{base}/0000/{name}").status_code == 404, name
 
 
-def test_search_goes_on_under_a_policy_that_allows_no_inline_script(readers: Otter, visit: Visiting) -> None:
+def test_search_goes_on_under_a_policy_that_allows_no_inline_script(readers: OtterwikiServer, visit: OpenTab) -> None:
     policy = "script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self'"
     page = visit(f"{readers.url}/-/about", expected=("Content Security Policy", "halfmoon")).page
 

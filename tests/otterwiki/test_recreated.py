@@ -11,8 +11,8 @@ from pathlib import Path
 import httpx
 import pytest
 from git_repository import Repository
-from otter_api import HERE, NOT_KEPT, SHARED, Asker, registry_key
-from otter_ground import BOUND, Otter, wait_until
+from otter_api import HELPER_PATH, NO_KEEPALIVE, SHARED_KEY, ApiClient, create_registry_key
+from otter_ground import TIMEOUT_S, OtterwikiServer, wait_until
 
 from wikiholt.errors import WikiholtError
 from wikiholt.model import Scope
@@ -45,10 +45,10 @@ class Farm:
     def __init__(self, place: Path, kind: str) -> None:
         self.wikis = place / "wikis"
         Repository(self.wikis / "garden" / "repo").commit(dict(OLD))
-        environ = {"FARM_WIKIS": str(self.wikis), "FARM_KIND": kind, "OTTERWIKI_API_KEY": SHARED, **HERE}
+        environ = {"FARM_WIKIS": str(self.wikis), "FARM_KIND": kind, "OTTERWIKI_API_KEY": SHARED_KEY, **HELPER_PATH}
         environ |= {"WIKIHOLT_QUERIES_LOG": "true", "WIKIHOLT_SYNC_INTERVAL": "3600"}
         threads = ("--threads", "1") if kind == "swap" else ()
-        self.otter = Otter.start(
+        self.otter = OtterwikiServer.start(
             place,
             "gunicorn",
             environ=environ,
@@ -58,18 +58,18 @@ class Farm:
             pages={"lobby.md": "# Lobby\n"},
         )
 
-    def ask(self, key: str | None = SHARED) -> Asker:
+    def ask(self, key: str | None = SHARED_KEY) -> ApiClient:
         host = {"Host": "garden.example.org"}
-        client = httpx.Client(base_url=self.otter.url, timeout=BOUND, limits=NOT_KEPT, headers=host)
-        return Asker(self.otter, key, client)
+        client = httpx.Client(base_url=self.otter.url, timeout=TIMEOUT_S, limits=NO_KEEPALIVE, headers=host)
+        return ApiClient(self.otter, key, client)
 
     def old_owner(self) -> str:
         self.ask()("GET", "pages")
-        self.otter.until_found("oldsecret", "safe", slug="garden")
+        self.otter.wait_until_found("oldsecret", "safe", slug="garden")
         with closing(open_service(self.otter.data)) as service:
-            service.wiki("garden").backups.take()
-        assert len(self.ask().get("backups")["backups"]) == 1
-        return registry_key(self.otter, Scope.ADMIN, "garden")
+            service.get_handle("garden").backups.create()
+        assert len(self.ask().get_json("backups")["backups"]) == 1
+        return create_registry_key(self.otter, Scope.ADMIN, "garden")
 
     def new_owner(self) -> None:
         shutil.rmtree(self.wikis / "garden")
@@ -89,7 +89,7 @@ def test_the_next_owner_of_a_name_inherits_nothing(farm: Farm) -> None:
     farm.new_owner()
     for _ in range(2):  # each worker has the old wiki open
         for path in READS:
-            for key in (token, SHARED):
+            for key in (token, SHARED_KEY):
                 answer = farm.ask(key)("GET", path)
                 said = answer.text.replace("q=oldsecret", "").replace('"query":"oldsecret"', "")
                 assert "oldsecret" not in said, (path, said)
@@ -99,10 +99,10 @@ def test_the_next_owner_of_a_name_inherits_nothing(farm: Farm) -> None:
     assert farm.ask(token)("PUT", "pages/Defaced", {"content": "defaced"}).status_code == 401
     assert farm.ask()("POST", "restore").status_code == 404
     assert not (farm.wikis / "garden" / "repo" / "defaced.md").exists()
-    farm.otter.until_found("newflower", "flowers", slug="garden")
-    assert farm.ask().get("backups")["backups"] == []
-    assert [page["path"] for page in farm.ask().get("pages")["pages"]] == ["Flowers"]
-    assert "another repository lies at its path" in farm.otter.log()
+    farm.otter.wait_until_found("newflower", "flowers", slug="garden")
+    assert farm.ask().get_json("backups")["backups"] == []
+    assert [page["path"] for page in farm.ask().get_json("pages")["pages"]] == ["Flowers"]
+    assert "another repository lies at its path" in farm.otter.read_log()
 
 
 def test_a_farm_says_that_a_wiki_is_gone(farm: Farm, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,9 +117,9 @@ def test_a_farm_says_that_a_wiki_is_gone(farm: Farm, monkeypatch: pytest.MonkeyP
     assert said.stdout.decode().strip() == "('garden',)", said.stderr.decode()
     assert forget(farm.wikis / "garden") == ()
     service = open_service(farm.otter.data)
-    assert "garden" not in [wiki.slug for wiki in service.wikis()]
-    assert service.registry.keys.check(token) is None
+    assert "garden" not in [wiki.slug for wiki in service.list_wikis()]
+    assert service.registry.keys.find_by_token(token) is None
     service.close()
     Repository(farm.wikis / "garden" / "repo").commit(dict(NEW))
     assert "oldsecret" not in farm.ask()("GET", "pages").text
-    wait_until(lambda: farm.otter.found("newflower", slug="garden") == ["flowers"], farm.otter.log)
+    wait_until(lambda: farm.otter.find_paths("newflower", slug="garden") == ["flowers"], farm.otter.read_log)

@@ -3,18 +3,18 @@
 from collections.abc import Iterator
 
 import pytest
-from pg_server import PgServer, running
+from pg_server import PostgresServer, run_postgres
 
 
 @pytest.fixture(scope="session")
-def pg() -> Iterator[PgServer]:
-    with running() as server:
+def pg() -> Iterator[PostgresServer]:
+    with run_postgres() as server:
         yield server
 
 
 @pytest.fixture
-def database(pg: PgServer) -> Iterator[str]:
+def database(pg: PostgresServer) -> Iterator[str]:
     """The address of an empty database with the extension."""
-    address = pg.new_database()
+    address = pg.create_database()
     yield address
     pg.drop_database(address)

@@ -18,11 +18,11 @@ from typing import Any
 import httpx
 
 from wikiholt import embedding
-from wikiholt.model import Floats
+from wikiholt.model import FloatArray
 from wikiholt.surfaces.cli.main import main
 from wikiholt.testing import FakeEmbedder
 
-QUICK = {
+FAST_SETTINGS = {
     "discover.interval": "5",
     "sync.interval": "3600",
     "sync.slice": "1",
@@ -31,25 +31,25 @@ QUICK = {
     "remote.schemes": "file",
     "remote.allow_private": "true",
 }
-REAL = Path("/nowhere")
+REAL_MODEL = Path("/nowhere")
 """In the place of the file SLOW: the model the product comes with."""
 
 
-class ToldEmbedder(FakeEmbedder):
+class DelayedEmbedder(FakeEmbedder):
     """Takes its time over texts when it is told to."""
 
-    def __init__(self, slow: Path) -> None:
+    def __init__(self, delay_file: Path) -> None:
         super().__init__()
-        self._slow = slow
+        self._delay_file = delay_file
 
-    def passages(self, texts: Sequence[str]) -> Floats:
+    def embed_passages(self, texts: Sequence[str]) -> FloatArray:
         for text in texts:
-            if self._slow.exists() and self._slow.read_text() in text:
+            if self._delay_file.exists() and self._delay_file.read_text() in text:
                 time.sleep(0.04)
-        return super().passages(texts)
+        return super().embed_passages(texts)
 
 
-class Node:
+class ServerNode:
     """A running server and who visits it."""
 
     def __init__(self, process: "subprocess.Popen[str]", token: str) -> None:
@@ -64,16 +64,16 @@ class Node:
         assert line, "the node did not start"
         return str(json.loads(line)["listening"])
 
-    def ask(self, method: str, path: str, token: str = "", **more: Any) -> httpx.Response:
+    def send_request(self, method: str, path: str, token: str = "", **more: Any) -> httpx.Response:
         headers = {"Authorization": f"Bearer {token or self._token}"}
         return httpx.request(method, f"{self.url}{path}", headers=headers, timeout=60, **more)
 
-    def finds(self, slug: str, query: str, path: str, more: str = "") -> bool:
-        found = self.ask("GET", f"w/{slug}/api/v1/search?q={query}{more}")
+    def can_find(self, slug: str, query: str, path: str, more: str = "") -> bool:
+        found = self.send_request("GET", f"w/{slug}/api/v1/search?q={query}{more}")
         return found.status_code == 200 and path in [hit["path"] for hit in found.json()["results"]]
 
-    def status(self, slug: str) -> dict[str, Any]:
-        found = self.ask("GET", f"w/{slug}/api/v1/status")
+    def get_status(self, slug: str) -> dict[str, Any]:
+        found = self.send_request("GET", f"w/{slug}/api/v1/status")
         return dict(found.json()) if found.status_code == 200 else {}
 
     def kill(self) -> None:
@@ -82,21 +82,21 @@ class Node:
 
 
 @contextmanager
-def running(
-    place: Path, store: str, token: str, *wikis: Path, slow: Path = REAL, quick: dict[str, str] = QUICK
-) -> Iterator[Node]:
+def run_node(
+    place: Path, store: str, token: str, *wikis: Path, delay_file: Path = REAL_MODEL, quick: dict[str, str] = FAST_SETTINGS
+) -> Iterator[ServerNode]:
     """A node with a data directory of its own, until the end of the block."""
     place.mkdir(parents=True, exist_ok=True)
     settings = [word for name, value in {**quick, "store": store}.items() for word in ("--set", f"{name}={value}")]
     served = ["serve", "--json", "--port", "0", *map(str, wikis)]
-    command = [sys.executable, __file__, str(slow), "--data", str(place / "data"), *settings, *served]
+    command = [sys.executable, __file__, str(delay_file), "--data", str(place / "data"), *settings, *served]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("WIKIHOLT_")}
     with (
         (place / "log").open("w") as log,
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment) as process,
     ):
         try:
-            yield Node(process, token)
+            yield ServerNode(process, token)
         finally:
             if process.poll() is None:
                 process.terminate()
@@ -105,7 +105,7 @@ def running(
 
 if __name__ == "__main__":
     told = Path(sys.argv[1])
-    if told != REAL:
-        embedding.load = lambda *_, **__: ToldEmbedder(told)  # type: ignore[assignment]
-        embedding.identify = lambda *_: ToldEmbedder(told)  # type: ignore[assignment]
+    if told != REAL_MODEL:
+        embedding.load_embedder = lambda *_, **__: DelayedEmbedder(told)  # type: ignore[assignment]
+        embedding.identify_model = lambda *_: DelayedEmbedder(told)  # type: ignore[assignment]
     raise SystemExit(main(sys.argv[2:]))

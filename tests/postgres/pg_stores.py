@@ -4,21 +4,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from wikiholt.model import Change, Recipe
+from wikiholt.model import IndexChange, Recipe
 from wikiholt.ports import WikiIndex
-from wikiholt.stores.postgres.home import Home
-from wikiholt.stores.postgres.pool import Doors
+from wikiholt.stores.postgres.home import Catalog
+from wikiholt.stores.postgres.pool import ConnectionPool
 from wikiholt.stores.postgres.store import PostgresStore
 from wikiholt.testing import FakeEmbedder
-from wikiholt.testing.entries import entry
+from wikiholt.testing.entries import make_entry
 
-ONE, OTHER = "aaaaaaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbbbbbb"
+WIKI_ID, OTHER_WIKI_ID = "aaaaaaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbbbbbb"
 EMBEDDER = FakeEmbedder()
 RECIPE = Recipe(EMBEDDER.fingerprint, EMBEDDER.dimensions, "test")
 
 
 @contextmanager
-def node(
+def open_node_store(
     database: str,
     place: Path,
     *,
@@ -28,17 +28,17 @@ def node(
     lock_timeout_s: float | None = None,
 ) -> Iterator[PostgresStore]:
     """What one process has open of a farm."""
-    home, doors = Home(database, lock_timeout_s=lock_timeout_s), Doors(connections, lock_timeout_s=lock_timeout_s)
+    home, doors = Catalog(database, lock_timeout_s=lock_timeout_s), ConnectionPool(connections, lock_timeout_s=lock_timeout_s)
     try:
-        yield PostgresStore(home, doors, place, lease, linger=linger)
+        yield PostgresStore(home, doors, place, lease, linger_s=linger)
     finally:
         doors.close()
         home.close()
 
 
-def filled(store: PostgresStore, wiki_id: str, pages: int = 3, revision: str = "r1") -> WikiIndex:
+def create_filled_index(store: PostgresStore, wiki_id: str, pages: int = 3, revision: str = "r1") -> WikiIndex:
     """A published index of so many pages that each hold `needle`."""
     index = store.create(wiki_id, RECIPE)
-    some = tuple(entry(f"{number}.md", [f"needle {number}"], EMBEDDER) for number in range(pages))
-    index.apply(Change(pages=some, revision=revision))
+    some = tuple(make_entry(f"{number}.md", [f"needle {number}"], EMBEDDER) for number in range(pages))
+    index.apply(IndexChange(pages=some, revision=revision))
     return index

@@ -4,17 +4,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pg_server import PgServer
-from pg_stores import EMBEDDER, node
+from pg_server import PostgresServer
+from pg_stores import EMBEDDER, open_node_store
 
-from wikiholt.model import Change
+from wikiholt.model import IndexChange
 from wikiholt.stores.postgres.store import PostgresStore
-from wikiholt.testing.entries import entry
+from wikiholt.testing.entries import make_entry
 
 
 @pytest.fixture(scope="module")
-def addresses(pg: PgServer) -> Iterator[tuple[str, str]]:
-    made = pg.new_database(), pg.new_database()
+def addresses(pg: PostgresServer) -> Iterator[tuple[str, str]]:
+    made = pg.create_database(), pg.create_database()
     yield made
     for address in made:
         pg.drop_database(address)
@@ -23,19 +23,19 @@ def addresses(pg: PgServer) -> Iterator[tuple[str, str]]:
 @pytest.fixture
 def store(addresses: tuple[str, str], tmp_path: Path) -> Iterator[PostgresStore]:
     """A node of a farm over two databases, without wikis."""
-    with node(addresses[0], tmp_path / "node", lease=1.0, linger=0.0) as made:
-        made.placements.home.add_database("second", addresses[1])
+    with open_node_store(addresses[0], tmp_path / "node", lease=1.0, linger=0.0) as made:
+        made.placements.catalog.add_database("second", addresses[1])
         yield made
-        for wiki_id in made.ids():
-            made.drop(wiki_id)
+        for wiki_id in made.list_wiki_ids():
+            made.delete(wiki_id)
 
 
 @pytest.fixture
 def another(addresses: tuple[str, str], tmp_path: Path) -> Iterator[PostgresStore]:
     """Another node of the same farm."""
-    with node(addresses[0], tmp_path / "another", lease=1.0) as made:
+    with open_node_store(addresses[0], tmp_path / "another", lease=1.0) as made:
         yield made
 
 
-def pages(*files: str) -> Change:
-    return Change(pages=tuple(entry(file, [file], EMBEDDER) for file in files), revision="r2")
+def make_change(*files: str) -> IndexChange:
+    return IndexChange(pages=tuple(make_entry(file, [file], EMBEDDER) for file in files), revision="r2")

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from threading import Event
 
 
-def until(condition: Callable[[], object], seconds: float = 60.0) -> None:
+def wait_until(condition: Callable[[], object], seconds: float = 60.0) -> None:
     """Wait until the condition holds, for so long at most."""
     end = time.monotonic() + seconds
     while not condition():

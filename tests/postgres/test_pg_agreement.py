@@ -6,19 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from wikiholt.model import Answer, Filter, Mode
-from wikiholt.search.request import Request
-from wikiholt.service import Service
+from wikiholt.model import SearchResult, PageFilter, SearchMode
+from wikiholt.search.request import SearchRequest
+from wikiholt.service import WikiService
 from wikiholt.surfaces.cli.demo_wikis import DEMO_QUERIES, write_demo_wikis
 from wikiholt.wiring import open_service
 
 pytestmark = pytest.mark.real_model
 
-MORE = ('"compost heap" weeds', "water -rain", "restor", "pager alert who is on call", "当番", "what to sow in march")
+MORE_QUERIES = ('"compost heap" weeds', "water -rain", "restor", "pager alert who is on call", "当番", "what to sow in march")
 
 
 @pytest.fixture
-def services(database: str, tmp_path: Path) -> Iterator[tuple[Service, Service]]:
+def services(database: str, tmp_path: Path) -> Iterator[tuple[WikiService, WikiService]]:
     wikis = write_demo_wikis(tmp_path / "demo")
     with ExitStack() as stack:
         found = []
@@ -27,30 +27,30 @@ def services(database: str, tmp_path: Path) -> Iterator[tuple[Service, Service]]
             stack.callback(service.close)
             for slug, repository in wikis.items():
                 service.add(slug, str(repository), {})
-                service.wiki(slug).sync()
+                service.get_handle(slug).sync()
             found.append(service)
         yield found[0], found[1]
 
 
-def seen(answer: Answer) -> list[tuple[object, ...]]:
+def get_visible(answer: SearchResult) -> list[tuple[object, ...]]:
     return [
         (hit.path, hit.chunk_index, hit.channels, hit.confidence, hit.snippet, round(hit.score, 4), hit.anchor)
         for hit in answer.hits
     ]
 
 
-def test_both_stores_give_the_same_hits_in_the_same_order(services: tuple[Service, Service]) -> None:
+def test_both_stores_give_the_same_hits_in_the_same_order(services: tuple[WikiService, WikiService]) -> None:
     asked = 0
     for slug in ("allotment", "runbook"):
-        one, other = (service.wiki(slug) for service in services)
-        for text in (*(query.text for query in DEMO_QUERIES), *MORE):
-            for mode in Mode:
-                for where in (Filter(), Filter(path_prefix="Growing")):
-                    request = Request(text, 10, mode, where)
+        one, other = (service.get_handle(slug) for service in services)
+        for text in (*(query.text for query in DEMO_QUERIES), *MORE_QUERIES):
+            for mode in SearchMode:
+                for where in (PageFilter(), PageFilter(path_prefix="Growing")):
+                    request = SearchRequest(text, 10, mode, where)
                     ours, theirs = other.search(request), one.search(request)
-                    assert seen(ours) == seen(theirs), (slug, text, mode)
+                    assert get_visible(ours) == get_visible(theirs), (slug, text, mode)
                     assert (ours.total, ours.degraded, ours.notes) == (theirs.total, False, theirs.notes)
                     asked += len(ours.hits)
-        for path in {hit.path for hit in one.search(Request("a", 50, Mode.SEMANTIC)).hits}:
-            assert seen(other.similar(path)) == seen(one.similar(path))
+        for path in {hit.path for hit in one.search(SearchRequest("a", 50, SearchMode.SEMANTIC)).hits}:
+            assert get_visible(other.find_similar(path)) == get_visible(one.find_similar(path))
     assert asked > 300

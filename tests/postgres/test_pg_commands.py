@@ -11,13 +11,13 @@ from typing import Any
 import psycopg
 import pytest
 from git_repository import Repository
-from pg_server import PgServer
+from pg_server import PostgresServer
 from psycopg import conninfo
 
-from wikiholt.settings import load
+from wikiholt.settings import load_settings
 from wikiholt.stores.postgres import layout, moving
 from wikiholt.surfaces.cli.main import main
-from wikiholt.wiring import build
+from wikiholt.wiring import build_service
 
 pytestmark = pytest.mark.real_model
 
@@ -27,10 +27,10 @@ Run = Callable[..., tuple[int, str, str]]
 @pytest.fixture
 def run(database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.setenv("WIKIHOLT_STORE", database)
-    return running(tmp_path / "data", capsys)
+    return make_runner(tmp_path / "data", capsys)
 
 
-def running(data: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+def make_runner(data: Path, capsys: pytest.CaptureFixture[str]) -> Run:
     def call(*arguments: str) -> tuple[int, str, str]:
         code = main(["--data", str(data), *arguments])
         captured = capsys.readouterr()
@@ -40,47 +40,47 @@ def running(data: Path, capsys: pytest.CaptureFixture[str]) -> Run:
 
 
 @pytest.fixture(scope="module")
-def untouched(pg: PgServer) -> Iterator[str]:
+def untouched(pg: PostgresServer) -> Iterator[str]:
     """A database for those who change nothing."""
-    address = pg.new_database()
+    address = pg.create_database()
     yield address
     pg.drop_database(address)
 
 
-def document(run: Run, *arguments: str) -> Any:
+def parse_document(run: Run, *arguments: str) -> Any:
     code, out, err = run(*arguments, "--json")
     assert (code, err) == (0, "")
     return json.loads(out)
 
 
 def test_one_setting_makes_every_command_work_over_postgresql(
-    pg: PgServer, database: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pg: PostgresServer, database: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     repository = Repository(tmp_path / "wiki")
     repository.commit({"Backups.md": "# Backups\n\nCopies of every disk are taken at midnight.", "Tea.md": "# Tea\n"})
     assert run("add", "night", str(repository.path))[0] == 0
-    assert document(run, "sync", "night")["added"] == 2
-    assert document(run, "search", "night", "restoring lost data")["results"][0]["path"] == "Backups"
-    assert document(run, "status", "night")["stale"] is False
-    assert document(run, "reindex", "night")["rebuilt"] is True
-    assert document(run, "backup", "night")["pages"] == 2
-    assert document(run, "restore", "night")["pages"] == 2
-    assert document(run, "upgrade") == {"upgraded": 0, "failed": []}
+    assert parse_document(run, "sync", "night")["added"] == 2
+    assert parse_document(run, "search", "night", "restoring lost data")["results"][0]["path"] == "Backups"
+    assert parse_document(run, "status", "night")["stale"] is False
+    assert parse_document(run, "reindex", "night")["rebuilt"] is True
+    assert parse_document(run, "backup", "night")["pages"] == 2
+    assert parse_document(run, "restore", "night")["pages"] == 2
+    assert parse_document(run, "upgrade") == {"upgraded": 0, "failed": []}
 
-    other = pg.new_database()
+    other = pg.create_database()
     secret = conninfo.conninfo_to_dict(other)["password"]
     monkeypatch.setattr("sys.stdin", io.StringIO(other + "\n"))
     _, out, err = run("database", "add", "east", "-")
     assert "Added east" in out
-    assert document(run, "move", "night", "--to", "east", "--dry-run")["wikis"][0]["outcome"] == "moved"
-    assert document(run, "move", "night", "--to", "east")["wikis"] == [{"wiki": "night", "outcome": "moved"}]
-    assert document(run, "move", "night", "--to", "east")["wikis"] == [{"wiki": "night", "outcome": "there"}]
-    found = {each["name"]: each for each in document(run, "database", "list")["databases"]}
+    assert parse_document(run, "move", "night", "--to", "east", "--dry-run")["wikis"][0]["outcome"] == "moved"
+    assert parse_document(run, "move", "night", "--to", "east")["wikis"] == [{"wiki": "night", "outcome": "moved"}]
+    assert parse_document(run, "move", "night", "--to", "east")["wikis"] == [{"wiki": "night", "outcome": "there"}]
+    found = {each["name"]: each for each in parse_document(run, "database", "list")["databases"]}
     assert (found["east"]["wikis"], found["home"]["wikis"], found["east"]["behind"]) == (1, 0, 0)
     refused = run("database", "remove", "east")
     assert (refused[0], "there are wikis on east" in refused[2]) == (4, True)
-    assert document(run, "search", "night", "restoring lost data")["results"][0]["path"] == "Backups"
-    assert document(run, "move", "--all", "--from", "east", "--to", "home")["wikis"][0]["outcome"] == "moved"
+    assert parse_document(run, "search", "night", "restoring lost data")["results"][0]["path"] == "Backups"
+    assert parse_document(run, "move", "--all", "--from", "east", "--to", "home")["wikis"][0]["outcome"] == "moved"
     code, well, _ = run("doctor")
     assert code == 0
     told = [out, err, well, *run("database", "list"), *run("settings")]
@@ -127,27 +127,27 @@ def test_what_makes_no_sense_is_refused_and_changes_nothing(
     told: str,
 ) -> None:
     monkeypatch.setenv("WIKIHOLT_STORE", untouched)
-    run = running(tmp_path / "data", capsys)
-    before = document(run, "database", "list")
+    run = make_runner(tmp_path / "data", capsys)
+    before = parse_document(run, "database", "list")
     found, out, err = run(*arguments)
     assert (found, out) == (code, "")
     assert told in err
     assert "hint: " in err
     assert "hush" not in err
-    assert document(run, "database", "list") == before
+    assert parse_document(run, "database", "list") == before
 
 
-def test_a_database_that_takes_no_new_wikis_is_passed_over(pg: PgServer, run: Run, tmp_path: Path) -> None:
-    other = pg.new_database()
+def test_a_database_that_takes_no_new_wikis_is_passed_over(pg: PostgresServer, run: Run, tmp_path: Path) -> None:
+    other = pg.create_database()
     repository = Repository(tmp_path / "wiki")
     repository.commit({"a.md": "# A\n"})
-    assert document(run, "database", "add", "east", other)["name"] == "east"
-    assert document(run, "database", "close", "home") == {"name": "home", "open": False}
+    assert parse_document(run, "database", "add", "east", other)["name"] == "east"
+    assert parse_document(run, "database", "close", "home") == {"name": "home", "open": False}
     assert run("add", "one", str(repository.path))[0] == 0
-    assert document(run, "sync", "one")["added"] == 1
-    found = {each["name"]: each["wikis"] for each in document(run, "database", "list")["databases"]}
+    assert parse_document(run, "sync", "one")["added"] == 1
+    found = {each["name"]: each["wikis"] for each in parse_document(run, "database", "list")["databases"]}
     assert found == {"home": 0, "east": 1}
-    assert document(run, "database", "open", "home") == {"name": "home", "open": True}
+    assert parse_document(run, "database", "open", "home") == {"name": "home", "open": True}
     pg.drop_database(other)
     told = run("doctor")
     assert (told[0], "✗ database east: " in told[1]) == (10, True)
@@ -155,52 +155,52 @@ def test_a_database_that_takes_no_new_wikis_is_passed_over(pg: PgServer, run: Ru
 
 
 def test_one_database_has_one_name_and_a_new_address_must_lead_to_its_wikis(
-    pg: PgServer, run: Run, database: str, tmp_path: Path
+    pg: PostgresServer, run: Run, database: str, tmp_path: Path
 ) -> None:
-    other, third = pg.new_database(), pg.new_database()
-    assert document(run, "database", "add", "east", other)["name"] == "east"
+    other, third = pg.create_database(), pg.create_database()
+    assert parse_document(run, "database", "add", "east", other)["name"] == "east"
     for address in (f"{database}&connect_timeout=9", other.replace("postgresql:", "postgres:")):
         refused = run("database", "add", "twin", address)
         assert (refused[0], "that is the database" in refused[2]) == (2, True)
-    assert document(run, "database", "add", "east", other, "--weight", "2")["weight"] == 2.0
-    document(run, "database", "close", "home")
+    assert parse_document(run, "database", "add", "east", other, "--weight", "2")["weight"] == 2.0
+    parse_document(run, "database", "close", "home")
     repository = Repository(tmp_path / "wiki")
     repository.commit({"a.md": "# A\n"})
     run("add", "one", str(repository.path))
-    assert document(run, "sync", "one")["added"] == 1
+    assert parse_document(run, "sync", "one")["added"] == 1
     refused = run("database", "add", "east", third)
     assert (refused[0], "not in that database" in refused[2]) == (2, True)
-    assert document(run, "status", "one")["pages"] == 1
+    assert parse_document(run, "status", "one")["pages"] == 1
     for address in (other, third):
         pg.drop_database(address)
 
 
 def test_indexes_of_no_wiki_and_moves_that_were_cut_off_are_told_of_and_swept(
-    pg: PgServer, run: Run, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pg: PostgresServer, run: Run, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     repository = Repository(tmp_path / "wiki")
     repository.commit({"a.md": "# A\n"})
     assert run("add", "one", str(repository.path))[0] == 0
-    document(run, "sync")
+    parse_document(run, "sync")
     lost = "ofnowikiatall"
-    with closing(build(load(tmp_path / "data", overrides={"store": database}))) as service:
-        service.workshop.store.keep_note(lost, "health", "", make=True)
-    other = pg.new_database()
-    document(run, "database", "add", "east", other)
+    with closing(build_service(load_settings(tmp_path / "data", overrides={"store": database}))) as service:
+        service.components.store.set_note(lost, "health", "", create=True)
+    other = pg.create_database()
+    parse_document(run, "database", "add", "east", other)
 
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(moving, "_verified", killed)
+        patch.setattr(moving, "_verify_copy", killed)
         assert run("move", "one", "--to", "east")[0] == 130
     told = run("doctor")
     assert (told[0], f"belong to no wiki: {lost}" in told[1], "1 move left" in told[1]) == (10, True, True)
-    swept = document(run, "database", "sweep")
+    swept = parse_document(run, "database", "sweep")
     assert (f"w_{lost}" in "".join(swept["removed"]), len(swept["moves_finished"])) == (True, 1)
-    assert document(run, "database", "sweep") == {"removed": [], "moves_finished": []}
-    assert document(run, "status", "one")["pages"] == 1
-    assert document(run, "move", "one", "--to", "east")["wikis"][0]["outcome"] == "moved"
+    assert parse_document(run, "database", "sweep") == {"removed": [], "moves_finished": []}
+    assert parse_document(run, "status", "one")["pages"] == 1
+    assert parse_document(run, "move", "one", "--to", "east")["wikis"][0]["outcome"] == "moved"
     assert run("doctor")[0] == 0
     pg.drop_database(other)
 
@@ -212,9 +212,9 @@ def test_an_upgrade_tells_how_far_it_came_and_what_could_not_be_brought_along(
     repository.commit({"a.md": "# A\n"})
     for slug in ("one", "two"):
         run("add", slug, str(repository.path))
-    document(run, "sync")
-    monkeypatch.setattr(layout, "LAYOUT", layout.LAYOUT + 1)
-    (home,) = document(run, "database", "list")["databases"]
+    parse_document(run, "sync")
+    monkeypatch.setattr(layout, "SCHEMA_LAYOUT", layout.SCHEMA_LAYOUT + 1)
+    (home,) = parse_document(run, "database", "list")["databases"]
     assert home["behind"] == 2
     assert "2 of its wikis have tables of an older layout" in run("doctor")[1]
     code, out, err = run("upgrade", "--json")

@@ -11,13 +11,13 @@ from pg_shared import embedded, postgres, shared
 from psycopg import sql
 
 from wikiholt.errors import Busy, IndexCorrupt
-from wikiholt.model import Change, Problem, Recipe
-from wikiholt.ports import Store, WikiIndex
+from wikiholt.model import IndexChange, PageProblem, Recipe
+from wikiholt.ports import IndexStore, WikiIndex
 from wikiholt.stores.postgres.index import PostgresIndex
 from wikiholt.stores.postgres.store import PostgresStore
 from wikiholt.stores.sqlite.store import SqliteStore
 from wikiholt.testing import FakeEmbedder
-from wikiholt.testing.entries import entry
+from wikiholt.testing.entries import make_entry
 
 WIKI = "cccccccccccccccccccc"
 EMBEDDER = FakeEmbedder()
@@ -28,20 +28,20 @@ TABLES = ("pages", "chunks", "vectors", "tags", "links", "dropped", "problems", 
 __all__ = ["embedded", "postgres", "shared"]
 
 
-def filled(store: Store) -> WikiIndex:
+def create_filled_index(store: IndexStore) -> WikiIndex:
     """A wiki with a past: pages that came, changed and went, links, problems."""
     index = store.create(WIKI, RECIPE)
     when = datetime(2024, 5, 6, 7, 8, 9, 123456, tzinfo=UTC)
-    pages = [entry(f"dir/{n}.md", [f"alpha {n}", f"beta {n}"], EMBEDDER, tags=["T", "Ü"]) for n in range(50)]
-    index.apply(Change(tuple(pages), problems=(Problem("bad.md", "b" * 40, "binary", "why"),), revision="r1"))
+    pages = [make_entry(f"dir/{n}.md", [f"alpha {n}", f"beta {n}"], EMBEDDER, tags=["T", "Ü"]) for n in range(50)]
+    index.apply(IndexChange(tuple(pages), problems=(PageProblem("bad.md", "b" * 40, "binary", "why"),), revision="r1"))
     gone = tuple(f"dir/{n}.md" for n in range(0, 50, 5))
     links = ["My Page", "../b.md", "https://x.example", "dir/7"]
-    index.apply(Change((entry("dir/7.md", ["gamma 'quoted'"], EMBEDDER, category="C", updated=when),), gone))
-    index.apply(Change((entry("dir/8.md", ["delta", "日本語"], EMBEDDER, links=links),), revision="r2"))
+    index.apply(IndexChange((make_entry("dir/7.md", ["gamma 'quoted'"], EMBEDDER, category="C", updated=when),), gone))
+    index.apply(IndexChange((make_entry("dir/8.md", ["delta", "日本語"], EMBEDDER, links=links),), revision="r2"))
     return index
 
 
-def content(file: Path) -> dict[str, Any]:
+def read_content(file: Path) -> dict[str, Any]:
     """All that a file of the embedded store holds, but for its generation."""
     with closing(sqlite3.connect(file)) as db:
         found: dict[str, Any] = {
@@ -57,32 +57,32 @@ def content(file: Path) -> dict[str, Any]:
 def test_a_wiki_goes_from_store_to_store_and_back_without_a_bit_changed(
     postgres: PostgresStore, embedded: SqliteStore, tmp_path: Path
 ) -> None:
-    with closing(filled(embedded)) as index:
-        before = index.backup(tmp_path / "one")
-    number = postgres.adopt(WIKI, tmp_path / "one")
+    with closing(create_filled_index(embedded)) as index:
+        before = index.write_backup(tmp_path / "one")
+    number = postgres.import_backup(WIKI, tmp_path / "one")
     postgres.publish(WIKI, number)
     with closing(postgres.open(WIKI)) as index:
-        state = index.state()
+        state = index.get_state()
         assert (state.version, state.revision, state.synced_at) == (before.version, "r2", before.synced_at)
         assert (state.pages, state.chunks, state.problems, state.recipe) == (40, 80 - 1, 1, RECIPE)
         assert index.check() == []
-        assert index.changes_since(1) is not None
-        index.backup(tmp_path / "two")
-    assert content(tmp_path / "two") == content(tmp_path / "one")
+        assert index.get_vector_changes(1) is not None
+        index.write_backup(tmp_path / "two")
+    assert read_content(tmp_path / "two") == read_content(tmp_path / "one")
     again = SqliteStore(tmp_path / "again")
-    again.publish(WIKI, again.adopt(WIKI, tmp_path / "two"))
+    again.publish(WIKI, again.import_backup(WIKI, tmp_path / "two"))
     with closing(again.open(WIKI)) as index:
         assert index.check() == []
-        assert index.state().version == before.version
+        assert index.get_state().version == before.version
 
 
 def test_the_same_changes_make_the_same_index_in_either_store(
     postgres: PostgresStore, embedded: SqliteStore, tmp_path: Path
 ) -> None:
     for store, name in ((postgres, "ours"), (embedded, "theirs")):
-        with closing(filled(store)) as index:
-            index.backup(tmp_path / name)
-    ours, theirs = content(tmp_path / "ours"), content(tmp_path / "theirs")
+        with closing(create_filled_index(store)) as index:
+            index.write_backup(tmp_path / name)
+    ours, theirs = read_content(tmp_path / "ours"), read_content(tmp_path / "theirs")
     for found in (ours, theirs):
         found["seals"] = [(page_id, crc) for page_id, crc in found["seals"] if page_id]  # 0 holds when it was synced
     assert [name for name in TABLES if ours[name] != theirs[name]] == []
@@ -90,15 +90,15 @@ def test_the_same_changes_make_the_same_index_in_either_store(
 
 
 def test_a_damaged_copy_is_refused_and_leaves_nothing(postgres: PostgresStore, tmp_path: Path) -> None:
-    with closing(filled(postgres)) as index:
-        index.backup(tmp_path / "copy")
+    with closing(create_filled_index(postgres)) as index:
+        index.write_backup(tmp_path / "copy")
         with closing(sqlite3.connect(tmp_path / "copy")) as db:
             db.execute("UPDATE chunks SET text = 'another' WHERE id = 3")
             db.commit()
         with pytest.raises(IndexCorrupt):
-            postgres.adopt(WIKI, tmp_path / "copy")
-        assert index.state().pages == 40
-    with postgres.door(WIKI).reading() as db:
+            postgres.import_backup(WIKI, tmp_path / "copy")
+        assert index.get_state().pages == 40
+    with postgres.get_connections(WIKI).read_connection() as db:
         assert db.execute("SELECT number FROM state").fetchall() == [(1,)]
 
 
@@ -109,9 +109,9 @@ def test_a_copy_that_was_stopped_is_not_there(postgres: PostgresStore, tmp_path:
         asked.append(1)
         return len(asked) > 20
 
-    with closing(filled(postgres)) as index:
+    with closing(create_filled_index(postgres)) as index:
         with pytest.raises(Busy):
-            index.backup(tmp_path / "copy", stop)
+            index.write_backup(tmp_path / "copy", stop)
         asked.clear()
         with pytest.raises(Busy):
             index.check(stop)
@@ -139,11 +139,11 @@ DAMAGE = {
 
 @pytest.mark.parametrize("what", DAMAGE)
 def test_damage_is_found(what: str, postgres: PostgresStore) -> None:
-    filled(postgres).close()
-    index = PostgresIndex(postgres.door(WIKI), 1)
+    create_filled_index(postgres).close()
+    index = PostgresIndex(postgres.get_connections(WIKI), 1)
     schema = postgres.placements.get(WIKI).schema
     names = {name: sql.Identifier(schema, f"g1_{name}") for name in ("pages", "chunks", "problems")}
-    with postgres.placements.operator(postgres.placements.get(WIKI)).writing() as db:
+    with postgres.placements.get_operator_connections(postgres.placements.get(WIKI)).write_transaction() as db:
         row = db.execute("SELECT * FROM " + f"{schema}.g1_pages LIMIT 0").description or []
         columns = sql.SQL(", ").join(sql.Identifier(column.name) for column in row[1:])
         db.execute(sql.SQL(DAMAGE[what]).format(columns=columns, state=sql.Identifier(schema, "state"), **names))

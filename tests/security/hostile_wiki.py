@@ -9,7 +9,7 @@ from git_repository import Repository
 PAYLOAD = '"><img src=x onerror=alert(1)><script>alert(2)</script>'
 IN_ATTRIBUTE = "' onmouseover='alert(3)' autofocus onfocus='alert(4)' x='"
 ADDRESS = "javascript:alert(5)"
-MARKS = (
+MARKERS = (
     PAYLOAD,
     IN_ATTRIBUTE,
     ADDRESS,
@@ -32,11 +32,11 @@ FILES = (
 def write_hostile_wiki(place: Path) -> Repository:
     """The repository, with a page that is a problem too."""
     repository = Repository(place / SLUG)
-    pages: dict[str, str | bytes | None] = {name: _page(name) for name in FILES}
+    pages: dict[str, str | bytes | None] = {name: _make_page(name) for name in FILES}
     pages["Attacks.md"] = f"# Attacks {WORD}\n\n" + "\n\n".join(
         f"## {number} {WORD}\n\n{attack}" for number, attack in enumerate(ATTACKS)
     )
-    repository.git("config", "user.name", IN_ATTRIBUTE)
+    repository.run_git("config", "user.name", IN_ATTRIBUTE)
     repository.commit(pages, PAYLOAD)
     link = repository.path / "<img src=x onerror=alert(10)>link.md"
     link.symlink_to("Home.md")
@@ -45,9 +45,9 @@ def write_hostile_wiki(place: Path) -> Repository:
     return repository
 
 
-def _page(name: str) -> str:
-    front = {"title": f"{WORD} {PAYLOAD} {name}", "category": PAYLOAD, "tags": [*MARKS, WORD]}
+def _make_page(name: str) -> str:
+    front = {"title": f"{WORD} {PAYLOAD} {name}", "category": PAYLOAD, "tags": [*MARKERS, WORD]}
     headings = "\n\n".join(
-        f"## {mark} {WORD}\n\n{WORD} {mark} and [{mark}](Home.md) and [[Home|{mark}]]" for mark in MARKS
+        f"## {mark} {WORD}\n\n{WORD} {mark} and [{mark}](Home.md) and [[Home|{mark}]]" for mark in MARKERS
     )
     return f"---\n{json.dumps(front)}\n---\n# {WORD} {PAYLOAD}\n\n{headings}\n\n[{PAYLOAD}]({ADDRESS})\n"

@@ -211,4 +211,4 @@ _BY_MODULE = {
         "tables.pages",
     ),
 }
-POSTGRES_LOOKED_AT = {(f"stores/postgres/{module}", piece) for module, pieces in _BY_MODULE.items() for piece in pieces}
+REVIEWED_POSTGRES_SQL = {(f"stores/postgres/{module}", piece) for module, pieces in _BY_MODULE.items() for piece in pieces}

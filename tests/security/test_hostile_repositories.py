@@ -7,19 +7,19 @@ from pathlib import Path
 import pytest
 from git_repository import Repository
 
-from wikiholt.errors import InvalidPage, SourceBroken, SourceError
-from wikiholt.keeper.board import Board
-from wikiholt.keeper.entries import Pace
-from wikiholt.keeper.roots import Roots
+from wikiholt.errors import InvalidPage, SourceCorrupt, SourceError
+from wikiholt.keeper.board import SchedulerState
+from wikiholt.keeper.entries import SchedulerConfig
+from wikiholt.keeper.roots import WikiDiscovery
 from wikiholt.model import Author, FileEdit
-from wikiholt.settings import load
+from wikiholt.settings import load_settings
 from wikiholt.sources import exchange
-from wikiholt.sources.discovery import repositories
+from wikiholt.sources.discovery import find_repositories
 from wikiholt.sources.git import GitSource
-from wikiholt.wiring import build, open_farm
+from wikiholt.wiring import build_service, open_application
 
-SOMEBODY = Author("Eve", "eve@example.org")
-PROGRAMS = (
+ATTACKER = Author("Eve", "eve@example.org")
+PROGRAM_SETTINGS = (
     *("core.fsmonitor", "core.sshCommand", "core.pager", "core.editor", "core.askPass", "core.alternateRefsCommand"),
     *("diff.external", "diff.x.textconv", "diff.x.command", "filter.x.clean", "filter.x.smudge", "filter.x.process"),
     *(
@@ -34,56 +34,56 @@ PROGRAMS = (
 HOOKS = ("post-index-change", "reference-transaction", "pre-commit", "post-commit", "update", "post-checkout")
 
 
-def made(path: Path, text: str = "# Home\n\ncanary\n") -> Repository:
+def make_repository(path: Path, text: str = "# Home\n\ncanary\n") -> Repository:
     repository = Repository(path)
     repository.commit({"Home.md": text})
     return repository
 
 
-def bomb(path: Path, levels: int) -> Repository:
+def make_tree_bomb(path: Path, levels: int) -> Repository:
     """A repository of a few hundred bytes with ten to the power of `levels` pages."""
     repository = Repository(path)
-    blob = repository.blob(b"boom\n")
+    blob = repository.write_blob(b"boom\n")
     tree = [f"100644 blob {blob}\tf{number}.md".encode() for number in range(10)]
     for _ in range(levels - 1):
-        name = repository.git("mktree", "-z", stdin=b"".join(line + b"\0" for line in tree)).decode()
+        name = repository.run_git("mktree", "-z", stdin=b"".join(line + b"\0" for line in tree)).decode()
         tree = [f"040000 tree {name}\td{number}".encode() for number in range(10)]
     repository.commit_tree(tree)
     return repository
 
 
 def test_a_tree_of_endless_files_fills_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchange, "MOST_OUTPUT", 1 << 20)
-    monkeypatch.setattr(exchange, "MOST_MEMORY", 64 << 20)
-    source = GitSource(bomb(tmp_path / "bomb", 9).path)
+    monkeypatch.setattr(exchange, "MAX_OUTPUT_BYTES", 1 << 20)
+    monkeypatch.setattr(exchange, "MAX_MEMORY_BYTES", 64 << 20)
+    source = GitSource(make_tree_bomb(tmp_path / "bomb", 9).path)
     began = time.monotonic()
-    with pytest.raises(SourceBroken, match="more than any wiki should"):
-        source.tree(source.head())
-    with pytest.raises(SourceBroken, match="history"):
-        source.log(10)
+    with pytest.raises(SourceCorrupt, match="more than any wiki should"):
+        source.read_tree(source.get_head())
+    with pytest.raises(SourceCorrupt, match="history"):
+        source.read_log(10)
     assert time.monotonic() - began < 60
 
 
 def test_a_message_of_megabytes_is_cut(tmp_path: Path) -> None:
-    repository = made(tmp_path / "wiki")
+    repository = make_repository(tmp_path / "wiki")
     repository.commit({"Other.md": "x"})
-    tree = repository.git("rev-parse", "HEAD^{tree}").decode()
-    long = repository.git("commit-tree", tree, "-p", "HEAD~1", stdin=b"m" * (8 << 20)).decode()
-    repository.git("update-ref", "HEAD", long)
-    (entry,) = GitSource(repository.path).log(1)
+    tree = repository.run_git("rev-parse", "HEAD^{tree}").decode()
+    long = repository.run_git("commit-tree", tree, "-p", "HEAD~1", stdin=b"m" * (8 << 20)).decode()
+    repository.run_git("update-ref", "HEAD", long)
+    (entry,) = GitSource(repository.path).read_log(1)
     assert len(entry.commit.message) < 2 << 20
 
 
 def test_a_pipe_in_the_place_of_a_file_keeps_nobody_waiting(tmp_path: Path) -> None:
-    repository = made(tmp_path / "wiki")
+    repository = make_repository(tmp_path / "wiki")
     source = GitSource(repository.path, timeout=5)
-    assert source.head() == repository.head()
+    assert source.get_head() == repository.get_head()
     head = repository.path / ".git" / "HEAD"
     head.unlink()
     os.mkfifo(head)
     began = time.monotonic()
     with pytest.raises(SourceError):
-        source.head()
+        source.get_head()
     assert time.monotonic() - began < 4
 
 
@@ -97,7 +97,7 @@ def borrow_by_links(eve: Repository, victim: Repository) -> None:
 def borrow_by_alternates(eve: Repository, victim: Repository) -> None:
     (eve.path / ".git/objects/info").mkdir(exist_ok=True)
     (eve.path / ".git/objects/info/alternates").write_text(f"{victim.path}/.git/objects\n")
-    (eve.path / ".git/refs/heads/main").write_text(victim.head() + "\n")
+    (eve.path / ".git/refs/heads/main").write_text(victim.get_head() + "\n")
 
 
 def borrow_one_by_one(eve: Repository, victim: Repository) -> None:
@@ -105,7 +105,7 @@ def borrow_one_by_one(eve: Repository, victim: Repository) -> None:
         own = eve.path / ".git" / "objects" / place.name
         if not own.exists():
             own.symlink_to(place)
-    (eve.path / ".git/refs/heads/main").write_text(victim.head() + "\n")
+    (eve.path / ".git/refs/heads/main").write_text(victim.get_head() + "\n")
 
 
 def borrow_by_a_file(eve: Repository, victim: Repository) -> None:
@@ -113,70 +113,70 @@ def borrow_by_a_file(eve: Repository, victim: Repository) -> None:
     (eve.path / ".git").write_text(f"gitdir: {victim.path}/.git\n")
 
 
-WAYS = [borrow_by_links, borrow_by_alternates, borrow_one_by_one, borrow_by_a_file]
+BORROW_METHODS = [borrow_by_links, borrow_by_alternates, borrow_one_by_one, borrow_by_a_file]
 
 
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+@pytest.mark.parametrize("way", BORROW_METHODS, ids=lambda way: way.__name__)
 def test_a_wiki_that_was_found_cannot_turn_into_another(tmp_path: Path, way) -> None:  # type: ignore[no-untyped-def]
     root = tmp_path / "wikis"
-    victim, eve = made(root / "victim", "secret of the victim"), made(root / "eve", "mine")
-    service = build(load(tmp_path / "data"), [root])
+    victim, eve = make_repository(root / "victim", "secret of the victim"), make_repository(root / "eve", "mine")
+    service = build_service(load_settings(tmp_path / "data"), [root])
     try:
         service.add("eve", str(eve.path), {})
-        source = GitSource(eve.path, confined=root / "eve")
-        assert list(source.tree(source.head())) == ["Home.md"]
+        source = GitSource(eve.path, confined_to=root / "eve")
+        assert list(source.read_tree(source.get_head())) == ["Home.md"]
         way(eve, victim)
-        with pytest.raises(SourceBroken, match="leads out"):
-            source.tree(victim.head())
-        with pytest.raises(SourceBroken, match="leads out"):
-            service.wiki("eve").contents.read("Home")
+        with pytest.raises(SourceCorrupt, match="leads out"):
+            source.read_tree(victim.get_head())
+        with pytest.raises(SourceCorrupt, match="leads out"):
+            service.get_handle("eve").pages.read("Home")
     finally:
         service.close()
 
 
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+@pytest.mark.parametrize("way", BORROW_METHODS, ids=lambda way: way.__name__)
 def test_what_serve_found_stays_in_its_directory_for_every_other_command(tmp_path: Path, way) -> None:  # type: ignore[no-untyped-def]
-    root, settings = tmp_path / "wikis", load(tmp_path / "data")
-    victim, eve = made(root / "victim", "secret of the victim"), made(root / "eve", "mine")
-    farm = open_farm(settings, [root])
-    Roots(farm.service, Board(), Pace(), lambda: repositories(root)).look()
+    root, settings = tmp_path / "wikis", load_settings(tmp_path / "data")
+    victim, eve = make_repository(root / "victim", "secret of the victim"), make_repository(root / "eve", "mine")
+    farm = open_application(settings, [root])
+    WikiDiscovery(farm.service, SchedulerState(), SchedulerConfig(), lambda: find_repositories(root)).scan()
     assert farm.service.registry.get("eve").settings == {"confined": str(root / "eve")}
     farm.service.close()
     way(eve, victim)
-    service = build(settings)  # as `wikiholt sync` does, which is told of no directory
+    service = build_service(settings)  # as `wikiholt sync` does, which is told of no directory
     try:
-        with pytest.raises(SourceBroken, match="leads out"):
-            service.wiki("eve").contents.read("Home")
-        with pytest.raises(SourceBroken, match="leads out"):
-            service.source(service.registry.get("eve")).head()
+        with pytest.raises(SourceCorrupt, match="leads out"):
+            service.get_handle("eve").pages.read("Home")
+        with pytest.raises(SourceCorrupt, match="leads out"):
+            service.get_source(service.registry.get("eve")).get_head()
         service.configure("eve", {"confined": ""})
-        assert service.source(service.registry.get("eve")).head() == victim.head(), "who owns the registry may say so"
+        assert service.get_source(service.registry.get("eve")).get_head() == victim.get_head(), "who owns the registry may say so"
     finally:
         service.close()
 
 
-@pytest.mark.parametrize("way", WAYS[:2], ids=lambda way: way.__name__)
+@pytest.mark.parametrize("way", BORROW_METHODS[:2], ids=lambda way: way.__name__)
 def test_borrowed_objects_are_seen_when_wikis_are_looked_for(tmp_path: Path, way) -> None:  # type: ignore[no-untyped-def]
-    victim, eve = made(tmp_path / "victim"), made(tmp_path / "eve")
+    victim, eve = make_repository(tmp_path / "victim"), make_repository(tmp_path / "eve")
     way(eve, victim)
-    assert {found.slug: found.reason for found in repositories(tmp_path)} == {
+    assert {found.slug: found.reason for found in find_repositories(tmp_path)} == {
         "victim": "",
         "eve": "it leads out of its own directory",
     }
 
 
 def test_no_program_of_a_repository_is_run(tmp_path: Path) -> None:
-    repository = made(tmp_path / "wiki")
+    repository = make_repository(tmp_path / "wiki")
     repository.commit({".gitattributes": "*.md filter=x diff=x\n", "Home.md": "changed\n"})
     trace, program = tmp_path / "trace", tmp_path / "program"
     program.write_text(f'#!/bin/sh\necho "$0 $@" >> {trace}\ncat\n')
     program.chmod(0o755)
-    for name in PROGRAMS:
-        repository.git("config", name, str(program))
+    for name in PROGRAM_SETTINGS:
+        repository.run_git("config", name, str(program))
     for name, value in (("commit.gpgSign", "true"), ("log.showSignature", "true"), ("color.ui", "always")):
-        repository.git("config", name, value)
+        repository.run_git("config", name, value)
     (tmp_path / "hooks").mkdir()
-    repository.git("config", "core.hooksPath", str(tmp_path / "hooks"))
+    repository.run_git("config", "core.hooksPath", str(tmp_path / "hooks"))
     for hook in HOOKS:
         for place in (tmp_path / "hooks", repository.path / ".git" / "hooks"):
             place.mkdir(exist_ok=True)
@@ -184,29 +184,29 @@ def test_no_program_of_a_repository_is_run(tmp_path: Path) -> None:
             (place / hook).chmod(0o755)
     trace.unlink(missing_ok=True)
     source = GitSource(repository.path)
-    head = source.head()
-    assert source.tree(head)
-    assert source.log(10)
-    assert source.history("Home.md")
-    source.write([FileEdit("New.md", b"new\n", None)], SOMEBODY, "Write")
+    head = source.get_head()
+    assert source.read_tree(head)
+    assert source.read_log(10)
+    assert source.read_history("Home.md")
+    source.commit([FileEdit("New.md", b"new\n", None)], ATTACKER, "Write")
     assert source.fetch() is False
-    assert source.changes(head, source.head())
+    assert source.get_changes(head, source.get_head())
     assert not trace.exists(), trace.read_text()
 
 
 @pytest.mark.parametrize("mark", list("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"))
 def test_no_page_is_written_under_a_name_that_turns_round(tmp_path: Path, mark: str) -> None:
-    source = GitSource(made(tmp_path / "wiki").path)
+    source = GitSource(make_repository(tmp_path / "wiki").path)
     with pytest.raises(InvalidPage, match="direction"):
-        source.write([FileEdit(f"a{mark}dm.md", b"x", None)], SOMEBODY, "Write")
+        source.commit([FileEdit(f"a{mark}dm.md", b"x", None)], ATTACKER, "Write")
 
 
 @pytest.mark.parametrize("name", ["-rf", "--help", "--output=x", "-"])
 def test_a_name_that_looks_like_an_option_is_a_name(tmp_path: Path, name: str) -> None:
-    repository = made(tmp_path / "wiki")
+    repository = make_repository(tmp_path / "wiki")
     source = GitSource(repository.path)
-    source.write([FileEdit(f"{name}.md", b"text\n", None)], SOMEBODY, "--amend")
-    assert source.find(f"{name}.md", source.head()) is not None
-    assert source.history(f"{name}.md")[0].message == "--amend"
-    assert source.last_changed([f"{name}.md"], source.head(), None)
+    source.commit([FileEdit(f"{name}.md", b"text\n", None)], ATTACKER, "--amend")
+    assert source.find_file(f"{name}.md", source.get_head()) is not None
+    assert source.read_history(f"{name}.md")[0].message == "--amend"
+    assert source.get_change_dates([f"{name}.md"], source.get_head(), None)
     assert (repository.path / f"{name}.md").read_bytes() == b"text\n"

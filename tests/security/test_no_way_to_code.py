@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sql_looked_at import POSTGRES_LOOKED_AT
+from sql_looked_at import REVIEWED_POSTGRES_SQL
 
 SRC = Path(__file__).parents[2] / "src" / "wikiholt"
 MODULES = sorted(SRC.rglob("*.py"))
@@ -32,32 +32,32 @@ EXECUTING = {"execute", "executemany", "executescript"}
 SQL = re.compile(r"\s*(SELECT|INSERT|UPDATE|DELETE|REPLACE|CREATE|DROP|ALTER|PRAGMA|ATTACH|WITH|VACUUM|EXPLAIN)\b")
 
 
-def tree_of(module: Path) -> ast.Module:
+def parse_module(module: Path) -> ast.Module:
     return ast.parse(module.read_text(encoding="utf-8"))
 
 
-def name_of(node: ast.expr) -> str:
+def get_name(node: ast.expr) -> str:
     if isinstance(node, ast.Attribute):
-        return f"{name_of(node.value)}.{node.attr}"
+        return f"{get_name(node.value)}.{node.attr}"
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def calls(module: Path) -> Iterator[ast.Call]:
-    return (node for node in ast.walk(tree_of(module)) if isinstance(node, ast.Call))
+def iter_calls(module: Path) -> Iterator[ast.Call]:
+    return (node for node in ast.walk(parse_module(module)) if isinstance(node, ast.Call))
 
 
-def file(module: Path) -> str:
+def get_relative_path(module: Path) -> str:
     return module.relative_to(SRC).as_posix()
 
 
-@pytest.mark.parametrize("module", MODULES, ids=file)
+@pytest.mark.parametrize("module", MODULES, ids=get_relative_path)
 def test_no_module_runs_what_it_was_given(module: Path) -> None:
-    for node in ast.walk(tree_of(module)):
+    for node in ast.walk(parse_module(module)):
         if isinstance(node, ast.Import | ast.ImportFrom):
             names = [node.module or ""] if isinstance(node, ast.ImportFrom) else [each.name for each in node.names]
             assert FORBIDDEN_MODULES.isdisjoint(name.partition(".")[0] for name in names), names
-    for call in calls(module):
-        name = name_of(call.func)
+    for call in iter_calls(module):
+        name = get_name(call.func)
         assert name not in FORBIDDEN_NAMES | FORBIDDEN_CALLS, (name, call.lineno)
         shell = [word.value for word in call.keywords if word.arg == "shell"]
         assert all(isinstance(value, ast.Constant) and value.value is False for value in shell), call.lineno
@@ -66,7 +66,7 @@ def test_no_module_runs_what_it_was_given(module: Path) -> None:
             assert [isinstance(value, ast.Constant) and value.value for value in pickles] == [False], call.lineno
         if name == "yaml.load":
             loader = next(word.value for word in call.keywords if word.arg == "Loader")
-            assert name_of(loader) == "_LOADER", call.lineno
+            assert get_name(loader) == "_LOADER", call.lineno
 
 
 def test_the_loader_of_yaml_makes_nothing_but_plain_values() -> None:
@@ -84,14 +84,14 @@ def test_the_loader_of_yaml_makes_nothing_but_plain_values() -> None:
 def test_programs_are_started_in_a_few_places_and_by_lists_of_words() -> None:
     starting = {}
     for module in MODULES:
-        for call in calls(module):
-            if name_of(call.func) in {
+        for call in iter_calls(module):
+            if get_name(call.func) in {
                 "subprocess.run",
                 "subprocess.Popen",
                 "subprocess.call",
                 "subprocess.check_output",
             }:
-                starting.setdefault(file(module), []).append(call)
+                starting.setdefault(get_relative_path(module), []).append(call)
     assert set(starting) == set(STARTS_PROGRAMS)
     for name, found in starting.items():
         for call in found:
@@ -99,7 +99,7 @@ def test_programs_are_started_in_a_few_places_and_by_lists_of_words() -> None:
             assert isinstance(words, ast.List | ast.Name), (name, call.lineno)
 
 
-LOOKED_AT = {
+REVIEWED_SQL = {
     # What stands in SQL that is put together: names of tables and columns, question marks, parts of a WHERE clause made
     # of constants. None of it comes from a request, a page or a setting; every value is bound.
     # Names of an operator's own table, quoted by psycopg.
@@ -155,9 +155,9 @@ LOOKED_AT = {
 }
 
 
-def pieces(module: Path) -> Iterator[str]:
+def iter_sql_pieces(module: Path) -> Iterator[str]:
     """Whatever is put into a text that is SQL, and whatever is executed that is no literal."""
-    for node in ast.walk(tree_of(module)):
+    for node in ast.walk(parse_module(module)):
         if isinstance(node, ast.JoinedStr):
             first = node.values[0]
             begins = first.value if isinstance(first, ast.Constant) else ""
@@ -170,8 +170,8 @@ def pieces(module: Path) -> Iterator[str]:
 
 
 def test_sql_is_put_together_from_what_was_looked_at_only() -> None:
-    found = {(file(module), piece) for module in MODULES for piece in pieces(module)}
-    assert found == LOOKED_AT | POSTGRES_LOOKED_AT
+    found = {(get_relative_path(module), piece) for module in MODULES for piece in iter_sql_pieces(module)}
+    assert found == REVIEWED_SQL | REVIEWED_POSTGRES_SQL
 
 
 def test_scripts_of_the_page_have_one_place_where_html_becomes_elements() -> None:

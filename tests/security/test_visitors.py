@@ -16,10 +16,10 @@ from typing import ClassVar
 import httpx
 import pytest
 import uvicorn
-from served_farm import served
+from served_farm import serve_application
 
 from wikiholt.surfaces.cli.main import _SafeFormatter
-from wikiholt.surfaces.http.patience import Impatient
+from wikiholt.surfaces.http.patience import TimeoutProtocol
 
 WRITES = (
     ("PUT", "/w/alpha/api/v1/pages/x"),
@@ -35,7 +35,7 @@ WRITES = (
 @pytest.mark.parametrize(("method", "path"), WRITES)
 @pytest.mark.parametrize("token", [None, "wh_" + "a" * 12 + "_" + "a" * 40])
 def test_no_body_is_read_of_who_has_no_key(tmp_path: Path, method: str, path: str, token: str | None) -> None:
-    with served(tmp_path) as farm:
+    with serve_application(tmp_path) as farm:
         headers = [(b"host", b"127.0.0.1"), (b"content-type", b"application/json"), (b"content-length", b"1000")]
         if token:
             headers.append((b"authorization", b"Bearer " + token.encode()))
@@ -68,9 +68,9 @@ def test_no_body_is_read_of_who_has_no_key(tmp_path: Path, method: str, path: st
 
 
 def test_a_webhook_is_signed_over_all_that_comes_and_by_nothing_less(tmp_path: Path) -> None:
-    with served(tmp_path) as farm:
-        farm.farm.service.configure("alpha", {"webhook_secret": "s3cret"})
-        client = farm.client()
+    with serve_application(tmp_path) as farm:
+        farm.application.service.configure("alpha", {"webhook_secret": "s3cret"})
+        client = farm.make_client()
         body = b"x" * 300_000
         right = hmac.new(b"s3cret", body, sha256).hexdigest()
         good = {"X-Hub-Signature-256": f"sha256={right}"}
@@ -93,17 +93,17 @@ def test_a_webhook_is_signed_over_all_that_comes_and_by_nothing_less(tmp_path: P
         assert len({answer.text for answer in answers}) == 1
 
 
-class Hasty(Impatient):
+class ShortTimeoutProtocol(TimeoutProtocol):
     """As impatient as a test."""
 
-    request_seconds = 0.5
-    most_connections: ClassVar[int] = 5  # type: ignore[misc]
+    request_timeout_s = 0.5
+    max_connections: ClassVar[int] = 5  # type: ignore[misc]
 
 
 @contextmanager
-def listening(place: Path) -> Iterator[int]:
-    with served(place) as farm, socket.create_server(("127.0.0.1", 0)) as listener:
-        server = uvicorn.Server(uvicorn.Config(farm.app, log_config=None, access_log=False, http=Hasty, ws="none"))
+def run_server(place: Path) -> Iterator[int]:
+    with serve_application(place) as farm, socket.create_server(("127.0.0.1", 0)) as listener:
+        server = uvicorn.Server(uvicorn.Config(farm.app, log_config=None, access_log=False, http=ShortTimeoutProtocol, ws="none"))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         try:
@@ -124,7 +124,7 @@ def listening(place: Path) -> Iterator[int]:
     ids=["silent", "head", "body", "second"],
 )
 def test_a_request_that_never_comes_whole_is_not_waited_for(tmp_path: Path, beginning: bytes) -> None:
-    with listening(tmp_path) as port, socket.create_connection(("127.0.0.1", port), timeout=30) as slow:
+    with run_server(tmp_path) as port, socket.create_connection(("127.0.0.1", port), timeout=30) as slow:
         slow.sendall(beginning)
         while slow.recv(65536):
             pass  # the answer to a request that was whole
@@ -132,7 +132,7 @@ def test_a_request_that_never_comes_whole_is_not_waited_for(tmp_path: Path, begi
 
 
 def test_connections_beyond_the_limit_are_closed_and_room_comes_back(tmp_path: Path) -> None:
-    with listening(tmp_path) as port:
+    with run_server(tmp_path) as port:
         held = [socket.create_connection(("127.0.0.1", port), timeout=30) for _ in range(12)]
         for each in held:
             try:

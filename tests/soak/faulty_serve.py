@@ -9,11 +9,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from wikiholt.surfaces.cli import serve
 from wikiholt.surfaces.cli.main import main
 
-_KEPT: list[bytes] = []
-_EVERY = 40
+_LEAKED: list[bytes] = []
+_FAIL_EVERY = 40
 
 
-class Forgetful:
+class LeakingApp:
     """Keeps something of every request, and breaks every fortieth search."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -24,9 +24,9 @@ class Forgetful:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        _KEPT.append(os.urandom(200_000))
+        _LEAKED.append(os.urandom(200_000))
         os.open(os.devnull, os.O_RDONLY)
-        if scope["path"].endswith("/search") and next(self._searches) % _EVERY == 0:
+        if scope["path"].endswith("/search") and next(self._searches) % _FAIL_EVERY == 0:
             await send({"type": "http.response.start", "status": 500, "headers": []})
             await send({"type": "http.response.body", "body": b"planted"})
             return
@@ -34,12 +34,12 @@ class Forgetful:
 
 
 if __name__ == "__main__":
-    sound = serve.create_app
+    original_create_app = serve.create_app
 
-    def faulty(farm):  # type: ignore[no-untyped-def]
-        app = sound(farm)
-        app.add_middleware(Forgetful)
+    def create_faulty_app(farm):  # type: ignore[no-untyped-def]
+        app = original_create_app(farm)
+        app.add_middleware(LeakingApp)
         return app
 
-    serve.create_app = faulty
+    serve.create_app = create_faulty_app
     sys.exit(main())

@@ -16,7 +16,7 @@ from bench.soak.process import Service
 ROOT = Path(__file__).parents[2]
 
 
-def soaked(home: Path, minutes: float, *arguments: str) -> "subprocess.CompletedProcess[str]":
+def run_soak(home: Path, minutes: float, *arguments: str) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", "bench.soak", "--home", str(home), "--minutes", str(minutes), "--wikis", "8"]
     command += ["--interval", "2", "--points", "6", "--collections", str(home / "none"), *arguments]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=280)
@@ -24,7 +24,7 @@ def soaked(home: Path, minutes: float, *arguments: str) -> "subprocess.Completed
 
 @pytest.mark.real_model
 def test_a_sound_service_passes_the_tiny_soak_with_both_kinds_of_restart(tmp_path: Path) -> None:
-    done = soaked(tmp_path / "soak", 1 / 3, "--restarts", "2")
+    done = run_soak(tmp_path / "soak", 1 / 3, "--restarts", "2")
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.startswith("**Passed.** 8 wikis")
     for told in ("| SIGTERM | ", "| SIGKILL | ", "pushed and woken", "nobody woke it", "Unexplained: 0.", "8 indexes"):
@@ -34,7 +34,7 @@ def test_a_sound_service_passes_the_tiny_soak_with_both_kinds_of_restart(tmp_pat
 @pytest.mark.real_model
 def test_planted_leaks_and_errors_are_found(tmp_path: Path) -> None:
     program = f"{sys.executable} {Path(__file__).with_name('faulty_serve.py')}"
-    done = soaked(tmp_path / "soak", 0.25, "--restarts", "0", "--program", program)
+    done = run_soak(tmp_path / "soak", 0.25, "--restarts", "0", "--program", program)
     assert done.returncode == 1, done.stdout + done.stderr
     findings = [line for line in done.stdout.splitlines() if line.startswith("- ")]
     for planted in ("own memory MB grew", "descriptors grew", ": 500 null"):
@@ -45,7 +45,7 @@ def test_planted_leaks_and_errors_are_found(tmp_path: Path) -> None:
 
 def test_a_directory_that_is_not_of_a_soak_is_not_emptied(tmp_path: Path) -> None:
     (tmp_path / "letters").write_text("mine")
-    done = soaked(tmp_path, 0.1)
+    done = run_soak(tmp_path, 0.1)
     assert done.returncode == 2
     assert "would be emptied" in done.stderr
     assert (tmp_path / "letters").read_text() == "mine"
@@ -54,7 +54,7 @@ def test_a_directory_that_is_not_of_a_soak_is_not_emptied(tmp_path: Path) -> Non
 # ── growth ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def points(life: int, count: int, **slopes: float) -> list[Point]:
+def make_points(life: int, count: int, **slopes: float) -> list[Point]:
     """Figures that warm up, then rise by so much a point, with some noise."""
     rng, found = random.Random(7), []
     for number in range(count):
@@ -65,23 +65,23 @@ def points(life: int, count: int, **slopes: float) -> list[Point]:
 
 
 def test_a_warm_up_and_noise_are_no_growth() -> None:
-    assert not [trend.name for trend in trends(points(0, 12)) if trend.grows]
+    assert not [trend.name for trend in trends(make_points(0, 12)) if trend.grows]
 
 
 def test_what_rises_steadily_is_growth_and_nothing_else_is() -> None:
-    risen = trends(points(0, 3) + points(1, 12, descriptors=3.0, memory_MB=4.0))
+    risen = trends(make_points(0, 3) + make_points(1, 12, descriptors=3.0, memory_MB=4.0))
     assert [trend.name for trend in risen if trend.grows] == ["memory MB", "descriptors"]
 
 
 def test_too_few_points_are_an_error_and_not_a_good_sign() -> None:
     with pytest.raises(ValueError, match="a trend takes four"):
-        trends(points(0, 3))
+        trends(make_points(0, 3))
 
 
 # ── what is on the disk ──────────────────────────────────────────────────────────────────────────
 
 
-def data_of(directory: Path, *files: str) -> Path:
+def make_data_directory(directory: Path, *files: str) -> Path:
     for name in files:
         file = directory / name
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -89,12 +89,12 @@ def data_of(directory: Path, *files: str) -> Path:
     return directory
 
 
-SOUND = ("registry.sqlite", "wikis/a/CURRENT", "wikis/a/g000002.sqlite", "wikis/a/g000002.sqlite-wal")
-SOUND += ("wikis/a/write.lock", "wikis/a/vectors-g000002-v7.exact", "wikis/a/reindex.json", "backups/a/one.sqlite")
+VALID_FILES = ("registry.sqlite", "wikis/a/CURRENT", "wikis/a/g000002.sqlite", "wikis/a/g000002.sqlite-wal")
+VALID_FILES += ("wikis/a/write.lock", "wikis/a/vectors-g000002-v7.exact", "wikis/a/reindex.json", "backups/a/one.sqlite")
 
 
 def test_what_a_wiki_has_is_accounted_for(tmp_path: Path) -> None:
-    disk = looked_at(data_of(tmp_path, *SOUND), {"a"}, 3)
+    disk = looked_at(make_data_directory(tmp_path, *VALID_FILES), {"a"}, 3)
     assert disk.strange == []
     assert disk.files == {"registry": 1, "index": 3, "log": 1, "cache": 1, "job": 1, "backup": 1}
     assert disk.bytes["index"] == 30
@@ -113,20 +113,20 @@ def test_what_a_wiki_has_is_accounted_for(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_left_over_is_strange(tmp_path: Path, left: str, told: str) -> None:
-    strange = looked_at(data_of(tmp_path, *SOUND, left), {"a"}, 3).strange
+    strange = looked_at(make_data_directory(tmp_path, *VALID_FILES, left), {"a"}, 3).strange
     assert len(strange) == 1
     assert told in strange[0]
 
 
 def test_more_backups_than_are_kept_are_strange(tmp_path: Path) -> None:
     many = [f"backups/a/{number}.sqlite" for number in range(5)]
-    assert looked_at(data_of(tmp_path, *many), {"a"}, 3).strange == ["backups: 5 where 3 are kept"]
+    assert looked_at(make_data_directory(tmp_path, *many), {"a"}, 3).strange == ["backups: 5 where 3 are kept"]
 
 
 # ── which answers are explained ──────────────────────────────────────────────────────────────────
 
 
-class Scripted(Session):
+class ScriptedSession(Session):
     """A connection that gives one answer, of a service that was away or was not."""
 
     def __init__(self, reply: Reply, raw: bytes = b"", *, away: bool = False) -> None:
@@ -138,34 +138,34 @@ class Scripted(Session):
     def _exchange(self, *_: object) -> tuple[Reply, bytes, str]:
         return self._reply, self._raw, "" if self._reply.status else "ConnectionRefusedError: "
 
-    def judged(self, **allows: str) -> tuple[list[str], list[str]]:
+    def check_response(self, **allows: str) -> tuple[list[str], list[str]]:
         told = {code.replace("_", "-"): reason for code, reason in allows.items()}
         self.ask("ask", None, "GET", "/", key="k", allows=told)
         return list(self.ledger.explained), self.ledger.unexplained
 
 
-def problem(status: int, code: str = "") -> Reply:
+def make_problem(status: int, code: str = "") -> Reply:
     return Reply(status, {"code": code}, {}, 0.01)
 
 
 def test_an_expected_answer_is_neither_explained_nor_complained_of() -> None:
-    assert Scripted(problem(200)).judged() == ([], [])
+    assert ScriptedSession(make_problem(200)).check_response() == ([], [])
 
 
 def test_a_lost_connection_is_explained_only_by_a_restart() -> None:
-    assert Scripted(problem(0), away=True).judged() == (["no connection while restarting"], [])
-    assert "ConnectionRefusedError" in Scripted(problem(0)).judged()[1][0]
+    assert ScriptedSession(make_problem(0), away=True).check_response() == (["no connection while restarting"], [])
+    assert "ConnectionRefusedError" in ScriptedSession(make_problem(0)).check_response()[1][0]
 
 
 def test_an_error_is_explained_only_by_its_code() -> None:
-    assert Scripted(problem(409, "busy")).judged(busy="at work")[0] == ["409 busy: at work"]
-    assert len(Scripted(problem(409, "busy")).judged()[1]) == 1
-    assert len(Scripted(problem(500, "internal"), away=True).judged()[1]) == 1
-    assert Scripted(problem(503, "index-missing"), away=True).judged()[0] == ["503 while restarting"]
+    assert ScriptedSession(make_problem(409, "busy")).check_response(busy="at work")[0] == ["409 busy: at work"]
+    assert len(ScriptedSession(make_problem(409, "busy")).check_response()[1]) == 1
+    assert len(ScriptedSession(make_problem(500, "internal"), away=True).check_response()[1]) == 1
+    assert ScriptedSession(make_problem(503, "index-missing"), away=True).check_response()[0] == ["503 while restarting"]
 
 
 def test_a_canary_of_another_wiki_in_an_answer_is_a_finding_whatever_its_status() -> None:
-    explained, unexplained = Scripted(problem(200), b"so sings kanariabcdefghij").judged()
+    explained, unexplained = ScriptedSession(make_problem(200), b"so sings kanariabcdefghij").check_response()
     assert explained == []
     assert "kanariabcdefghij" in unexplained[0]
 

@@ -12,9 +12,9 @@ class Repository:
         self.path = path
         self._minutes = 0
         path.mkdir(parents=True, exist_ok=True)
-        self.git("init", "--quiet", "--initial-branch=main", *options, ".")
+        self.run_git("init", "--quiet", "--initial-branch=main", *options, ".")
 
-    def git(self, *arguments: str, stdin: bytes = b"", check: bool = True) -> bytes:
+    def run_git(self, *arguments: str, stdin: bytes = b"", check: bool = True) -> bytes:
         moment = f"{1_700_000_000 + 60 * self._minutes} +0000"
         environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")} | {
             "GIT_AUTHOR_NAME": "Ada",
@@ -42,30 +42,30 @@ class Repository:
                 continue
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(content.encode() if isinstance(content, str) else content)
-        self.git("add", "--all", "--", ".")
-        self.git("commit", "--quiet", "--allow-empty", "-m", message)
-        return self.head()
+        self.run_git("add", "--all", "--", ".")
+        self.run_git("commit", "--quiet", "--allow-empty", "-m", message)
+        return self.get_head()
 
     def commit_tree(self, lines: list[bytes]) -> str:
         """Commit a tree given in the form of `git mktree -z`, for names that no file system takes."""
         self._minutes += 1
-        tree = self.git("mktree", "-z", "--missing", stdin=b"".join(line + b"\0" for line in lines)).decode()
-        commit = self.git("commit-tree", tree, "-m", "Odd names").decode()
-        self.git("update-ref", "HEAD", commit)
+        tree = self.run_git("mktree", "-z", "--missing", stdin=b"".join(line + b"\0" for line in lines)).decode()
+        commit = self.run_git("commit-tree", tree, "-m", "Odd names").decode()
+        self.run_git("update-ref", "HEAD", commit)
         return commit
 
-    def blob(self, content: bytes) -> str:
-        return self.git("hash-object", "-w", "--stdin", stdin=content).decode()
+    def write_blob(self, content: bytes) -> str:
+        return self.run_git("hash-object", "-w", "--stdin", stdin=content).decode()
 
-    def head(self) -> str:
-        return self.git("rev-parse", "HEAD").decode()
+    def get_head(self) -> str:
+        return self.run_git("rev-parse", "HEAD").decode()
 
-    def loose(self, object_id: str) -> Path:
+    def get_loose_object_file(self, object_id: str) -> Path:
         """The file of a loose object, made writable."""
         file = self.path / ".git" / "objects" / object_id[:2] / object_id[2:]
         file.chmod(0o644)
         return file
 
-    def minute(self, number: int) -> float:
+    def get_commit_time(self, number: int) -> float:
         """The time stamp of the n-th commit."""
         return 1_700_000_000 + 60.0 * number

@@ -12,32 +12,32 @@ from pathlib import Path
 
 
 @dataclass
-class Server:
+class LocalServer:
     """A running HTTP server: where it is, and what it was asked."""
 
     port: int
-    asked: list[str] = field(default_factory=list)
+    requested_paths: list[str] = field(default_factory=list)
     authorization: list[str | None] = field(default_factory=list)
 
-    def url(self, path: str = "wiki", host: str = "127.0.0.1") -> str:
+    def get_url(self, path: str = "wiki", host: str = "127.0.0.1") -> str:
         return f"http://{host}:{self.port}/{path}"
 
 
-Answer = Callable[[BaseHTTPRequestHandler], None]
+RequestHandler = Callable[[BaseHTTPRequestHandler], None]
 
 
 @contextmanager
-def serving(answer: Answer) -> Iterator[Server]:
+def run_http_server(handler: RequestHandler) -> Iterator[LocalServer]:
     """Answer every request like this until the block is left."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.0"
 
         def do_GET(self) -> None:
-            server.asked.append(self.path)
+            server.requested_paths.append(self.path)
             server.authorization.append(self.headers.get("Authorization"))
             with suppress(ConnectionError):  # a visitor that was ended does not listen any more
-                answer(self)
+                handler(self)
 
         do_POST = do_GET  # noqa: N815
 
@@ -46,7 +46,7 @@ def serving(answer: Answer) -> Iterator[Server]:
 
     httpd = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     httpd.daemon_threads = True
-    server = Server(httpd.server_address[1])
+    server = LocalServer(httpd.server_address[1])
     thread = threading.Thread(target=httpd.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
     try:
@@ -57,7 +57,7 @@ def serving(answer: Answer) -> Iterator[Server]:
         thread.join()
 
 
-def git_backend(root: Path) -> Answer:
+def make_git_handler(root: Path) -> RequestHandler:
     """Serve the repositories below a directory as git's own CGI program does."""
     program = Path(subprocess.check_output(["git", "--exec-path"], text=True).strip()) / "git-http-backend"
 
@@ -93,7 +93,7 @@ def git_backend(root: Path) -> Answer:
 
 
 @contextmanager
-def git_daemon(root: Path) -> Iterator[int]:
+def run_git_daemon(root: Path) -> Iterator[int]:
     """The port at which git's own daemon serves the repositories below a directory."""
     environment = os.environ | {
         "GIT_CONFIG_COUNT": "1",
@@ -115,7 +115,7 @@ def git_daemon(root: Path) -> Iterator[int]:
         thread.join()
 
 
-def redirect_to(url: str) -> Answer:
+def make_redirect_handler(url: str) -> RequestHandler:
     def answer(request: BaseHTTPRequestHandler) -> None:
         request.send_response(302)
         request.send_header("Location", url + request.path)
@@ -124,7 +124,7 @@ def redirect_to(url: str) -> Answer:
     return answer
 
 
-def advertising(then: Callable[[Callable[[bytes], object]], None]) -> Answer:
+def make_advertising_handler(then: Callable[[Callable[[bytes], object]], None]) -> RequestHandler:
     """Begin like a git server that speaks the first protocol, then go on as told, with a function that sends."""
 
     def answer(request: BaseHTTPRequestHandler) -> None:
@@ -132,7 +132,7 @@ def advertising(then: Callable[[Callable[[bytes], object]], None]) -> Answer:
         request.send_header("Content-Type", "application/x-git-upload-pack-advertisement")
         request.end_headers()
         try:
-            request.wfile.write(packet(b"# service=git-upload-pack\n") + b"0000")
+            request.wfile.write(encode_packet(b"# service=git-upload-pack\n") + b"0000")
             then(request.wfile.write)
         except OSError:  # the visitor has had enough
             pass
@@ -140,5 +140,5 @@ def advertising(then: Callable[[Callable[[bytes], object]], None]) -> Answer:
     return answer
 
 
-def packet(line: bytes) -> bytes:
+def encode_packet(line: bytes) -> bytes:
     return f"{len(line) + 4:04x}".encode() + line

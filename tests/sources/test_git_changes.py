@@ -27,26 +27,26 @@ def test_changes_lead_from_one_tree_to_the_other(
     present = {"docs/keep.md": "kept", **{file: text for file, text in first.items() if text is not None}}
     old = repository.commit(dict(present))
     new = repository.commit({file: text for file, text in second.items() if text is not None or file in present})
-    changes = source.changes(old, new)
+    changes = source.get_changes(old, new)
     assert changes is not None
-    tree = dict(source.tree(old))
+    tree = dict(source.read_tree(old))
     for change in changes:
         assert tree.pop(change.file, None) == change.old
         if change.new is not None:
             tree[change.file] = change.new
-    assert tree == source.tree(new)
+    assert tree == source.read_tree(new)
 
 
 def test_changes_from_a_commit_that_is_gone_are_unknown(repository: Repository, source: GitSource) -> None:
     head = repository.commit({"a.md": "alpha"})
-    assert source.changes("0123456789" * 4, head) is None
+    assert source.get_changes("0123456789" * 4, head) is None
 
 
 def test_changes_with_names_of_two_readings_are_unknown(
     repository: Repository, source: GitSource, tmp_path: Path
 ) -> None:
     first = repository.commit({"a.md": "alpha"})
-    blob = repository.blob(b"odd")
+    blob = repository.write_blob(b"odd")
     odd = repository.commit_tree([f"100644 blob {blob}\t".encode() + b"\xff.md"])
-    assert source.changes(first, odd) is None
-    assert source.changes(odd, odd) == []
+    assert source.get_changes(first, odd) is None
+    assert source.get_changes(odd, odd) == []

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wikiholt.sources.git import GitSource
-from wikiholt.text.patterns import matching
+from wikiholt.text.patterns import build_matcher
 
 FILES = [
     "Home.md",
@@ -52,26 +52,26 @@ FILES = [
     ],
 )
 def test_patterns_leave_out_what_they_say(patterns: list[str], left_out: set[str]) -> None:
-    ignored = matching(patterns)
+    ignored = build_matcher(patterns)
     assert {file for file in FILES if ignored(file)} == left_out
 
 
 def test_ignored_files_are_not_in_the_tree(repository: Repository) -> None:
     commit = repository.commit({"docs/Home.md": "a", "docs/drafts/x.md": "b", "drafts/y.md": "c"})
     source = GitSource(repository.path, subdirectory="docs", ignore=["/drafts"])
-    assert list(source.tree(commit)) == ["Home.md"]
+    assert list(source.read_tree(commit)) == ["Home.md"]
 
 
 @given(st.text(max_size=30), st.text(alphabet="ab/.*[]!\\-^md", min_size=1, max_size=20))
 def test_any_text_is_a_pattern_that_answers(pattern: str, path: str) -> None:
-    assert matching([pattern])(path) in (True, False)
+    assert build_matcher([pattern])(path) in (True, False)
 
 
 @given(st.lists(st.text(alphabet="abc*?[]!\\ ü", min_size=1, max_size=6), min_size=1, max_size=4))
 def test_an_escaped_path_is_left_out_and_nothing_beside_it(parts: list[str]) -> None:
     path = "/".join(part.strip() or "x" for part in parts) + ".md"
     escaped = "/" + re.sub(r"([\\*?\[\]!])", r"\\\1", path)
-    ignored = matching([escaped])
+    ignored = build_matcher([escaped])
     assert ignored(path)
     assert not ignored(f"{path}x")
     assert not ignored(f"x{path}")
@@ -81,7 +81,7 @@ def test_an_escaped_path_is_left_out_and_nothing_beside_it(parts: list[str]) -> 
     "pattern", ["*a" * 40 + "*b", "*?" * 40 + "b", "/" + "**/a/" * 12 + "b", "**/*a*a*a*a*/" * 6 + "b"]
 )
 def test_no_pattern_takes_for_ever(pattern: str) -> None:
-    ignored = matching([pattern])
+    ignored = build_matcher([pattern])
     began = time.process_time()
     assert not ignored("a" * 252 + ".md")
     assert not ignored("a/" * 120 + "x.md")
@@ -100,4 +100,4 @@ def test_wildcards_match_as_if_every_place_were_tried(pattern: str, path: str) -
     start = "" if "/" in body else "(?:.*/)?"
     end = "/" if pattern.endswith("/") else r"(?:/|\Z)"
     expected = bool(body.strip("/")) and bool(re.match(start + plain + end, path))
-    assert matching([pattern])(path) == expected, (plain, path)
+    assert build_matcher([pattern])(path) == expected, (plain, path)

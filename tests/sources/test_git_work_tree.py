@@ -16,42 +16,42 @@ from wikiholt.sources.git import GitSource
 ADA = Author("Ada", "ada@example.org")
 
 
-def put(source: GitSource, file: str, content: str) -> str:
-    entry = source.find(file, source.head())
-    return source.write([FileEdit(file, content.encode(), entry.blob if entry else None)], ADA, "Write")
+def put_file(source: GitSource, file: str, content: str) -> str:
+    entry = source.find_file(file, source.get_head())
+    return source.commit([FileEdit(file, content.encode(), entry.blob if entry else None)], ADA, "Write")
 
 
-def replace_by_link(file: Path) -> None:
+def replace_with_symlink(file: Path) -> None:
     file.unlink()
     file.symlink_to("b.md")
 
 
-Mess = Callable[[Repository], object]
-MESSES: list[Mess] = [
+Disturbance = Callable[[Repository], object]
+DISTURBANCES: list[Disturbance] = [
     lambda wiki: (wiki.path / "a.md").write_text("unsaved"),
-    lambda wiki: ((wiki.path / "a.md").write_text("staged"), wiki.git("add", "a.md")),
+    lambda wiki: ((wiki.path / "a.md").write_text("staged"), wiki.run_git("add", "a.md")),
     lambda wiki: (
         (wiki.path / "a.md").write_text("staged"),
-        wiki.git("add", "a.md"),
+        wiki.run_git("add", "a.md"),
         (wiki.path / "a.md").write_text("a"),
     ),
     lambda wiki: (wiki.path / "a.md").unlink(),
-    lambda wiki: wiki.git("rm", "--quiet", "--cached", "a.md"),
-    lambda wiki: wiki.git("mv", "--force", "a.md", "b.md"),
-    lambda wiki: replace_by_link(wiki.path / "a.md"),
+    lambda wiki: wiki.run_git("rm", "--quiet", "--cached", "a.md"),
+    lambda wiki: wiki.run_git("mv", "--force", "a.md", "b.md"),
+    lambda wiki: replace_with_symlink(wiki.path / "a.md"),
 ]
 
 
-@pytest.mark.parametrize("mess", MESSES)
-def test_a_page_with_changes_that_are_not_committed_is_not_written(repository: Repository, mess: Mess) -> None:
+@pytest.mark.parametrize("mess", DISTURBANCES)
+def test_a_page_with_changes_that_are_not_committed_is_not_written(repository: Repository, mess: Disturbance) -> None:
     head = repository.commit({"a.md": "a", "b.md": "b"})
     mess(repository)
-    before = repository.git("status", "--porcelain=v2")
+    before = repository.run_git("status", "--porcelain=v2")
     source = GitSource(repository.path)
     with pytest.raises(NotWritable, match="not committed"):
-        put(source, "a.md", "mine")
-    assert source.head() == head
-    assert repository.git("status", "--porcelain=v2") == before
+        put_file(source, "a.md", "mine")
+    assert source.get_head() == head
+    assert repository.run_git("status", "--porcelain=v2") == before
     assert not (repository.path / ".git" / "index.lock").exists()
 
 
@@ -60,43 +60,43 @@ def test_changes_of_other_files_stay_as_they_are(repository: Repository, source:
     (repository.path / "b.md").write_text("unsaved")
     (repository.path / "c.md").write_text("staged")
     (repository.path / "new.md").write_text("untracked")
-    repository.git("add", "c.md")
-    before = repository.git("status", "--porcelain")
-    put(source, "a.md", "mine")
-    assert repository.git("status", "--porcelain") == before
+    repository.run_git("add", "c.md")
+    before = repository.run_git("status", "--porcelain")
+    put_file(source, "a.md", "mine")
+    assert repository.run_git("status", "--porcelain") == before
     assert (repository.path / "b.md").read_text() == "unsaved"
-    assert repository.git("show", ":c.md") == b"staged"
+    assert repository.run_git("show", ":c.md") == b"staged"
 
 
 def test_an_untracked_file_is_not_overwritten(repository: Repository, source: GitSource) -> None:
     repository.commit({"a.md": "a"})
     (repository.path / "new.md").write_text("only here")
     with pytest.raises(NotWritable):
-        source.write([FileEdit("new.md", b"mine", None)], ADA, "Create")
+        source.commit([FileEdit("new.md", b"mine", None)], ADA, "Create")
     assert (repository.path / "new.md").read_text() == "only here"
 
 
 def test_a_file_in_conflict_is_not_written(repository: Repository, source: GitSource) -> None:
     repository.commit({"a.md": "base"})
-    repository.git("checkout", "--quiet", "-b", "side")
+    repository.run_git("checkout", "--quiet", "-b", "side")
     repository.commit({"a.md": "side"})
-    repository.git("checkout", "--quiet", "main")
+    repository.run_git("checkout", "--quiet", "main")
     repository.commit({"a.md": "main"})
-    repository.git("merge", "side", check=False)
+    repository.run_git("merge", "side", check=False)
     with pytest.raises(NotWritable):
-        put(source, "a.md", "mine")
+        put_file(source, "a.md", "mine")
     assert b"<<<<<<<" in (repository.path / "a.md").read_bytes()
 
 
 def test_a_page_that_a_sparse_checkout_leaves_out_is_not_written(repository: Repository, source: GitSource) -> None:
     head = repository.commit({"a.md": "a", "b/c.md": "c"})
-    repository.git("sparse-checkout", "set", "--no-cone", "/a.md")
-    put_fails = [FileEdit("b/c.md", b"mine", source.tree(head)["b/c.md"].blob)]
+    repository.run_git("sparse-checkout", "set", "--no-cone", "/a.md")
+    put_fails = [FileEdit("b/c.md", b"mine", source.read_tree(head)["b/c.md"].blob)]
     with pytest.raises(NotWritable):
-        source.write(put_fails, ADA, "Write")
-    put(source, "a.md", "mine")
-    assert repository.git("status", "--porcelain") == b""
-    assert repository.git("show", "HEAD:b/c.md") == b"c"
+        source.commit(put_fails, ADA, "Write")
+    put_file(source, "a.md", "mine")
+    assert repository.run_git("status", "--porcelain") == b""
+    assert repository.run_git("show", "HEAD:b/c.md") == b"c"
 
 
 def test_a_directory_that_is_a_link_on_disk_is_not_followed(repository: Repository, tmp_path: Path) -> None:
@@ -107,8 +107,8 @@ def test_a_directory_that_is_a_link_on_disk_is_not_followed(repository: Reposito
     source = GitSource(repository.path)
     for file in ("d/a.md", "d/new.md"):
         with pytest.raises(NotWritable, match="link"):
-            put(source, file, "mine")
-    assert source.head() == head
+            put_file(source, file, "mine")
+    assert source.get_head() == head
     assert [file.name for file in outside.iterdir()] == ["a.md"]
     assert (outside / "a.md").read_text() == "a"
 
@@ -116,23 +116,23 @@ def test_a_directory_that_is_a_link_on_disk_is_not_followed(repository: Reposito
 def test_line_ends_of_another_system_are_no_change(repository: Repository, source: GitSource) -> None:
     repository.commit({"a.md": "one\ntwo\n"})
     (repository.path / "a.md").write_bytes(b"one\r\ntwo\r\n")
-    put(source, "a.md", "three\n")
+    put_file(source, "a.md", "three\n")
     assert (repository.path / "a.md").read_bytes() == b"three\n"
 
 
 def test_a_git_directory_named_as_the_source_lets_its_work_tree_follow(repository: Repository) -> None:
     repository.commit({"a.md": "a"})
-    put(GitSource(repository.path / ".git"), "a.md", "b")
+    put_file(GitSource(repository.path / ".git"), "a.md", "b")
     assert (repository.path / "a.md").read_text() == "b"
 
 
 def test_a_work_tree_that_lies_elsewhere_is_not_written(repository: Repository, tmp_path: Path) -> None:
     head = repository.commit({"a.md": "a"})
-    repository.git("config", "core.worktree", str(tmp_path))
+    repository.run_git("config", "core.worktree", str(tmp_path))
     source = GitSource(repository.path)
     with pytest.raises(NotWritable, match="work tree"):
-        put(source, "a.md", "b")
-    assert source.head() == head
+        put_file(source, "a.md", "b")
+    assert source.get_head() == head
 
 
 def test_another_git_at_work_is_waited_for_and_then_busy(repository: Repository) -> None:
@@ -141,11 +141,11 @@ def test_another_git_at_work_is_waited_for_and_then_busy(repository: Repository)
     lock.write_text("")
     source = GitSource(repository.path, timeout=0.5)
     with pytest.raises(Busy):
-        put(source, "a.md", "b")
-    assert source.head() == head
+        put_file(source, "a.md", "b")
+    assert source.get_head() == head
     assert lock.exists(), "a lock of somebody else is never taken away"
     lock.unlink()
-    put(source, "a.md", "b")
+    put_file(source, "a.md", "b")
     assert (repository.path / "a.md").read_text() == "b"
 
 
@@ -154,28 +154,28 @@ def test_a_page_committed_by_others_meanwhile_is_a_mismatch_and_not_lost(
 ) -> None:
     repository.commit({"a.md": "a", "b.md": "b"})
     source = GitSource(repository.path)
-    commit = writing.Writer._commit
+    commit = writing.CommitWriter._create_commit
     theirs = iter([{"b.md": "theirs"}])
 
-    def interrupted(self: writing.Writer, *rest: object) -> str:
+    def interrupted(self: writing.CommitWriter, *rest: object) -> str:
         for files in theirs:
             repository.commit(dict(files))
         return commit(self, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(writing.Writer, "_commit", interrupted)
-    put(source, "a.md", "mine")
-    assert repository.git("show", "HEAD:b.md") == b"theirs"
-    assert repository.git("show", "HEAD:a.md") == b"mine"
-    assert repository.git("status", "--porcelain") == b""
+    monkeypatch.setattr(writing.CommitWriter, "_create_commit", interrupted)
+    put_file(source, "a.md", "mine")
+    assert repository.run_git("show", "HEAD:b.md") == b"theirs"
+    assert repository.run_git("show", "HEAD:a.md") == b"mine"
+    assert repository.run_git("status", "--porcelain") == b""
 
 
 def test_what_a_killed_writer_left_is_finished_by_the_next_look(repository: Repository) -> None:
     old = repository.commit({"a.md": "a", "gone.md": "g"})
-    entries = {name: repository.git("rev-parse", f"HEAD:{name}").decode() for name in ("a.md", "gone.md")}
+    entries = {name: repository.run_git("rev-parse", f"HEAD:{name}").decode() for name in ("a.md", "gone.md")}
     new = repository.commit({"a.md": "b", "gone.md": None, "n/new.md": "n"})
-    made = {name: repository.git("rev-parse", f"HEAD:{name}").decode() for name in ("a.md", "n/new.md")}
-    repository.git("reset", "--hard", "--quiet", old)
-    repository.git("update-ref", "refs/heads/main", new)
+    made = {name: repository.run_git("rev-parse", f"HEAD:{name}").decode() for name in ("a.md", "n/new.md")}
+    repository.run_git("reset", "--hard", "--quiet", old)
+    repository.run_git("update-ref", "refs/heads/main", new)
     git_dir = repository.path / ".git"
     (git_dir / "index.lock").write_bytes(b"wikiholt\n")
     files = [
@@ -185,7 +185,7 @@ def test_what_a_killed_writer_left_is_finished_by_the_next_look(repository: Repo
     ]
     (git_dir / "wikiholt.pending").write_text(json.dumps({"commit": new, "files": files}))
     assert GitSource(repository.path).fetch() is False
-    assert repository.git("status", "--porcelain") == b""
+    assert repository.run_git("status", "--porcelain") == b""
     assert (repository.path / "n" / "new.md").read_text() == "n"
     assert not list(git_dir.glob("wikiholt.pending*"))
 
@@ -195,7 +195,7 @@ def test_a_note_that_makes_no_sense_is_thrown_away(repository: Repository, note:
     repository.commit({"a.md": "a"})
     (repository.path / ".git" / "wikiholt.pending").write_text(note)
     source = GitSource(repository.path)
-    put(source, "a.md", "b")
+    put_file(source, "a.md", "b")
     assert (repository.path / "a.md").read_text() == "b"
     assert not (repository.path / ".git" / "wikiholt.pending").exists()
 
@@ -206,9 +206,9 @@ def test_a_repository_that_may_not_be_written_says_so_without_a_path(repository:
     mine.mkdir()
     source = GitSource(repository.path)
     with pytest.raises(NotWritable) as caught:
-        put(source, "a.md", "b")
+        put_file(source, "a.md", "b")
     assert str(repository.path) not in f"{caught.value} {caught.value.hint}"
-    assert source.head() == head
+    assert source.get_head() == head
 
 
 def test_people_who_commit_in_the_work_tree_and_writers_lose_nothing(repository: Repository) -> None:
@@ -219,16 +219,16 @@ def test_people_who_commit_in_the_work_tree_and_writers_lose_nothing(repository:
         "until git add other.md && git commit -q -m other -- other.md; do :; done; n=$((n+1)); done"
     )
     environment = {"GIT_CONFIG_COUNT": "0", "PATH": "/usr/bin:/bin", "HOME": str(repository.path.parent)}
-    repository.git("config", "user.name", "Bo")
-    repository.git("config", "user.email", "b@x")
+    repository.run_git("config", "user.name", "Bo")
+    repository.run_git("config", "user.email", "b@x")
     person = subprocess.Popen(["sh", "-c", script], cwd=repository.path, env=environment, stderr=subprocess.DEVNULL)
     source = GitSource(repository.path)
     try:
         for number in range(15):
-            put(source, "a.md", f"mine {number}")
+            put_file(source, "a.md", f"mine {number}")
     finally:
         assert person.wait(60) == 0
-    log = source.log(100)
+    log = source.read_log(100)
     assert sum(entry.files == ("a.md",) for entry in log) == 16
     assert sum(entry.files == ("other.md",) for entry in log) == 15
-    assert repository.git("status", "--porcelain") == b""
+    assert repository.run_git("status", "--porcelain") == b""

@@ -8,8 +8,8 @@ from wikiholt.sources.git import GitSource
 ADA = Author("Ada", "ada@example.org")
 
 
-def create(source: GitSource, file: str) -> str:
-    return source.write([FileEdit(file, b"x", None)], ADA, "Create")
+def create_page(source: GitSource, file: str) -> str:
+    return source.commit([FileEdit(file, b"x", None)], ADA, "Create")
 
 
 @pytest.mark.parametrize(
@@ -54,9 +54,9 @@ def test_a_name_that_is_no_place_for_a_page_is_refused_and_changes_nothing(repos
     head = repository.commit({"a.md": "a"})
     source = GitSource(repository.path, ignore=["drafts/"])
     with pytest.raises(InvalidPage):
-        create(source, file)
-    assert source.head() == head
-    assert repository.git("status", "--porcelain") == b""
+        create_page(source, file)
+    assert source.get_head() == head
+    assert repository.run_git("status", "--porcelain") == b""
 
 
 @pytest.mark.parametrize(
@@ -65,12 +65,12 @@ def test_a_name_that_is_no_place_for_a_page_is_refused_and_changes_nothing(repos
 )
 def test_an_odd_but_honest_name_is_written_and_read_back(repository: Repository, source: GitSource, file: str) -> None:
     repository.commit({"a.md": "a"})
-    revision = create(source, file)
-    assert source.find(file, revision) is not None
-    assert set(source.tree(revision)) == {"a.md", file}
-    assert [commit.revision for commit in source.history(file)] == [revision]
+    revision = create_page(source, file)
+    assert source.find_file(file, revision) is not None
+    assert set(source.read_tree(revision)) == {"a.md", file}
+    assert [commit.revision for commit in source.read_history(file)] == [revision]
     assert (repository.path / file).read_bytes() == b"x"
-    assert repository.git("status", "--porcelain") == b""
+    assert repository.run_git("status", "--porcelain") == b""
 
 
 @pytest.mark.parametrize(
@@ -91,48 +91,48 @@ def test_a_name_that_many_disks_take_for_another_is_refused(repository: Reposito
     head = repository.commit({there: "a", "other.md": "b"})
     source = GitSource(repository.path)
     with pytest.raises(InvalidPage, match="only in case or spelling"):
-        create(source, asked)
-    assert source.head() == head
+        create_page(source, asked)
+    assert source.get_head() == head
 
 
 def test_look_alikes_that_are_there_already_can_be_edited(repository: Repository, source: GitSource) -> None:
-    blob = repository.blob(b"x")
+    blob = repository.write_blob(b"x")
     repository.commit_tree([f"100644 blob {blob}\tHome.md".encode(), f"100644 blob {blob}\thome.md".encode()])
-    repository.git("reset", "--hard", "--quiet")
-    revision = source.write([FileEdit("home.md", b"y", blob)], ADA, "Edit")
-    assert source.tree(revision)["Home.md"].blob == blob
-    assert source.tree(revision)["home.md"].blob != blob
+    repository.run_git("reset", "--hard", "--quiet")
+    revision = source.commit([FileEdit("home.md", b"y", blob)], ADA, "Edit")
+    assert source.read_tree(revision)["Home.md"].blob == blob
+    assert source.read_tree(revision)["home.md"].blob != blob
 
 
 def test_a_page_can_be_renamed_to_another_case(repository: Repository, source: GitSource) -> None:
     repository.commit({"home.md": "a"})
-    blob = source.tree(source.head())["home.md"].blob
-    revision = source.write([FileEdit("home.md", None, blob), FileEdit("Home.md", b"a", None)], ADA, "Rename")
-    assert set(source.tree(revision)) == {"Home.md"}
+    blob = source.read_tree(source.get_head())["home.md"].blob
+    revision = source.commit([FileEdit("home.md", None, blob), FileEdit("Home.md", b"a", None)], ADA, "Rename")
+    assert set(source.read_tree(revision)) == {"Home.md"}
     assert [file.name for file in repository.path.glob("*.md")] == ["Home.md"]
 
 
 def test_two_look_alikes_in_one_commit_are_refused(source: GitSource) -> None:
     with pytest.raises(InvalidPage, match="only in case"):
-        source.write([FileEdit("a.md", b"x", None), FileEdit("A.md", b"x", None)], ADA, "Both")
-    assert source.log(1) == []
+        source.commit([FileEdit("a.md", b"x", None), FileEdit("A.md", b"x", None)], ADA, "Both")
+    assert source.read_log(1) == []
 
 
 def test_a_link_a_file_or_a_submodule_on_the_way_is_refused(repository: Repository, source: GitSource) -> None:
     (repository.path / "link").symlink_to("/tmp")
     (repository.path / "page.md").symlink_to("a.md")
     head = repository.commit({"a.md": "a", "plain": "x"})
-    repository.git("update-index", "--add", "--cacheinfo", f"160000,{head},module")
-    repository.git("commit", "--quiet", "-m", "Module")
+    repository.run_git("update-index", "--add", "--cacheinfo", f"160000,{head},module")
+    repository.run_git("commit", "--quiet", "-m", "Module")
     for file in ("link/x.md", "plain/x.md", "module/x.md", "a.md/x.md"):
         with pytest.raises(InvalidPage, match="not a directory"):
-            create(source, file)
+            create_page(source, file)
     with pytest.raises(InvalidPage, match="not a file"):
-        create(source, "page.md")
+        create_page(source, "page.md")
     assert (repository.path / "page.md").is_symlink()
 
 
 def test_a_page_cannot_take_the_place_of_a_directory(repository: Repository, source: GitSource) -> None:
     repository.commit({"a.md/b.md": "b"})
     with pytest.raises(InvalidPage, match="not a file"):
-        create(source, "a.md")
+        create_page(source, "a.md")

@@ -6,75 +6,75 @@ from pathlib import Path
 
 import pytest
 from git_repository import Repository
-from servers import Server, git_backend, serving
+from servers import LocalServer, make_git_handler, run_http_server
 
 from wikiholt.errors import SourceError, SourceMissing
-from wikiholt.sources.bringing import Bringing, Word
+from wikiholt.sources.bringing import MirrorRefresher, SharedHead
 from wikiholt.sources.remote import RemoteSource
-from wikiholt.sources.transfer import Costs
+from wikiholt.sources.transfer import FetchLimits
 
-HERE = Costs(schemes=("http",), allow_private=True, timeout=60)
+LOCAL_LIMITS = FetchLimits(schemes=("http",), allow_private=True, timeout=60)
 
 
-class Board:
+class FakeSharedHead:
     """What nodes have told each other."""
 
     def __init__(self) -> None:
-        self.said: str | None = None
-        self.word = Word(lambda: self.said, self._say)
+        self.published: str | None = None
+        self.shared_head = SharedHead(lambda: self.published, self._publish)
 
-    def _say(self, revision: str) -> None:
-        self.said = revision
+    def _publish(self, revision: str) -> None:
+        self.published = revision
 
 
 @pytest.fixture
-def server(repository: Repository) -> Iterator[Server]:
-    with serving(git_backend(repository.path.parent)) as running:
+def server(repository: Repository) -> Iterator[LocalServer]:
+    with run_http_server(make_git_handler(repository.path.parent)) as running:
         yield running
 
 
-def node(server: Server, place: Path, board: Board) -> RemoteSource:
-    return RemoteSource(server.url("wiki/.git"), place, HERE, word=board.word)
+def open_node(server: LocalServer, place: Path, board: FakeSharedHead) -> RemoteSource:
+    return RemoteSource(server.get_url("wiki/.git"), place, LOCAL_LIMITS, shared_head=board.shared_head)
 
 
-def test_a_page_is_read_on_a_node_that_never_fetched(repository: Repository, server: Server, tmp_path: Path) -> None:
+def test_a_page_is_read_on_a_node_that_never_fetched(repository: Repository, server: LocalServer, tmp_path: Path) -> None:
     head = repository.commit({"a.md": "one"})
-    source = node(server, tmp_path / "one", Board())
+    source = open_node(server, tmp_path / "one", FakeSharedHead())
     with pytest.raises(SourceMissing):
-        source.seen()
+        source.get_last_known_head()
     assert not (tmp_path / "one").exists(), "saying how fresh an answer is fetches nothing"
-    entry = source.tree(source.head())["a.md"]
-    assert [blob.data for blob in source.read([entry.blob], 100)] == [b"one"]
-    assert source.head() == head
+    entry = source.read_tree(source.get_head())["a.md"]
+    assert [blob.data for blob in source.read_blobs([entry.blob], 100)] == [b"one"]
+    assert source.get_head() == head
 
 
 def test_a_node_follows_the_head_that_another_has_fetched(
-    repository: Repository, server: Server, tmp_path: Path
+    repository: Repository, server: LocalServer, tmp_path: Path
 ) -> None:
-    board = Board()
-    one, other = node(server, tmp_path / "one", board), node(server, tmp_path / "other", board)
+    board = FakeSharedHead()
+    one, other = open_node(server, tmp_path / "one", board), open_node(server, tmp_path / "other", board)
     first = repository.commit({"a.md": "one"})
-    assert (other.head(), board.said) == (first, first)
+    assert (other.get_head(), board.published) == (first, first)
     second = repository.commit({"a.md": "two"})
-    assert (other.seen(), other.head()) == (first, first), "nobody has looked yet"
+    assert (other.get_last_known_head(), other.get_head()) == (first, first), "nobody has looked yet"
     assert one.fetch()
-    assert (other.seen(), other.head()) == (second, second)
+    assert (other.get_last_known_head(), other.get_head()) == (second, second)
 
 
 def test_a_remote_that_cannot_be_reached_is_asked_once_and_its_old_mirror_answers(
-    repository: Repository, server: Server, tmp_path: Path
+    repository: Repository, server: LocalServer, tmp_path: Path
 ) -> None:
-    board = Board()
-    source = node(server, tmp_path / "one", board)
+    board = FakeSharedHead()
+    source = open_node(server, tmp_path / "one", board)
     head = repository.commit({"a.md": "one"})
     source.fetch()
     repository.path.rename(tmp_path / "gone")
-    board.said = "f" * 40
-    assert [source.head(), source.head()] == [head, head]
-    lost = node(server, tmp_path / "two", board)
+    board.published = "f" * 40
+    assert [source.get_head(), source.get_head()] == [head, head]
+    lost = open_node(server, tmp_path / "two", board)
     for _ in range(2):
         with pytest.raises(SourceError):
-            lost.head()
+            lost.get_head()
     assert not (tmp_path / "two" / "mirror.git").exists()
 
 
@@ -86,14 +86,14 @@ def test_many_readers_wait_for_one_fetch_and_none_for_ever() -> None:
         fetched.append(1)
         gate.wait(60)
 
-    hasty, patient = Bringing(fetch, patience=0.0), Bringing(fetch, patience=60.0)
-    assert [hasty.bring("x"), hasty.bring("x")] == [None, None]
+    hasty, patient = MirrorRefresher(fetch, timeout=0.0), MirrorRefresher(fetch, timeout=60.0)
+    assert [hasty.refresh("x"), hasty.refresh("x")] == [None, None]
     assert fetched == [1]
-    threads = [threading.Thread(target=patient.bring, args=("x",)) for _ in range(4)]
+    threads = [threading.Thread(target=patient.refresh, args=("x",)) for _ in range(4)]
     for thread in threads:
         thread.start()
     gate.set()
     for thread in threads:
         thread.join(60)
-    assert patient.bring("x") is None
+    assert patient.refresh("x") is None
     assert fetched == [1, 1]

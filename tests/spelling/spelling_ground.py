@@ -6,17 +6,17 @@ from pathlib import Path
 
 from git_repository import Repository
 
-from wikiholt.handle import Parts, WikiHandle, Workshop
+from wikiholt.handle import WikiConfig, WikiHandle, Components
 from wikiholt.model import Wiki
-from wikiholt.pages import Pipeline
-from wikiholt.ports import WikiIndex, WordCache
+from wikiholt.pages import TextPipeline
+from wikiholt.ports import WikiIndex, KeywordCache
 from wikiholt.sources.git import GitSource
 from wikiholt.stores.sqlite.store import SqliteStore
 from wikiholt.testing import FakeEmbedder
-from wikiholt.vectors.exact import ExactCache
-from wikiholt.words.lexicon import Lexicons
+from wikiholt.vectors.exact import ExactVectorCache
+from wikiholt.words.lexicon import LexiconProvider
 
-ID = "ssssssssssssssssssss"
+WIKI_ID = "ssssssssssssssssssss"
 PAGES: dict[str, str | bytes | None] = {
     "Kitchen.md": "---\ntags: [cleaning]\n---\n# Coffee machine\n\nDescale the coffee machine every month. "
     "The kettle is older than the house and is descaled with vinegar.",
@@ -31,41 +31,41 @@ PAGES: dict[str, str | bytes | None] = {
 }
 
 
-class Known(FakeEmbedder):
+class VocabularyEmbedder(FakeEmbedder):
     """A model that knows some words."""
 
     def __init__(self, *words: str) -> None:
         super().__init__()
         self.words = words
 
-    def knows(self, word: str) -> bool:
+    def is_known_word(self, word: str) -> bool:
         return word in self.words
 
 
-class House:
+class SpellingFixture:
     """An indexed wiki and handles on it."""
 
     def __init__(
-        self, directory: Path, pages: Mapping[str, str | bytes | None] = PAGES, pipeline: Pipeline | None = None
+        self, directory: Path, pages: Mapping[str, str | bytes | None] = PAGES, pipeline: TextPipeline | None = None
     ):
         self.repository = Repository(directory / "wiki")
         self.repository.commit(dict(pages))
         self.store = SqliteStore(directory / "data")
-        self.pipeline = pipeline or Pipeline()
-        self.embedder = Known("boat")
-        self.handle().sync()
+        self.pipeline = pipeline or TextPipeline()
+        self.embedder = VocabularyEmbedder("boat")
+        self.open_handle().sync()
 
-    def handle(
-        self, words: Callable[[WikiIndex, str], WordCache | None] = lambda _, __: None, *, corrects: bool = True
+    def open_handle(
+        self, words: Callable[[WikiIndex, str], KeywordCache | None] = lambda _, __: None, *, correct: bool = True
     ) -> WikiHandle:
-        wiki = Wiki(ID, "house", str(self.repository.path), datetime.now(UTC))
-        parts = Parts(GitSource(self.repository.path), self.pipeline, "/wiki/{path}")
-        shop = Workshop(
+        wiki = Wiki(WIKI_ID, "house", str(self.repository.path), datetime.now(UTC))
+        parts = WikiConfig(GitSource(self.repository.path), self.pipeline, "/wiki/{path}")
+        shop = Components(
             self.store,
             lambda: self.embedder,
-            lambda index, wiki_id: ExactCache(index, self.store.directory(wiki_id), background=False),
+            lambda index, wiki_id: ExactVectorCache(index, self.store.get_directory(wiki_id), background=False),
             words,
             1,
-            **({"lexicon": Lexicons} if corrects else {}),
+            **({"lexicon": LexiconProvider} if correct else {}),
         )
         return WikiHandle(wiki, parts, shop)

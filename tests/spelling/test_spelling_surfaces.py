@@ -9,27 +9,27 @@ import pytest
 from fastapi.testclient import TestClient
 from git_repository import Repository
 from lxml import html
-from served_farm import Served, served
+from served_farm import ServedApplication, serve_application
 from spelling_ground import PAGES
 
-from wikiholt.model import Answer, Mode
-from wikiholt.search.slips import as_typed, unheld
+from wikiholt.model import SearchResult, SearchMode
+from wikiholt.search.slips import format_as_typed, find_replaced_words
 from wikiholt.surfaces.cli.main import main
-from wikiholt.surfaces.documents.meant import showing
+from wikiholt.surfaces.documents.meant import format_did_you_mean
 
-MEANT = "//p[@class='meant']"
+SUGGESTION_XPATH = "//p[@class='meant']"
 HOSTILE = "pritner <img src=x onerror=alert(1)>"
 
 
 @pytest.fixture(scope="module")
-def farm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with served(tmp_path_factory.mktemp("slips"), {"serve.public": True}) as found:
+def farm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApplication]:
+    with serve_application(tmp_path_factory.mktemp("slips"), {"serve.public": True}) as found:
         yield found
 
 
 @pytest.fixture(scope="module")
-def client(farm: Served) -> TestClient:
-    return farm.client("read")
+def client(farm: ServedApplication) -> TestClient:
+    return farm.make_client("read")
 
 
 @pytest.mark.parametrize("address", ["search", "semantic-search"])
@@ -50,16 +50,16 @@ def test_openapi_names_what_was_meant(client: TestClient) -> None:
     assert "as_typed" in schema
 
 
-def test_another_wiki_of_the_farm_gives_no_word(farm: Served) -> None:
-    other = farm.client("other").get("/api/v1/search", params={"q": "alphacanray"})
+def test_another_wiki_of_the_farm_gives_no_word(farm: ServedApplication) -> None:
+    other = farm.make_client("other").get("/api/v1/search", params={"q": "alphacanray"})
     assert other.json()["did_you_mean"] is None
-    own = farm.client("read").get("/api/v1/search", params={"q": "alphacanray"})
+    own = farm.make_client("read").get("/api/v1/search", params={"q": "alphacanray"})
     assert own.json()["did_you_mean"] == "alphacanary"
 
 
 def test_the_page_without_script_shows_it_as_text_with_a_link_to_what_was_typed(client: TestClient) -> None:
     page = html.fromstring(client.get("/w/alpha/find", params={"q": HOSTILE, "mode": "keyword"}).text)
-    (told,) = page.xpath(MEANT)
+    (told,) = page.xpath(SUGGESTION_XPATH)
     assert not page.xpath("//img")
     assert told.xpath("strong")[0].text_content() == HOSTILE.replace("pritner", "printer")
     (link,) = told.xpath("a")
@@ -67,7 +67,7 @@ def test_the_page_without_script_shows_it_as_text_with_a_link_to_what_was_typed(
     address = urlsplit(link.get("href"))
     assert address.path == "find"
     assert parse_qs(address.query) == {"q": [f"+{HOSTILE}"], "mode": ["keyword"]}
-    assert not html.fromstring(client.get("/w/alpha/find", params={"q": "printer"}).text).xpath(MEANT)
+    assert not html.fromstring(client.get("/w/alpha/find", params={"q": "printer"}).text).xpath(SUGGESTION_XPATH)
 
 
 @pytest.mark.parametrize(
@@ -81,13 +81,13 @@ def test_the_page_without_script_shows_it_as_text_with_a_link_to_what_was_typed(
     ],
 )
 def test_what_no_page_holds_is_told_from_what_was_meant(typed: str, meant: str, exactly: str, words: list[str]) -> None:
-    assert as_typed(typed, meant) == exactly
-    assert [typed[start:end] for start, end in unheld(typed, meant)] == words
+    assert format_as_typed(typed, meant) == exactly
+    assert [typed[start:end] for start, end in find_replaced_words(typed, meant)] == words
 
 
 def test_one_sentence_names_each_word_once() -> None:
-    answer = Answer("pritner pritner tonner", Mode.HYBRID, (), 1, 1.0, None, None, False, False, False, (), "a b c")
-    assert showing(answer) == "Showing pages for “a b c”; no page holds “pritner” or “tonner”."
+    answer = SearchResult("pritner pritner tonner", SearchMode.HYBRID, (), 1, 1.0, None, None, False, False, False, (), "a b c")
+    assert format_did_you_mean(answer) == "Showing pages for “a b c”; no page holds “pritner” or “tonner”."
 
 
 @pytest.mark.real_model

@@ -3,32 +3,32 @@
 from collections.abc import Iterator
 
 import pytest
-from pg_server import PgServer
-from pg_shared import emptied, store_on
+from pg_server import PostgresServer
+from pg_shared import remove_all_wikis, open_store
 
-from wikiholt.ports import Store
+from wikiholt.ports import IndexStore
 from wikiholt.stores.postgres.store import PostgresStore
 from wikiholt.testing import StoreConformance, run_state_machine
 
 
 @pytest.fixture(scope="module")
-def shared(pg: PgServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresStore]:
-    with store_on(pg, tmp_path_factory.mktemp("scratch")) as store:
+def shared(pg: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresStore]:
+    with open_store(pg, tmp_path_factory.mktemp("scratch")) as store:
         yield store
 
 
 class TestPostgresStore(StoreConformance):
     @pytest.fixture
-    def store(self, shared: PostgresStore) -> Store:
-        return emptied(shared)
+    def store(self, shared: PostgresStore) -> IndexStore:
+        return remove_all_wikis(shared)
 
 
 def test_the_state_machine_finds_no_difference(shared: PostgresStore) -> None:
     made: list[int] = []
 
-    def fresh() -> Store:
+    def fresh() -> IndexStore:
         made.append(1)
-        return emptied(shared)
+        return remove_all_wikis(shared)
 
     run_state_machine(fresh, examples=12, steps=20)
     assert made

@@ -13,16 +13,16 @@ from typing import Any
 
 import pytest
 
-from wikiholt.model import Change, Recipe
-from wikiholt.stores.sqlite.schema import connect
+from wikiholt.model import IndexChange, Recipe
+from wikiholt.stores.sqlite.schema import open_connection
 from wikiholt.stores.sqlite.store import SqliteStore
 from wikiholt.testing import FakeEmbedder
-from wikiholt.testing.entries import entry
+from wikiholt.testing.entries import make_entry
 
 WIKI = "aaaaaaaaaaaaaaaaaaaa"
-NOBODY = 65534
+NOBODY_UID = 65534
 
-READER = f"""
+READER_SCRIPT = f"""
 import json, os, sys
 from pathlib import Path
 from wikiholt.errors import WikiholtError
@@ -33,8 +33,8 @@ from wikiholt.testing import FakeEmbedder
 vector = FakeEmbedder().query("alpha")
 if os.geteuid() == 0:
     os.setgroups([])
-    os.setgid({NOBODY})
-    os.setuid({NOBODY})
+    os.setgid({NOBODY_UID})
+    os.setuid({NOBODY_UID})
 root, command = Path(sys.argv[1]), sys.argv[2]
 try:
     index = SqliteStore(root).open("{WIKI}")
@@ -58,29 +58,29 @@ def root() -> Iterator[Path]:
     made = Path(mkdtemp())
     made.chmod(0o755)
     yield made
-    set_modes(made, 0o755, 0o644)
+    set_permissions(made, 0o755, 0o644)
     shutil.rmtree(made)
 
 
-def set_modes(root: Path, directory: int, file: int) -> None:
+def set_permissions(root: Path, directory: int, file: int) -> None:
     for path in [root, *root.rglob("*")]:
         path.chmod(directory if path.is_dir() else file)
 
 
-def written(root: Path) -> SqliteStore:
+def create_index(root: Path) -> SqliteStore:
     store = SqliteStore(root)
     embedder = FakeEmbedder()
-    with store.writing(WIKI, 5):
+    with store.write_lock(WIKI, 5):
         index = store.create(WIKI, Recipe(embedder.fingerprint, embedder.dimensions, "p"))
-        index.apply(Change((entry("a.md", ["alpha one"], embedder), entry("b.md", ["beta two"], embedder))))
+        index.apply(IndexChange((make_entry("a.md", ["alpha one"], embedder), make_entry("b.md", ["beta two"], embedder))))
         index.close()
     return store
 
 
-def as_somebody_else(root: Path, command: str = "read") -> Any:
+def run_as_nobody(root: Path, command: str = "read") -> Any:
     """What a process that may not write here makes of the index; root becomes a user without rights for that."""
     done = subprocess.run(
-        [sys.executable, "-c", READER, str(root), command], capture_output=True, text=True, check=False
+        [sys.executable, "-c", READER_SCRIPT, str(root), command], capture_output=True, text=True, check=False
     )
     if os.geteuid() == 0 and "os.set" in done.stderr and "PermissionError" in done.stderr:
         pytest.skip("this root may not become another user")
@@ -90,44 +90,44 @@ def as_somebody_else(root: Path, command: str = "read") -> Any:
     return json.loads(done.stdout)
 
 
-WHOLE = {"pages": 2, "near": 2, "text": ["alpha one"], "check": []}
+EXPECTED = {"pages": 2, "near": 2, "text": ["alpha one"], "check": []}
 
 
 def test_an_index_at_rest_is_read_without_writing_beside_it(root: Path) -> None:
-    written(root)
-    set_modes(root, 0o555, 0o444)
+    create_index(root)
+    set_permissions(root, 0o555, 0o444)
     before = sorted(path.name for path in (root / WIKI).iterdir())
-    assert as_somebody_else(root) == WHOLE
+    assert run_as_nobody(root) == EXPECTED
     assert sorted(path.name for path in (root / WIKI).iterdir()) == before
 
 
 def test_an_index_that_others_have_open_is_read_with_what_they_committed(root: Path) -> None:
-    store = written(root)
+    store = create_index(root)
     with closing(store.open(WIKI)) as index:
-        index.apply(Change(deleted=("b.md",)))
+        index.apply(IndexChange(deleted=("b.md",)))
         assert (root / WIKI / "g000001.sqlite-wal").stat().st_size
-        set_modes(root, 0o555, 0o444)
-        assert as_somebody_else(root) == {**WHOLE, "pages": 1, "near": 1}
+        set_permissions(root, 0o555, 0o444)
+        assert run_as_nobody(root) == {**EXPECTED, "pages": 1, "near": 1}
 
 
 def test_changes_that_only_the_log_holds_are_never_left_out_in_silence(root: Path) -> None:
-    written(root)
+    create_index(root)
     file = root / WIKI / "g000001.sqlite"
-    with closing(connect(file)) as db:
+    with closing(open_connection(file)) as db:
         db.execute("UPDATE state SET version = version + 1")
         shutil.copy(f"{file}-wal", root / "log")
     shutil.move(root / "log", f"{file}-wal")
-    set_modes(root, 0o555, 0o444)
-    said = as_somebody_else(root)
+    set_permissions(root, 0o555, 0o444)
+    said = run_as_nobody(root)
     assert said["error"] == "storage-refused"
     assert "log" in said["message"]
     assert said["hint"]
 
 
 def test_writing_there_is_refused(root: Path) -> None:
-    written(root)
-    set_modes(root, 0o555, 0o444)
-    said = as_somebody_else(root, "write")
+    create_index(root)
+    set_permissions(root, 0o555, 0o444)
+    said = run_as_nobody(root, "write")
     assert said["error"] == "storage-refused"
     assert said["hint"]
 
@@ -136,4 +136,4 @@ def test_an_index_that_is_not_there_is_still_missing(tmp_path: Path) -> None:
     from wikiholt.errors import IndexMissing
 
     with pytest.raises(IndexMissing):
-        connect(tmp_path / "none.sqlite")
+        open_connection(tmp_path / "none.sqlite")

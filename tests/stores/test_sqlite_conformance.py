@@ -6,14 +6,14 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from wikiholt.ports import Store
+from wikiholt.ports import IndexStore
 from wikiholt.stores.sqlite.store import SqliteStore
 from wikiholt.testing import StoreConformance, run_state_machine
 
 
 class TestSqliteStore(StoreConformance):
     @pytest.fixture
-    def store(self, tmp_path: Path) -> Store:
+    def store(self, tmp_path: Path) -> IndexStore:
         return SqliteStore(tmp_path / "wikis")
 
 
@@ -26,7 +26,7 @@ def scratch() -> Iterator[Path]:
 def test_the_state_machine_finds_no_difference(scratch: Path) -> None:
     made: list[int] = []
 
-    def fresh() -> Store:
+    def fresh() -> IndexStore:
         made.append(1)
         return SqliteStore(scratch / str(len(made)))
 

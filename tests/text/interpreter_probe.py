@@ -11,23 +11,23 @@ from typing import Any
 
 sys.path[:0] = sys.argv[1:3]
 
-from wikiholt.model import Page, Problem  # noqa: E402
-from wikiholt.text.chunking import chunk, embedded_text  # noqa: E402
-from wikiholt.text.identifiers import joined  # noqa: E402
-from wikiholt.text.inline import plain_inline  # noqa: E402
-from wikiholt.text.links import Names  # noqa: E402
+from wikiholt.model import Page, PageProblem  # noqa: E402
+from wikiholt.text.chunking import build_chunks, build_embedding_text  # noqa: E402
+from wikiholt.text.identifiers import find_identifiers  # noqa: E402
+from wikiholt.text.inline import strip_inline_to_line  # noqa: E402
+from wikiholt.text.links import PageNameIndex  # noqa: E402
 from wikiholt.text.page import parse_page  # noqa: E402
-from wikiholt.text.patterns import matching  # noqa: E402
-from wikiholt.text.plain import plain_text  # noqa: E402
-from wikiholt.text.queries import loose_words, parse_query, plain_query  # noqa: E402
-from wikiholt.text.readable import readable  # noqa: E402
-from wikiholt.text.rewriting import Move, rewritten  # noqa: E402
-from wikiholt.text.snippets import snippet  # noqa: E402
-from wikiholt.text.tokens import approximate_spans  # noqa: E402
-from wikiholt.text.words import page_words, terms  # noqa: E402
+from wikiholt.text.patterns import build_matcher  # noqa: E402
+from wikiholt.text.plain import to_plain_text  # noqa: E402
+from wikiholt.text.queries import find_plain_words, parse_query, to_plain_query  # noqa: E402
+from wikiholt.text.readable import to_display_text  # noqa: E402
+from wikiholt.text.rewriting import PageMove, rewrite_links  # noqa: E402
+from wikiholt.text.snippets import build_snippet  # noqa: E402
+from wikiholt.text.tokens import estimate_token_spans  # noqa: E402
+from wikiholt.text.words import build_page_terms, to_terms  # noqa: E402
 
 _PATHS = ("a", "b", "a/b", "Home")
-_MOVE = Move("b", "c", Names(_PATHS), Names(["a", "c", "a/b", "Home"]))
+_MOVE = PageMove("b", "c", PageNameIndex(_PATHS), PageNameIndex(["a", "c", "a/b", "Home"]))
 _PATTERNS = ("**/b", "a*b*c*", "drafts/**", "[a-c]?/*.md")
 
 
@@ -47,24 +47,24 @@ def read(text: str) -> dict[str, Any]:
     data = text.encode("utf-8", "surrogatepass")
     page = parse_page("dir/page.md", "0" * 40, data, None)
     found: dict[str, Any] = {
-        "terms": terms(text),
-        "joined": list(joined(text)),
+        "terms": to_terms(text),
+        "joined": list(find_identifiers(text)),
         "query": parse_query(text[:2_000], "english"),
-        "query words": [loose_words(text[:2_000]), plain_query(text[:2_000])],
+        "query words": [find_plain_words(text[:2_000]), to_plain_query(text[:2_000])],
         "page": page,
-        "plain": [plain_text(text), plain_inline(text)],
-        "readable": readable(text[:4_000]),
-        "snippet": snippet(text[:4_000], parse_query('kettle "every month" -winter the a c++')),
-        "links rewritten": str(rewritten(data, "dir/page.md", "other/page.md", _MOVE)),
-        "patterns": [matching((pattern,))(text[:200]) for pattern in _PATTERNS],
+        "plain": [to_plain_text(text), strip_inline_to_line(text)],
+        "readable": to_display_text(text[:4_000]),
+        "snippet": build_snippet(text[:4_000], parse_query('kettle "every month" -winter the a c++')),
+        "links rewritten": str(rewrite_links(data, "dir/page.md", "other/page.md", _MOVE)),
+        "patterns": [build_matcher((pattern,))(text[:200]) for pattern in _PATTERNS],
     }
     if isinstance(page, Page):
-        chunks = chunk(page, approximate_spans)
+        chunks = build_chunks(page, estimate_token_spans)
         found["chunks"] = chunks
-        found["embedded"] = [embedded_text(page, each, approximate_spans, 254) for each in chunks]
-        found["words"] = page_words(page, "german")
+        found["embedded"] = [build_embedding_text(page, each, estimate_token_spans, 254) for each in chunks]
+        found["words"] = build_page_terms(page, "german")
     else:
-        assert isinstance(page, Problem)
+        assert isinstance(page, PageProblem)
     return {step: to_json(value) for step, value in found.items()}
 
 

@@ -11,12 +11,12 @@ from wikiholt.text.page import parse_page
 _TOKEN = re.compile(r"[^\W_]{1,7}|[^\w\s]|_")
 
 
-def regex_spans(text: str) -> Sequence[tuple[int, int]]:
+def get_token_spans(text: str) -> Sequence[tuple[int, int]]:
     """A tokenizer in miniature: pieces of words and single marks; a cut never makes more tokens than its length."""
     return [found.span() for found in _TOKEN.finditer(text)]
 
 
-def read(text: str | bytes, file: str = "page.md") -> Page:
+def parse_text(text: str | bytes, file: str = "page.md") -> Page:
     page = parse_page(file, "b", text.encode("utf-8", "replace") if isinstance(text, str) else text, None)
     assert isinstance(page, Page)
     return page
@@ -44,11 +44,11 @@ _block = st.one_of(
         ["<div>\nx\n</div>", "---", "[a]: http://x", "<!-- hidden -->", "    indented code", "x" * 400, "。" * 9]
     ),
 )
-markdown = st.lists(st.tuples(_block, st.sampled_from(["\n", "\n\n", "\n\n\n", " "])), max_size=14).map(
+markdown_texts = st.lists(st.tuples(_block, st.sampled_from(["\n", "\n\n", "\n\n\n", " "])), max_size=14).map(
     lambda parts: "".join(block + gap for block, gap in parts)
 )
 
-NASTY: dict[str, str] = {
+MALFORMED_TEXTS: dict[str, str] = {
     "empty": "",
     "blank": " \n\t\n ",
     "headings only": "# h\n\n" * 300,

@@ -13,17 +13,17 @@ TEXTS = st.lists(st.lists(WORDS, max_size=12).map(" ".join), min_size=1, max_siz
 
 @given(texts=TEXTS, most=st.integers(1, 6))
 def test_words_of_a_page_do_not_depend_on_what_was_read_before(texts: list[str], most: int) -> None:
-    expected = [Analyser("english").field(text) for text in texts]
+    expected = [Analyser("english").to_field_terms(text) for text in texts]
     forgetful = Analyser("english")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(analysis, "_MOST_REMEMBERED", most)
-        assert [forgetful.field(text) for text in texts] == expected
-        assert [forgetful.field(text) for text in texts] == expected
-        assert forgetful.token_forms("running") == ("running",)
+        patch.setattr(analysis, "_MAX_CACHED_TOKENS", most)
+        assert [forgetful.to_field_terms(text) for text in texts] == expected
+        assert [forgetful.to_field_terms(text) for text in texts] == expected
+        assert forgetful.get_token_forms("running") == ("running",)
 
 
 def test_the_memo_stays_within_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(analysis, "_MOST_REMEMBERED", 10)
+    monkeypatch.setattr(analysis, "_MAX_CACHED_TOKENS", 10)
     words = Analyser("english")
-    words.terms(" ".join(f"word{n}" for n in range(100)))
-    assert len(words._memo) <= 10
+    words.to_terms(" ".join(f"word{n}" for n in range(100)))
+    assert len(words._cache) <= 10

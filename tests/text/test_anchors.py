@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wikiholt.text.anchors import Anchors, github_slug, otterwiki_slug
+from wikiholt.text.anchors import AnchorGenerator, make_github_slug, make_otterwiki_slug
 
 
 @pytest.mark.parametrize(
@@ -28,12 +28,12 @@ from wikiholt.text.anchors import Anchors, github_slug, otterwiki_slug
     ],
 )
 def test_slugs(text: str, github: str, otterwiki: str) -> None:
-    assert github_slug(text) == github
-    assert otterwiki_slug(text) == otterwiki
+    assert make_github_slug(text) == github
+    assert make_otterwiki_slug(text) == otterwiki
 
 
 def test_repeated_headings_are_numbered() -> None:
-    github, otterwiki = Anchors("github"), Anchors("otterwiki")
+    github, otterwiki = AnchorGenerator("github"), AnchorGenerator("otterwiki")
     headings = ["A", "A", "A-1", "a", "B"]
     assert [github.add(text) for text in headings] == ["a", "a-1", "a-1-1", "a-2", "b"]
     # Otterwiki does not look whether a number is taken, and the link must lead where the wiki leads
@@ -42,6 +42,6 @@ def test_repeated_headings_are_numbered() -> None:
 
 @given(st.lists(st.text("aA1- ", max_size=4), max_size=40))
 def test_github_anchors_are_unique(headings: list[str]) -> None:
-    anchors = Anchors("github")
+    anchors = AnchorGenerator("github")
     made = [anchors.add(text) for text in headings]
     assert len(set(made)) == len(made)

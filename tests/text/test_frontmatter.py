@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wikiholt.text.frontmatter import split
+from wikiholt.text.frontmatter import split_frontmatter
 
 
-def front(yaml: str) -> str:
+def make_page(yaml: str) -> str:
     return f"---\n{yaml}\n---\nBody\n"
 
 
@@ -65,7 +65,7 @@ def front(yaml: str) -> str:
     ],
 )
 def test_fields_in_every_form(yaml: str, field: str, value: object) -> None:
-    read = split(front(yaml))
+    read = split_frontmatter(make_page(yaml))
     assert getattr(read.metadata, field) == value
     assert read.body == "Body\n"
 
@@ -90,14 +90,14 @@ def test_fields_in_every_form(yaml: str, field: str, value: object) -> None:
     ],
 )
 def test_broken_yaml_keeps_the_title_and_stays_out_of_the_body(yaml: str) -> None:
-    read = split(front(yaml))
+    read = split_frontmatter(make_page(yaml))
     assert read.metadata.title == "Kept"
     assert read.body == "Body\n"
     assert read.warnings
 
 
 def test_lists_survive_broken_yaml() -> None:
-    read = split(front("title: {{ x }}\ntags:\n  - a\n  - 'b'\ncategory: \"C\"\nkeywords: [d, e]"))
+    read = split_frontmatter(make_page("title: {{ x }}\ntags:\n  - a\n  - 'b'\ncategory: \"C\"\nkeywords: [d, e]"))
     assert read.metadata.title == "{{ x }}"
     assert read.metadata.tags == ("a", "b", "d", "e")
     assert read.metadata.category == "C"
@@ -108,12 +108,12 @@ def test_yaml_bombs_are_harmless() -> None:
         f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 30)
     )
     began = time.process_time()
-    read = split(front(f"title: Bomb\n{levels}tags: *a29"))
+    read = split_frontmatter(make_page(f"title: Bomb\n{levels}tags: *a29"))
     assert read.metadata.title == "Bomb"
     merged = "m0: &m0 {x: 1}\n" + "".join(
         f"m{n}: &m{n}\n  <<: [{','.join([f'*m{n - 1}'] * 9)}]\n" for n in range(1, 12)
     )
-    assert split(front(f"title: Merge\n{merged}")).metadata.title == "Merge"
+    assert split_frontmatter(make_page(f"title: Merge\n{merged}")).metadata.title == "Merge"
     assert time.process_time() - began < 5
 
 
@@ -131,29 +131,29 @@ def test_yaml_bombs_are_harmless() -> None:
     ],
 )
 def test_a_rule_at_the_start_is_not_frontmatter(text: str) -> None:
-    read = split(text)
+    read = split_frontmatter(text)
     assert read.body == text
     assert read.body_line == 1
 
 
 def test_toml_is_read_too() -> None:
-    read = split('+++\ntitle = "T"\ntags = ["a", "b"]\ndate = 2024-01-02T03:04:05Z\nsearch = false\n+++\nBody')
+    read = split_frontmatter('+++\ntitle = "T"\ntags = ["a", "b"]\ndate = 2024-01-02T03:04:05Z\nsearch = false\n+++\nBody')
     assert read.metadata.title == "T"
     assert read.metadata.tags == ("a", "b")
     assert read.metadata.last_updated == datetime(2024, 1, 2, 3, 4, 5, tzinfo=UTC)
     assert read.metadata.hidden
     assert (read.body, read.body_line) == ("Body", 7)
-    assert split("+++\ntitle = 'T\nx\n+++\nBody").body == "Body"
+    assert split_frontmatter("+++\ntitle = 'T\nx\n+++\nBody").body == "Body"
 
 
 def test_empty_frontmatter_and_other_closing_lines() -> None:
-    assert split("---\n---\nBody").body == "Body"
-    assert split("---\ntitle: x\n...\nBody").metadata.title == "x"
-    assert split("---  \ntitle: x\n---\t\nBody").metadata.title == "x"
-    assert split("---\ntitle: x\n---").body == ""
+    assert split_frontmatter("---\n---\nBody").body == "Body"
+    assert split_frontmatter("---\ntitle: x\n...\nBody").metadata.title == "x"
+    assert split_frontmatter("---  \ntitle: x\n---\t\nBody").metadata.title == "x"
+    assert split_frontmatter("---\ntitle: x\n---").body == ""
 
 
 @given(st.text(st.sampled_from("ab:-[]{}&*!|>'\"#%@`,? \n\t0<"), max_size=60))
 def test_nothing_between_the_fences_raises_or_leaks(inside: str) -> None:
-    read = split(f"---\ntitle: T\n{inside}\n---\nBody")
+    read = split_frontmatter(f"---\ntitle: T\n{inside}\n---\nBody")
     assert read.body.endswith("Body")

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from markdown_samples import NASTY
-from wiki_dialects import DIALECTS
+from markdown_samples import MALFORMED_TEXTS
+from wiki_dialects import DIALECT_PAGE
 
 _ROOT = Path(__file__).resolve().parents[2]
 _PROBE = Path(__file__).with_name("interpreter_probe.py")
@@ -58,7 +58,7 @@ def make_texts() -> list[str]:
     chance = random.Random(11)
     mixed = ["".join(chance.choices(pieces, k=chance.randint(2, 40))) for _ in range(400)]
     words = ["word007q", "C++ and C# a.b-c's x.C++ a’b·c", "[a\\]b](c(d)e 'f') ![g][h] <img alt=\"i\">", "a.b" * 5_000]
-    return [*words, *NASTY.values(), DIALECTS, *pages, *(piece * 50 for piece in pieces), *mixed]
+    return [*words, *MALFORMED_TEXTS.values(), DIALECT_PAGE, *pages, *(piece * 50 for piece in pieces), *mixed]
 
 
 @pytest.fixture(scope="module")

@@ -4,13 +4,13 @@ import time
 
 import pytest
 
-from wikiholt.text.markdown import outline
+from wikiholt.text.markdown import parse_outline
 
 
 def test_headings_of_both_kinds_outside_code() -> None:
     body = "Top\n===\n\n# A `b` [c](d)\n\n```\n# no\n```\n\n    # nor this\n\n"
     body += "Sub\nline\n---\n\n> ## quoted\n\n- # listed\n\n#no\n####### no\n"
-    found = outline(body, 11).headings
+    found = parse_outline(body, 11).headings
     assert [(h.level, h.text, h.line) for h in found] == [
         (1, "Top", 11),
         (1, "A b c", 14),
@@ -31,7 +31,7 @@ def test_links_of_every_kind_outside_code() -> None:
 [r]: /reference "t"
 [short]: s.md
 """
-    links = [(link.target, link.text, link.line) for link in outline(body).links]
+    links = [(link.target, link.text, link.line) for link in parse_outline(body).links]
     assert links == [
         ("b.md", "a", 1),
         ("i.png", "img", 1),
@@ -52,7 +52,7 @@ def test_links_of_every_kind_outside_code() -> None:
 def test_blocks_have_their_kind() -> None:
     body = "para\n\n# h\n\n```\nx\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n- i\n- j\n\n> q\n\n"
     body += "<div>\n</div>\n\n---\n\n    code\n\n[a]: b\n"
-    kinds = [block.kind for block in outline(body).blocks]
+    kinds = [block.kind for block in parse_outline(body).blocks]
     assert kinds == [
         "paragraph",
         "heading",
@@ -68,7 +68,7 @@ def test_blocks_have_their_kind() -> None:
     ]
 
 
-HOSTILE = {
+HOSTILE_TEXTS = {
     "headings": "# h\n\n" * 100_000,
     "table": "|a|b|\n|-|-|\n" + "|x|y|\n" * 100_000,
     "unclosed fence": "```\n" + "# x\n" * 200_000,
@@ -83,9 +83,9 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("name", HOSTILE_TEXTS)
 def test_large_and_hostile_pages_take_seconds(name: str) -> None:
     began = time.process_time()
-    found = outline(HOSTILE[name])
+    found = parse_outline(HOSTILE_TEXTS[name])
     assert time.process_time() - began < 20
     assert found.blocks

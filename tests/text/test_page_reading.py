@@ -5,15 +5,15 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from markdown_samples import NASTY, markdown, read
+from markdown_samples import MALFORMED_TEXTS, markdown_texts, parse_text
 
-from wikiholt.model import Page, Problem
-from wikiholt.text.page import page_path, parse_page
+from wikiholt.model import Page, PageProblem
+from wikiholt.text.page import get_page_path, parse_page
 
 COMMITTED = datetime(2024, 5, 6, 7, 8, tzinfo=timezone(timedelta(hours=2)))
 
 
-def every_text(page: Page) -> str:
+def collect_texts(page: Page) -> str:
     links = [text for link in page.links for text in (link.target, link.text)]
     return "\n".join(
         [page.name, page.body, *page.metadata.tags, page.metadata.title or "", page.metadata.category or "", *links]
@@ -22,12 +22,12 @@ def every_text(page: Page) -> str:
     )
 
 
-@given(st.binary(max_size=400) | markdown.map(lambda text: text.encode("utf-8", "replace")))
+@given(st.binary(max_size=400) | markdown_texts.map(lambda text: text.encode("utf-8", "replace")))
 def test_any_bytes_give_a_page_or_a_problem(data: bytes) -> None:
     page = parse_page("a.md", "b", data, COMMITTED)
     if isinstance(page, Page):
-        every_text(page).encode("utf-8")
-        assert "\0" not in every_text(page)
+        collect_texts(page).encode("utf-8")
+        assert "\0" not in collect_texts(page)
         assert page.name.strip()
         assert page.metadata.last_updated is not None
         assert page.metadata.last_updated.utcoffset() == timedelta(0)
@@ -38,14 +38,14 @@ def test_any_bytes_give_a_page_or_a_problem(data: bytes) -> None:
 @given(st.text(max_size=200))
 def test_any_frontmatter_gives_a_page_that_can_be_stored(inside: str) -> None:
     for fence in ("---", "+++"):
-        page = read(f"{fence}\ntitle: {inside}\n{fence}\n\nBody\n")
-        every_text(page).encode("utf-8")
+        page = parse_text(f"{fence}\ntitle: {inside}\n{fence}\n\nBody\n")
+        collect_texts(page).encode("utf-8")
         assert "Body" in page.body
 
 
-@pytest.mark.parametrize("name", NASTY)
+@pytest.mark.parametrize("name", MALFORMED_TEXTS)
 def test_nasty_text_is_read_and_its_blocks_cover_it(name: str) -> None:
-    page = read(NASTY[name])
+    page = parse_text(MALFORMED_TEXTS[name])
     covered = bytearray(len(page.body))
     before = 0
     for block in page.blocks:
@@ -55,9 +55,9 @@ def test_nasty_text_is_read_and_its_blocks_cover_it(name: str) -> None:
     assert all(held or char.isspace() for held, char in zip(covered, page.body, strict=True))
 
 
-@given(markdown)
+@given(markdown_texts)
 def test_blocks_cover_every_line_and_know_their_lines(text: str) -> None:
-    page = read(text)
+    page = parse_text(text)
     lines = page.body.split("\n")
     held = set()
     for block in page.blocks:
@@ -85,7 +85,7 @@ def test_blocks_cover_every_line_and_know_their_lines(text: str) -> None:
 def test_encodings_and_line_ends(data: bytes, body: str, warned: bool) -> None:
     if data.startswith(b"\x00w"):
         data = b"\xfe\xff" + data
-    page = read(data)
+    page = parse_text(data)
     assert page.body == body
     assert bool(page.warnings) is warned
 
@@ -100,7 +100,7 @@ def test_encodings_and_line_ends(data: bytes, body: str, warned: bool) -> None:
 )
 def test_what_holds_no_text_is_a_problem(data: bytes, reason: str) -> None:
     problem = parse_page("a.md", "blob", data, None)
-    assert isinstance(problem, Problem)
+    assert isinstance(problem, PageProblem)
     assert (problem.file, problem.blob, problem.reason) == ("a.md", "blob", reason)
 
 
@@ -117,7 +117,7 @@ def test_what_holds_no_text_is_a_problem(data: bytes, reason: str) -> None:
     ],
 )
 def test_the_name_comes_from_title_then_heading_then_file(file: str, text: str, name: str, in_content: bool) -> None:
-    page = read(text, file)
+    page = parse_text(text, file)
     assert (page.name, page.name_in_content) == (name, in_content)
 
 
@@ -136,7 +136,7 @@ def test_the_name_comes_from_title_then_heading_then_file(file: str, text: str, 
     ],
 )
 def test_a_path_is_the_file_without_its_ending(file: str, path: str) -> None:
-    assert page_path(file) == path
+    assert get_page_path(file) == path
 
 
 @given(
@@ -146,7 +146,7 @@ def test_a_path_is_the_file_without_its_ending(file: str, path: str) -> None:
     )
 )
 def test_no_two_files_share_a_path(files: set[str]) -> None:
-    assert len({page_path(file) for file in files}) == len(files)
+    assert len({get_page_path(file) for file in files}) == len(files)
 
 
 def test_what_the_page_says_of_its_age_beats_the_commit() -> None:
@@ -163,7 +163,7 @@ def test_what_the_page_says_of_its_age_beats_the_commit() -> None:
 
 
 def test_lines_count_in_the_file_and_not_in_the_body() -> None:
-    page = read("---\r\ntitle: x\r\n---\r\n\r\n# One\r\ntext [a](b)\r\n")
+    page = parse_text("---\r\ntitle: x\r\n---\r\n\r\n# One\r\ntext [a](b)\r\n")
     assert page.body_line == 4
     assert page.headings[0].line == 5
     assert page.links[0].line == 6

@@ -5,20 +5,20 @@ import re
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from markdown_samples import NASTY, markdown, read, regex_spans
-from wiki_dialects import DIALECTS, MARKUP
+from markdown_samples import MALFORMED_TEXTS, markdown_texts, parse_text, get_token_spans
+from wiki_dialects import DIALECT_PAGE, MARKUP_PATTERN
 
-from wikiholt.text.chunking import chunk
-from wikiholt.text.readable import Readable, readable
-from wikiholt.text.snippets import snippet
+from wikiholt.text.chunking import build_chunks
+from wikiholt.text.readable import DisplayText, to_display_text
+from wikiholt.text.snippets import build_snippet
 from wikiholt.text.words import parse_query
 
 
-def sentences(found: Readable) -> list[str]:
+def get_sentences(found: DisplayText) -> list[str]:
     return [found.text[span.start : span.end] for span in found.sentences]
 
 
-def check(found: Readable) -> None:
+def check_display_text(found: DisplayText) -> None:
     assert found.text == " ".join(found.text.split())
     before = 0
     for span in found.sentences:
@@ -28,17 +28,17 @@ def check(found: Readable) -> None:
 
 
 def test_no_passage_of_a_page_in_every_dialect_shows_markup() -> None:
-    page = read(DIALECTS)
+    page = parse_text(DIALECT_PAGE)
     words = ("greenhouse", "pump tank", "storm roof", "traps", "")
     for target in (100, 130, 160, 200, 250):
-        for piece in chunk(page, regex_spans, target_tokens=target, overlap_tokens=target // 4):
+        for piece in build_chunks(page, get_token_spans, target_tokens=target, overlap_tokens=target // 4):
             for word in words:
-                shown = snippet(piece.text, parse_query(word)).text
-                assert not MARKUP.search(shown), (target, piece.text, shown)
+                shown = build_snippet(piece.text, parse_query(word)).text
+                assert not MARKUP_PATTERN.search(shown), (target, piece.text, shown)
 
 
 def test_nothing_a_reader_sees_is_lost() -> None:
-    shown = readable(read(DIALECTS).body).text
+    shown = to_display_text(parse_text(DIALECT_PAGE).body).text
     for seen in (
         "The greenhouse stands behind the tool shed, and its key hangs on the hook by the door.",
         "See also Watering, Seeds and the plan.",
@@ -79,16 +79,16 @@ def test_nothing_a_reader_sees_is_lost() -> None:
     ],
 )
 def test_a_fragment_shows_no_half_of_anything(fragment: str, shown: str) -> None:
-    assert readable(fragment).text == shown
+    assert to_display_text(fragment).text == shown
 
 
 def test_items_rows_paragraphs_and_code_are_sentences_of_their_own() -> None:
-    found = readable(
+    found = to_display_text(
         "## Watering\n\nWater in the morning. E.g. before\nbreakfast. Never at noon, when it is hot.\n\n"
         "- the tomatoes get two cans\n- the leeks get one can,\n  and no more\n\n"
         "| Day | Who |\n|--|--|\n| every Monday | Ingrid and Paul |\n\n```\nif dry:\n    water()\n```\n"
     )
-    assert sentences(found) == [
+    assert get_sentences(found) == [
         "Water in the morning.",
         "E.g. before breakfast.",
         "Never at noon, when it is hot.",
@@ -99,20 +99,20 @@ def test_items_rows_paragraphs_and_code_are_sentences_of_their_own() -> None:
         "if dry: water()",
     ]
     assert found.text.startswith("Watering Water in")
-    assert sentences(readable("# Only a heading")) == ["Only a heading"]
-    assert sentences(readable("庭の土を耕す。水は朝にやる。短い。")) == ["庭の土を耕す。", "水は朝にやる。短い。"]
-    assert readable("") == Readable("", ())
+    assert get_sentences(to_display_text("# Only a heading")) == ["Only a heading"]
+    assert get_sentences(to_display_text("庭の土を耕す。水は朝にやる。短い。")) == ["庭の土を耕す。", "水は朝にやる。短い。"]
+    assert to_display_text("") == DisplayText("", ())
 
 
-@given(markdown)
+@given(markdown_texts)
 @settings(max_examples=30)
 def test_any_text_has_sentences_that_lie_in_it(text: str) -> None:
-    check(readable(text))
+    check_display_text(to_display_text(text))
 
 
-@pytest.mark.parametrize("name", NASTY)
+@pytest.mark.parametrize("name", MALFORMED_TEXTS)
 def test_nasty_texts_can_be_read(name: str) -> None:
-    check(readable(NASTY[name]))
+    check_display_text(to_display_text(MALFORMED_TEXTS[name]))
 
 
 _MARKS = "{{ }} {% %} <!-- --> $$ \\begin{ [[ ]] ]( ` ``` | <script> %% {{< >}} word </style> == #} ="
@@ -121,9 +121,9 @@ _mark = st.sampled_from([*_MARKS.split(), "\n", "```\n"])
 
 @given(st.lists(_mark, max_size=30).map(" ".join), st.sampled_from(["", "\n\n"]))
 def test_marks_in_any_order_are_read_to_their_end(text: str, gap: str) -> None:
-    found = readable(f"{text}{gap}")
-    check(found)
-    assert not re.search(r"\{\{|\}\}", readable(text.replace("`", "")).text)
+    found = to_display_text(f"{text}{gap}")
+    check_display_text(found)
+    assert not re.search(r"\{\{|\}\}", to_display_text(text.replace("`", "")).text)
 
 
 @pytest.mark.parametrize(
@@ -131,4 +131,4 @@ def test_marks_in_any_order_are_read_to_their_end(text: str, gap: str) -> None:
 )
 def test_reading_takes_a_time_in_proportion_to_the_text(piece: str) -> None:
     # What grew with the square of the length would run for minutes here.
-    check(readable(piece * 20_000))
+    check_display_text(to_display_text(piece * 20_000))

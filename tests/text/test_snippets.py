@@ -5,21 +5,21 @@ from collections.abc import Callable, Sequence
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from markdown_samples import NASTY, markdown
+from markdown_samples import MALFORMED_TEXTS, markdown_texts
 
 from wikiholt.model import Snippet
-from wikiholt.text.plain import plain_text
-from wikiholt.text.snippets import snippet
+from wikiholt.text.plain import to_plain_text
+from wikiholt.text.snippets import build_snippet
 from wikiholt.text.words import parse_query
 
 FILLER = "Lorem ipsum dolor sit amet consectetur. " * 12
 
 
-def marked(found: Snippet) -> list[str]:
+def get_marked(found: Snippet) -> list[str]:
     return [found.text[span.start : span.end] for span in found.matches]
 
 
-def check(found: Snippet, length: int) -> None:
+def check_snippet(found: Snippet, length: int) -> None:
     assert len(found.text) <= length + 2
     assert "\n" not in found.text
     assert "  " not in found.text
@@ -30,117 +30,117 @@ def check(found: Snippet, length: int) -> None:
         before = span.end
 
 
-@given(markdown, st.text(max_size=20), st.integers(1, 200))
+@given(markdown_texts, st.text(max_size=20), st.integers(1, 200))
 def test_any_text_and_query_give_a_valid_snippet(text: str, query: str, length: int) -> None:
-    check(snippet(text, parse_query(query), length=length), length)
+    check_snippet(build_snippet(text, parse_query(query), length=length), length)
 
 
-@given(markdown)
+@given(markdown_texts)
 @example("><a")
 def test_a_word_of_the_text_is_shown_and_marked(text: str) -> None:
-    found = snippet(f"{text}\n\nzebra {text}", parse_query("zebras "))
-    check(found, 150)
-    assert marked(found) == ["zebra"]
+    found = build_snippet(f"{text}\n\nzebra {text}", parse_query("zebras "))
+    check_snippet(found, 150)
+    assert get_marked(found) == ["zebra"]
 
 
-@pytest.mark.parametrize("name", NASTY)
+@pytest.mark.parametrize("name", MALFORMED_TEXTS)
 def test_nasty_texts_give_snippets(name: str) -> None:
-    check(snippet(NASTY[name], parse_query("word a b 漢字")), 150)
-    check(snippet(NASTY[name], parse_query("")), 150)
+    check_snippet(build_snippet(MALFORMED_TEXTS[name], parse_query("word a b 漢字")), 150)
+    check_snippet(build_snippet(MALFORMED_TEXTS[name], parse_query("")), 150)
 
 
 def test_the_best_match_is_shown_with_its_words_marked() -> None:
-    found = snippet(f"{FILLER} A run alone. {FILLER} The runs were fast today. {FILLER}", parse_query("running fast"))
-    assert marked(found) == ["runs", "fast"]
+    found = build_snippet(f"{FILLER} A run alone. {FILLER} The runs were fast today. {FILLER}", parse_query("running fast"))
+    assert get_marked(found) == ["runs", "fast"]
     assert found.text.startswith("…")
     assert found.text.endswith("…")
     assert 100 < len(found.text) <= 152
 
 
 def test_without_a_match_it_is_the_beginning() -> None:
-    found = snippet(f"# Title\n\nFirst words. {FILLER}", parse_query("absent"))
+    found = build_snippet(f"# Title\n\nFirst words. {FILLER}", parse_query("absent"))
     assert found.text.startswith("Title First words. Lorem")
     assert found.text.endswith("…")
     assert found.matches == ()
-    assert snippet("short", parse_query("absent")).text == "short"
+    assert build_snippet("short", parse_query("absent")).text == "short"
 
 
 def test_typed_beginnings_phrases_and_cjk_are_marked() -> None:
-    assert marked(snippet("We use Kubernetes here", parse_query("kuber"))) == ["Kubernetes"]
-    assert marked(snippet("At the universities", parse_query("universi"))) == ["universities"]
-    assert marked(snippet("An exact phrase", parse_query('"exact phrases"'))) == ["exact", "phrase"]
-    assert marked(snippet("黒猫は東京都に住む", parse_query("東京都"))) == ["東京都"]
-    assert marked(snippet("黒猫は住む", parse_query("猫"))) == ["猫"]
-    assert marked(snippet("call kubectl_apply now", parse_query("kubectl "))) == ["kubectl_apply"]
-    assert marked(snippet("Le café noir", parse_query("CAFE "))) == ["café"]
+    assert get_marked(build_snippet("We use Kubernetes here", parse_query("kuber"))) == ["Kubernetes"]
+    assert get_marked(build_snippet("At the universities", parse_query("universi"))) == ["universities"]
+    assert get_marked(build_snippet("An exact phrase", parse_query('"exact phrases"'))) == ["exact", "phrase"]
+    assert get_marked(build_snippet("黒猫は東京都に住む", parse_query("東京都"))) == ["東京都"]
+    assert get_marked(build_snippet("黒猫は住む", parse_query("猫"))) == ["猫"]
+    assert get_marked(build_snippet("call kubectl_apply now", parse_query("kubectl "))) == ["kubectl_apply"]
+    assert get_marked(build_snippet("Le café noir", parse_query("CAFE "))) == ["café"]
 
 
-def told(found: Snippet) -> str:
+def get_sentence(found: Snippet) -> str:
     return "" if found.sentence is None else found.text[found.sentence.start : found.sentence.end]
 
 
-def nearest(words: str) -> Callable[[Sequence[str]], Sequence[float]]:
+def make_scorer(words: str) -> Callable[[Sequence[str]], Sequence[float]]:
     """In place of a model: the sentence that holds these words is the closest."""
     return lambda sentences: [float(words in sentence) for sentence in sentences]
 
 
 def test_without_a_match_the_window_begins_with_the_closest_sentence() -> None:
     text = f"{FILLER}The pump is in the cellar. {FILLER}"
-    found = snippet(text, parse_query("absent"), closeness=nearest("pump"))
+    found = build_snippet(text, parse_query("absent"), sentence_scorer=make_scorer("pump"))
     assert found.text.startswith("…The pump is in the cellar. Lorem")
-    assert (told(found), found.matches) == ("The pump is in the cellar.", ())
-    assert told(snippet(text, parse_query("absent"))) == ""
-    at_the_end = snippet(f"{FILLER}The pump is in the cellar.", parse_query(""), closeness=nearest("pump"))
-    assert (told(at_the_end), len(at_the_end.text) > 100) == ("The pump is in the cellar.", True)
+    assert (get_sentence(found), found.matches) == ("The pump is in the cellar.", ())
+    assert get_sentence(build_snippet(text, parse_query("absent"))) == ""
+    at_the_end = build_snippet(f"{FILLER}The pump is in the cellar.", parse_query(""), sentence_scorer=make_scorer("pump"))
+    assert (get_sentence(at_the_end), len(at_the_end.text) > 100) == ("The pump is in the cellar.", True)
 
 
 def test_words_and_the_closest_sentence_are_both_shown_where_they_are_near() -> None:
     text = f"{FILLER}The pump is in the cellar, behind it. Ask Ingrid for the key of the door. {FILLER}"
-    found = snippet(text, parse_query("Ingrid"), closeness=nearest("pump"))
-    assert (marked(found), told(found)) == (["Ingrid"], "The pump is in the cellar, behind it.")
-    behind = snippet(text, parse_query("pump"), closeness=nearest("Ingrid"))
-    assert (marked(behind), told(behind)) == (["pump"], "Ask Ingrid for the key of the door.")
+    found = build_snippet(text, parse_query("Ingrid"), sentence_scorer=make_scorer("pump"))
+    assert (get_marked(found), get_sentence(found)) == (["Ingrid"], "The pump is in the cellar, behind it.")
+    behind = build_snippet(text, parse_query("pump"), sentence_scorer=make_scorer("Ingrid"))
+    assert (get_marked(behind), get_sentence(behind)) == (["pump"], "Ask Ingrid for the key of the door.")
 
 
 def test_far_from_each_other_the_sentence_is_shown_if_it_has_half_of_the_words() -> None:
     text = f"The old pump leaks a little. {FILLER}Pumps need filters and oil. {FILLER}"
-    assert marked(snippet(text, parse_query("pump filters oil"), closeness=nearest("old pump"))) == [
+    assert get_marked(build_snippet(text, parse_query("pump filters oil"), sentence_scorer=make_scorer("old pump"))) == [
         "Pumps",
         "filters",
         "oil",
     ]
-    chosen = snippet(text, parse_query("pump oil"), closeness=nearest("old pump"))
-    assert (marked(chosen), told(chosen)) == (["pump"], "The old pump leaks a little.")
+    chosen = build_snippet(text, parse_query("pump oil"), sentence_scorer=make_scorer("old pump"))
+    assert (get_marked(chosen), get_sentence(chosen)) == (["pump"], "The old pump leaks a little.")
 
 
 def test_of_a_long_sentence_what_is_shown_is_told() -> None:
-    found = snippet(f"It {'goes on and ' * 40}ends. {FILLER}", parse_query("ends"), closeness=nearest("goes on"))
-    assert marked(found) == ["ends"]
-    assert told(found).endswith("goes on and ends.")
+    found = build_snippet(f"It {'goes on and ' * 40}ends. {FILLER}", parse_query("ends"), sentence_scorer=make_scorer("goes on"))
+    assert get_marked(found) == ["ends"]
+    assert get_sentence(found).endswith("goes on and ends.")
     assert found.text.startswith("…")
-    assert found.text[1:].startswith(told(found))
+    assert found.text[1:].startswith(get_sentence(found))
 
 
 def test_where_no_model_tells_matched_words_do() -> None:
     text = "Tea is kept upstairs. Black coffee and milk are here. Milk is also in the cellar."
-    assert told(snippet(text, parse_query("milk coffee"))) == "Black coffee and milk are here."
-    assert told(snippet(text, parse_query("juice"))) == ""
+    assert get_sentence(build_snippet(text, parse_query("milk coffee"))) == "Black coffee and milk are here."
+    assert get_sentence(build_snippet(text, parse_query("juice"))) == ""
     assert (
-        told(snippet("黒猫は東京都に住む。白い犬は大阪に住んでいる。", parse_query("大阪")))
+        get_sentence(build_snippet("黒猫は東京都に住む。白い犬は大阪に住んでいる。", parse_query("大阪")))
         == "白い犬は大阪に住んでいる。"
     )
 
 
-@given(markdown, st.text(max_size=20), st.integers(1, 200), st.integers(0, 5))
+@given(markdown_texts, st.text(max_size=20), st.integers(1, 200), st.integers(0, 5))
 @settings(max_examples=40)
 def test_the_closest_sentence_lies_in_any_snippet(text: str, query: str, length: int, at: int) -> None:
-    found = snippet(
-        text, parse_query(query), length=length, closeness=lambda all_: [float(n % 6 == at) for n, _ in enumerate(all_)]
+    found = build_snippet(
+        text, parse_query(query), length=length, sentence_scorer=lambda all_: [float(n % 6 == at) for n, _ in enumerate(all_)]
     )
-    check(found, length)
+    check_snippet(found, length)
     if found.sentence is not None:
         assert 0 <= found.sentence.start < found.sentence.end <= len(found.text)
-        assert told(found).strip() == told(found)
+        assert get_sentence(found).strip() == get_sentence(found)
 
 
 @pytest.mark.parametrize(
@@ -168,12 +168,12 @@ def test_the_closest_sentence_lies_in_any_snippet(text: str, query: str, length:
     ],
 )
 def test_markup_becomes_plain_text(text: str, plain: str) -> None:
-    assert " ".join(plain_text(text).split()) == plain
-    assert snippet(text, parse_query("")).text == plain
+    assert " ".join(to_plain_text(text).split()) == plain
+    assert build_snippet(text, parse_query("")).text == plain
 
 
 def test_what_stands_for_code_while_text_is_read_cannot_be_written() -> None:
-    assert plain_text("`c`\x000\x00 `e`").split() == ["c", "0", "e"]
+    assert to_plain_text("`c`\x000\x00 `e`").split() == ["c", "0", "e"]
 
 
 @pytest.mark.parametrize(
@@ -187,4 +187,4 @@ def test_what_stands_for_code_while_text_is_read_cannot_be_written() -> None:
     ],
 )
 def test_a_fragment_cut_out_of_a_code_block_is_read_as_one(fragment: str, expected: str) -> None:
-    assert plain_text(fragment) == expected
+    assert to_plain_text(fragment) == expected

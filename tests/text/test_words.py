@@ -5,10 +5,10 @@ import threading
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from markdown_samples import NASTY, read
+from markdown_samples import MALFORMED_TEXTS, parse_text
 
-from wikiholt.model import WordQuery
-from wikiholt.text.words import page_words, parse_query, terms
+from wikiholt.model import KeywordQuery
+from wikiholt.text.words import build_page_terms, parse_query, to_terms
 
 
 @pytest.mark.parametrize(
@@ -39,14 +39,14 @@ from wikiholt.text.words import page_words, parse_query, terms
     ],
 )
 def test_terms(text: str, found: list[str]) -> None:
-    assert terms(text) == found
+    assert to_terms(text) == found
 
 
 @given(st.text(max_size=200))
 def test_terms_hold_no_whitespace_and_are_stable(text: str) -> None:
-    found = terms(text)
+    found = to_terms(text)
     assert all(term and not any(char.isspace() for char in term) and len(term) <= 64 for term in found)
-    assert found == terms(text)
+    assert found == to_terms(text)
     " ".join(found).encode("utf-8")
 
 
@@ -67,38 +67,38 @@ def test_marks_of_a_query_never_break_it(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "query"),
     [
-        ("running", WordQuery(("run",), prefix="running")),
-        ("kuber", WordQuery(("kuber",), prefix="kuber")),
-        ("running ", WordQuery(("run",))),
-        ("how to install kube", WordQuery(("instal", "kube"), prefix="kube")),
-        ("what is this", WordQuery(("what", "is", "this"), prefix="this")),
-        ("install the", WordQuery(("instal",))),
-        ("x", WordQuery(("x",))),
-        ('"exact phrase"', WordQuery((), (("exact", "phrase"),))),
-        ('"the who"', WordQuery((), (("the", "who"),))),
-        ("“smart quotes” x ", WordQuery(("x",), (("smart", "quot"),))),
-        ('cats -dogs -"wild birds"', WordQuery(("cat",), (), (("wild", "bird"), ("dog",)))),
-        ("cats -dogs", WordQuery(("cat",), (), (("dog",),))),
-        ("-only", WordQuery((), (), (("onli",),))),
-        ("ls -l ", WordQuery(("ls", "l"))),
-        ("--no-rerank ", WordQuery(("rerank", "no-rerank"))),
-        ("well-known ", WordQuery(("well", "known", "well-known"))),
-        ('say "unclosed', WordQuery(("say", "unclos"), prefix="unclosed")),
-        ("run RUN running ", WordQuery(("run",))),
-        ("東京", WordQuery(("東京",), prefix="東京")),
-        ("猫", WordQuery(("猫",), prefix="猫")),
-        ("Café", WordQuery(("cafe",), prefix="cafe")),
-        ('""', WordQuery()),
-        ("- -- \" ' * ()", WordQuery()),
-        ("", WordQuery()),
+        ("running", KeywordQuery(("run",), prefix="running")),
+        ("kuber", KeywordQuery(("kuber",), prefix="kuber")),
+        ("running ", KeywordQuery(("run",))),
+        ("how to install kube", KeywordQuery(("instal", "kube"), prefix="kube")),
+        ("what is this", KeywordQuery(("what", "is", "this"), prefix="this")),
+        ("install the", KeywordQuery(("instal",))),
+        ("x", KeywordQuery(("x",))),
+        ('"exact phrase"', KeywordQuery((), (("exact", "phrase"),))),
+        ('"the who"', KeywordQuery((), (("the", "who"),))),
+        ("“smart quotes” x ", KeywordQuery(("x",), (("smart", "quot"),))),
+        ('cats -dogs -"wild birds"', KeywordQuery(("cat",), (), (("wild", "bird"), ("dog",)))),
+        ("cats -dogs", KeywordQuery(("cat",), (), (("dog",),))),
+        ("-only", KeywordQuery((), (), (("onli",),))),
+        ("ls -l ", KeywordQuery(("ls", "l"))),
+        ("--no-rerank ", KeywordQuery(("rerank", "no-rerank"))),
+        ("well-known ", KeywordQuery(("well", "known", "well-known"))),
+        ('say "unclosed', KeywordQuery(("say", "unclos"), prefix="unclosed")),
+        ("run RUN running ", KeywordQuery(("run",))),
+        ("東京", KeywordQuery(("東京",), prefix="東京")),
+        ("猫", KeywordQuery(("猫",), prefix="猫")),
+        ("Café", KeywordQuery(("cafe",), prefix="cafe")),
+        ('""', KeywordQuery()),
+        ("- -- \" ' * ()", KeywordQuery()),
+        ("", KeywordQuery()),
     ],
 )
-def test_queries(text: str, query: WordQuery) -> None:
+def test_queries(text: str, query: KeywordQuery) -> None:
     assert parse_query(text) == query
 
 
 def test_any_beginning_of_a_word_is_in_the_index_once_typed() -> None:
-    words = page_words(read("The universities are running kubernetes."))
+    words = build_page_terms(parse_text("The universities are running kubernetes."))
     held = words.body.split()
     for typed in ("univer", "universi", "universit", "universities", "run", "runni", "kuber", "kubernetes"):
         query = parse_query(typed)
@@ -106,11 +106,11 @@ def test_any_beginning_of_a_word_is_in_the_index_once_typed() -> None:
 
 
 def test_the_fields_of_a_page() -> None:
-    page = read(
+    page = parse_text(
         "---\ntags: [alpha]\ndesc: Purpose\n---\n# Big Title\n\nSee [text](http://noise.example/x) `code_here`.\n",
         "guides/set_up.md",
     )
-    words = page_words(page)
+    words = build_page_terms(page)
     assert {"big", "titl", "guid", "set", "alpha"} <= set(words.name.split())
     assert words.headings.split()[:2] == ["big", "titl"]
     assert {"purpos", "text", "code", "code_here"} <= set(words.body.split())
@@ -118,22 +118,22 @@ def test_the_fields_of_a_page() -> None:
 
 
 def test_phrases_match_in_the_body_in_order() -> None:
-    body = page_words(read("The quick brown foxes jump over_there.")).body
+    body = build_page_terms(parse_text("The quick brown foxes jump over_there.")).body
     (phrase,) = parse_query('"brown fox jumps"').phrases
     assert f" {' '.join(phrase)} " in f" {body} "
 
 
-@pytest.mark.parametrize("name", NASTY)
+@pytest.mark.parametrize("name", MALFORMED_TEXTS)
 def test_nasty_texts_are_analysed(name: str) -> None:
-    words = page_words(read(NASTY[name]))
+    words = build_page_terms(parse_text(MALFORMED_TEXTS[name]))
     assert all(len(term) <= 64 for term in words.body.split())
 
 
 def test_many_threads_find_the_same_terms() -> None:
     text = " ".join(f"running{n} jumped{n}ing words{n} tested{n}" for n in range(2_000))
-    expected = terms(text, "porter")
+    expected = to_terms(text, "porter")
     results: list[list[str]] = []
-    threads = [threading.Thread(target=lambda: results.append(terms(text, "english"))) for _ in range(6)]
+    threads = [threading.Thread(target=lambda: results.append(to_terms(text, "english"))) for _ in range(6)]
     for thread in threads:
         thread.start()
     for thread in threads:

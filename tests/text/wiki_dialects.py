@@ -2,13 +2,13 @@
 
 import re
 
-MARKUP = re.compile(
+MARKUP_PATTERN = re.compile(
     r"\{\{|\}\}|\{%|%\}|\{#|\]\(|\]\[|\[\[|\]\]|\[!|\[\^|\]:|```|~~~|\*\*|~~|==|%%|:::|\$\$|\|"
     r"|</?[a-zA-Z]|<!--|-->|&\w+;|\\[a-z(]|^import |(?:^|\s)\#{1,6}\s|\^\w+|\.png|secret"
 )
 """What no snippet of the page may show."""
 
-DIALECTS = """---
+DIALECT_PAGE = """---
 title: The greenhouse
 tags: [secret, frontmatter]
 ---

@@ -5,34 +5,34 @@ from pathlib import Path
 import numpy as np
 from vector_truth import assert_same
 
-from wikiholt.model import Change, Recipe
+from wikiholt.model import IndexChange, Recipe
 from wikiholt.stores.sqlite.store import SqliteStore
 from wikiholt.testing.embedder import FakeEmbedder
-from wikiholt.testing.entries import entry
-from wikiholt.vectors import ExactCache
+from wikiholt.testing.entries import make_entry
+from wikiholt.vectors import ExactVectorCache
 
 
 def test_a_cache_follows_the_pages_of_a_real_index(tmp_path: Path) -> None:
     embedder = FakeEmbedder()
     store = SqliteStore(tmp_path / "wikis")
     index = store.create("w1w1w1w1", Recipe(embedder.fingerprint, embedder.dimensions, "text"))
-    cache = ExactCache(index, tmp_path / "cache", background=False)
-    query = embedder.query("river and bridge")
+    cache = ExactVectorCache(index, tmp_path / "cache", background=False)
+    query = embedder.embed_query("river and bridge")
     changes = [
-        Change(pages=tuple(entry(f"p{i}.md", [f"river {i}", f"bridge {i} stone"], embedder) for i in range(20))),
-        Change(pages=(entry("p3.md", ["river 3", "a new bridge", "river and bridge"], embedder),)),
-        Change(deleted=("p4.md", "p5.md"), pages=(entry("q.md", ["the old river"], embedder),)),
-        Change(pages=(entry("p3.md", ["nothing of the kind"], embedder),), revision="a" * 40),
+        IndexChange(pages=tuple(make_entry(f"p{i}.md", [f"river {i}", f"bridge {i} stone"], embedder) for i in range(20))),
+        IndexChange(pages=(make_entry("p3.md", ["river 3", "a new bridge", "river and bridge"], embedder),)),
+        IndexChange(deleted=("p4.md", "p5.md"), pages=(make_entry("q.md", ["the old river"], embedder),)),
+        IndexChange(pages=(make_entry("p3.md", ["nothing of the kind"], embedder),), revision="a" * 40),
     ]
     for change in changes:
         index.apply(change)
         cache.refresh()
-        assert cache.version == index.version()
+        assert cache.version == index.get_version()
         for limit in (1, 5, 100):
-            assert_same(cache.search(query, limit, None), index.nearest(query, limit, None))
-        pages = np.array(sorted({int(page) for page in index.nearest(query, 7, None).page_ids}), np.int64)
-        assert_same(cache.search(query, 50, pages), index.nearest(query, 50, pages))
-    reopened = ExactCache(index, tmp_path / "cache", background=False)
+            assert_same(cache.search(query, limit, None), index.search_vectors(query, limit, None))
+        pages = np.array(sorted({int(page) for page in index.search_vectors(query, 7, None).page_ids}), np.int64)
+        assert_same(cache.search(query, 50, pages), index.search_vectors(query, 50, pages))
+    reopened = ExactVectorCache(index, tmp_path / "cache", background=False)
     reopened.refresh()
-    assert_same(reopened.search(query, 100, None), index.nearest(query, 100, None))
+    assert_same(reopened.search(query, 100, None), index.search_vectors(query, 100, None))
     index.close()

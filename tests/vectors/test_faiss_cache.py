@@ -4,25 +4,25 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from vector_truth import Truth, random_vectors, recall
+from vector_truth import BruteForceIndex, random_vectors, measure_recall
 
-from wikiholt.errors import InvalidSetting, MissingExtra
-from wikiholt.vectors import ExactCache, FaissCache, FaissEngine, cache_for, choose, kind_for
+from wikiholt.errors import InvalidSetting, MissingDependency
+from wikiholt.vectors import ExactVectorCache, FaissVectorCache, FaissEngine, create_vector_cache, choose, resolve_kind
 
 ROWS = 30_000
 
 
-def without_faiss(name: str) -> None:
+def import_without_faiss(name: str) -> None:
     raise ImportError(name)
 
 
 @pytest.fixture(scope="module")
-def large(tmp_path_factory: pytest.TempPathFactory) -> tuple[Truth, FaissCache]:
+def large(tmp_path_factory: pytest.TempPathFactory) -> tuple[BruteForceIndex, FaissVectorCache]:
     pytest.importorskip("faiss")
-    truth = Truth(ROWS, dimensions=96)
-    cache = FaissCache(truth.as_index(), tmp_path_factory.mktemp("faiss"), background=False)
+    truth = BruteForceIndex(ROWS, dimensions=96)
+    cache = FaissVectorCache(truth.as_index(), tmp_path_factory.mktemp("faiss"), background=False)
     cache.refresh()
-    truth.drop(list(range(1, 1_000)))
+    truth.remove(list(range(1, 1_000)))
     truth.add(random_vectors(300, seed=2, dimensions=96), [5_000] * 300)
     cache.refresh()
     return truth, cache
@@ -31,13 +31,13 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> tuple[Truth, FaissCache]:
 @pytest.mark.parametrize("limit", [10, 100, 500])
 @pytest.mark.parametrize("share", [None, 0.02, 0.3, 0.9])
 def test_it_finds_ninety_nine_of_a_hundred_under_any_filter(
-    large: tuple[Truth, FaissCache], limit: int, share: float | None
+    large: tuple[BruteForceIndex, FaissVectorCache], limit: int, share: float | None
 ) -> None:
     truth, cache = large
     chosen = np.random.default_rng(1).random(3_000) < (share or 0)
     pages = None if share is None else 1 + np.flatnonzero(chosen)
     found = [
-        recall(cache.search(query, limit, pages), truth.nearest(query, limit, pages))
+        measure_recall(cache.search(query, limit, pages), truth.search_vectors(query, limit, pages))
         for query in random_vectors(4, seed=9, dimensions=96)
     ]
     assert np.mean(found) >= 0.99
@@ -45,43 +45,43 @@ def test_it_finds_ninety_nine_of_a_hundred_under_any_filter(
 
 def test_a_file_is_opened_again_without_training(tmp_path: Path) -> None:
     pytest.importorskip("faiss")
-    truth = Truth(2_000)
-    engine = FaissEngine(scan_below=0)
-    FaissCache(truth.as_index(), tmp_path, background=False, engine=engine).refresh()
-    again = FaissCache(truth.as_index(), tmp_path, background=False, engine=engine)
+    truth = BruteForceIndex(2_000)
+    engine = FaissEngine(scan_max_rows=0)
+    FaissVectorCache(truth.as_index(), tmp_path, background=False, engine=engine).refresh()
+    again = FaissVectorCache(truth.as_index(), tmp_path, background=False, engine=engine)
     again.refresh()
-    assert again.version == truth.version()
+    assert again.version == truth.get_version()
     assert truth.snapshots == 1
 
 
 def test_without_faiss_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("importlib.import_module", without_faiss)
-    with pytest.raises(MissingExtra) as caught:
-        FaissCache(Truth(3).as_index(), tmp_path)
+    monkeypatch.setattr("importlib.import_module", import_without_faiss)
+    with pytest.raises(MissingDependency) as caught:
+        FaissVectorCache(BruteForceIndex(3).as_index(), tmp_path)
     assert caught.value.hint == 'pip install "wikiholt[faiss]"'
 
 
 def test_auto_is_exact_up_to_the_crossover_and_faiss_beyond(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choose, "faiss_installed", lambda: True)
-    assert kind_for("auto", 1_000, 1_000) == ("exact", "")
-    assert kind_for("auto", 1_001, 1_000) == ("faiss", "")
-    assert kind_for("exact", 10**9, 1_000) == ("exact", "")
-    assert kind_for("faiss", 1, 1_000) == ("faiss", "")
+    monkeypatch.setattr(choose, "is_faiss_installed", lambda: True)
+    assert resolve_kind("auto", 1_000, 1_000) == ("exact", "")
+    assert resolve_kind("auto", 1_001, 1_000) == ("faiss", "")
+    assert resolve_kind("exact", 10**9, 1_000) == ("exact", "")
+    assert resolve_kind("faiss", 1, 1_000) == ("faiss", "")
 
 
 def test_auto_without_faiss_stays_exact_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choose, "faiss_installed", lambda: False)
-    kind, note = kind_for("auto", 2_000, 1_000)
+    monkeypatch.setattr(choose, "is_faiss_installed", lambda: False)
+    kind, note = resolve_kind("auto", 2_000, 1_000)
     assert kind == "exact"
     assert "wikiholt[faiss]" in note
 
 
 def test_an_unknown_kind_is_refused() -> None:
     with pytest.raises(InvalidSetting, match="hnsw"):
-        kind_for("hnsw", 1, 1)
+        resolve_kind("hnsw", 1, 1)
 
 
 def test_a_wiki_gets_the_cache_of_its_size(tmp_path: Path) -> None:
-    cache, note = cache_for("auto", Truth(20).as_index(), tmp_path)
-    assert isinstance(cache, ExactCache)
+    cache, note = create_vector_cache("auto", BruteForceIndex(20).as_index(), tmp_path)
+    assert isinstance(cache, ExactVectorCache)
     assert note == ""

@@ -6,20 +6,20 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
-from vector_rules import QUERIES, FollowsTruth, follow
+from vector_rules import QUERIES, VectorCacheMachine, run_cache_machine
 
-from wikiholt.vectors import CacheBroken, ExactCache, FaissCache, FaissEngine, SketchEngine
+from wikiholt.vectors import CacheBroken, ExactVectorCache, FaissVectorCache, FaissEngine, QuantizedEngine
 from wikiholt.vectors import derived as derived_module
-from wikiholt.vectors.derived import DerivedCache
+from wikiholt.vectors.derived import FileVectorCache
 
 
-class CacheFollowsTruth(FollowsTruth):
+class CacheFollowsTruth(VectorCacheMachine):
     """Beside what may happen to any cache, its files are damaged; merges happen after a few changes already."""
 
-    cache: DerivedCache
+    cache: FileVectorCache
 
-    def make(self) -> DerivedCache:
-        return ExactCache(self.truth.as_index(), self.folder, background=False)
+    def make_cache(self) -> FileVectorCache:
+        return ExactVectorCache(self.index.as_index(), self.folder, background=False)
 
     @precondition(lambda self: self.cache.version is not None)
     @rule(offset=st.integers(0, 1 << 30), length=st.integers(1, 5_000), value=st.integers(0, 255))
@@ -52,21 +52,21 @@ class CacheFollowsTruth(FollowsTruth):
             assert (np.diff(found.distances) >= 0).all()
 
     @invariant()
-    def nothing_half_written_lies_around(self) -> None:
+    def no_partial_files_remain(self) -> None:
         if hasattr(self, "folder"):
             assert not list(self.folder.glob("*.writing"))
 
 
 class SketchFollowsTruth(CacheFollowsTruth):
-    def make(self) -> DerivedCache:
-        engine = SketchEngine(scan_below=10)
-        return ExactCache(self.truth.as_index(), self.folder, background=False, engine=engine)
+    def make_cache(self) -> FileVectorCache:
+        engine = QuantizedEngine(scan_max_rows=10)
+        return ExactVectorCache(self.index.as_index(), self.folder, background=False, engine=engine)
 
 
 class FaissFollowsTruth(CacheFollowsTruth):
-    def make(self) -> DerivedCache:
-        engine = FaissEngine(scan_below=40)
-        return FaissCache(self.truth.as_index(), self.folder, background=False, engine=engine)
+    def make_cache(self) -> FileVectorCache:
+        engine = FaissEngine(scan_max_rows=40)
+        return FaissVectorCache(self.index.as_index(), self.folder, background=False, engine=engine)
 
 
 @pytest.mark.parametrize(
@@ -77,6 +77,6 @@ def test_the_cache_follows_the_truth(
 ) -> None:
     if machine is FaissFollowsTruth:
         pytest.importorskip("faiss")
-    monkeypatch.setattr(derived_module, "MERGE_AT_LEAST", 25)
-    monkeypatch.setattr(derived_module, "FAR_BEHIND", 5)
-    assert follow(machine, examples, steps=25) >= 3 * examples, "answers are compared in every example"
+    monkeypatch.setattr(derived_module, "MERGE_MIN_ROWS", 25)
+    monkeypatch.setattr(derived_module, "REOPEN_AFTER_VERSIONS", 5)
+    assert run_cache_machine(machine, examples, steps=25) >= 3 * examples, "answers are compared in every example"

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 from vector_kinds import QUERY, ROWS, exact
-from vector_truth import Truth, assert_same, random_vectors
+from vector_truth import BruteForceIndex, assert_same, random_vectors
 
-BUILDER = """
+BUILDER_SCRIPT = """
 import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
@@ -28,7 +28,7 @@ for round_ in range(6):
 
 
 def test_processes_that_build_at_once_do_one_another_no_harm(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", BUILDER, str(tmp_path), str(Path(__file__).parent)]
+    command = [sys.executable, "-c", BUILDER_SCRIPT, str(tmp_path), str(Path(__file__).parent)]
     builders = [subprocess.Popen(command, stderr=subprocess.PIPE) for _ in range(3)]
     for builder in builders:
         _, errors = builder.communicate(timeout=120)
@@ -37,7 +37,7 @@ def test_processes_that_build_at_once_do_one_another_no_harm(tmp_path: Path) -> 
 
 
 def test_a_process_far_behind_takes_the_newer_file_of_another(tmp_path: Path) -> None:
-    truth = Truth(ROWS)
+    truth = BruteForceIndex(ROWS)
     behind = exact(truth, tmp_path)
     behind.refresh()
     truth.add(random_vectors(2_500, seed=3), [60] * 2_500)
@@ -47,13 +47,13 @@ def test_a_process_far_behind_takes_the_newer_file_of_another(tmp_path: Path) ->
     exact(truth, tmp_path / "elsewhere").refresh()
     only = next((tmp_path / "elsewhere").iterdir())
     only.rename(tmp_path / only.name)
-    truth.horizon = truth.version()
+    truth.horizon = truth.get_version()
     behind.refresh()
     assert truth.snapshots == 2
-    assert_same(behind.search(QUERY, 30, None), truth.nearest(QUERY, 30))
+    assert_same(behind.search(QUERY, 30, None), truth.search_vectors(QUERY, 30))
 
 
-FORKING = """
+FORK_SCRIPT = """
 import os, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
@@ -82,5 +82,5 @@ with cache._lock:
 def test_a_forked_child_searches_and_refreshes(tmp_path: Path, kind: str) -> None:
     if kind == "faiss":
         pytest.importorskip("faiss")
-    command = [sys.executable, "-c", FORKING, str(tmp_path), str(Path(__file__).parent), kind]
+    command = [sys.executable, "-c", FORK_SCRIPT, str(tmp_path), str(Path(__file__).parent), kind]
     assert subprocess.run(command, timeout=60, check=False).returncode == 0

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
-from vector_truth import Truth, random_vectors
+from vector_truth import BruteForceIndex, random_vectors
 
-from wikiholt.vectors import ExactCache, FaissCache, FaissEngine, SketchEngine
-from wikiholt.vectors.derived import DerivedCache
+from wikiholt.vectors import ExactVectorCache, FaissVectorCache, FaissEngine, QuantizedEngine
+from wikiholt.vectors.derived import FileVectorCache
 
 QUERY = random_vectors(1, seed=99)[0]
 
@@ -14,22 +14,22 @@ QUERY = random_vectors(1, seed=99)[0]
 ROWS = 400
 
 
-def exact(truth: Truth, folder: Path) -> DerivedCache:
-    return ExactCache(truth.as_index(), folder, background=False)
+def exact(truth: BruteForceIndex, folder: Path) -> FileVectorCache:
+    return ExactVectorCache(truth.as_index(), folder, background=False)
 
 
-def sketched(truth: Truth, folder: Path) -> DerivedCache:
-    return ExactCache(truth.as_index(), folder, background=False, engine=SketchEngine(scan_below=0))
+def sketched(truth: BruteForceIndex, folder: Path) -> FileVectorCache:
+    return ExactVectorCache(truth.as_index(), folder, background=False, engine=QuantizedEngine(scan_max_rows=0))
 
 
-def faiss(truth: Truth, folder: Path) -> DerivedCache:
+def faiss(truth: BruteForceIndex, folder: Path) -> FileVectorCache:
     pytest.importorskip("faiss")
-    return FaissCache(truth.as_index(), folder, background=False, engine=FaissEngine(scan_below=0))
+    return FaissVectorCache(truth.as_index(), folder, background=False, engine=FaissEngine(scan_max_rows=0))
 
 
-every_kind = pytest.mark.parametrize("make", [exact, sketched, faiss])
+parametrize_kinds = pytest.mark.parametrize("make", [exact, sketched, faiss])
 
 
-def only_file(folder: Path) -> Path:
+def get_only_file(folder: Path) -> Path:
     (path,) = folder.iterdir()
     return path

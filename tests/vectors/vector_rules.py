@@ -9,81 +9,81 @@ import numpy as np
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
-from vector_truth import Truth, assert_same, random_vectors
+from vector_truth import BruteForceIndex, assert_same, random_vectors
 
 from wikiholt.ports import VectorCache
 
 QUERIES = random_vectors(8, seed=77)
 
 
-class Closing(VectorCache, Protocol):
+class ClosableCache(VectorCache, Protocol):
     """A cache that can be opened anew."""
 
     def close(self) -> None: ...
 
 
-class FollowsTruth(RuleBasedStateMachine):
+class VectorCacheMachine(RuleBasedStateMachine):
     """Rows come and go, the past is forgotten, caches are reopened; searches are compared with the truth."""
 
     compared: ClassVar[int] = 0
     """Answers that were compared so far, over all examples of the class."""
 
-    cache: Closing
+    cache: ClosableCache
 
     def prepare(self) -> None:
         """Whatever caches need beside truth and folder."""
 
-    def make(self) -> Closing:
+    def make_cache(self) -> ClosableCache:
         raise NotImplementedError
 
     @initialize(rows=st.integers(0, 60))
-    def begin(self, rows: int) -> None:
+    def create_index(self, rows: int) -> None:
         self.folder = Path(tempfile.mkdtemp())
-        self.truth = Truth(rows, per_page=3)
+        self.index = BruteForceIndex(rows, per_page=3)
         self.seed = 1
         self.prepare()
-        self.cache = self.make()
+        self.cache = self.make_cache()
 
     @rule(count=st.integers(1, 15), page=st.integers(1, 30))
     def add(self, count: int, page: int) -> None:
         self.seed += 1
-        self.truth.add(random_vectors(count, self.seed), [page] * count)
+        self.index.add(random_vectors(count, self.seed), [page] * count)
 
     @rule(data=st.data())
     def add_a_row_twice(self, data: st.DataObject) -> None:
-        if self.truth.rows:
-            chosen = data.draw(st.sampled_from(sorted(self.truth.rows)))
-            self.truth.add(self.truth.rows[chosen][1][None], [data.draw(st.integers(1, 30))])
+        if self.index.rows:
+            chosen = data.draw(st.sampled_from(sorted(self.index.rows)))
+            self.index.add(self.index.rows[chosen][1][None], [data.draw(st.integers(1, 30))])
 
     @rule(data=st.data())
     def drop(self, data: st.DataObject) -> None:
-        if self.truth.rows:
-            self.truth.drop(data.draw(st.lists(st.sampled_from(sorted(self.truth.rows)), unique=True, max_size=20)))
+        if self.index.rows:
+            self.index.remove(data.draw(st.lists(st.sampled_from(sorted(self.index.rows)), unique=True, max_size=20)))
 
     @rule(data=st.data())
     def replace(self, data: st.DataObject) -> None:
-        if self.truth.rows:
+        if self.index.rows:
             self.seed += 1
-            self.truth.replace(data.draw(st.sampled_from(sorted(self.truth.rows))), random_vectors(1, self.seed)[0])
+            self.index.replace(data.draw(st.sampled_from(sorted(self.index.rows))), random_vectors(1, self.seed)[0])
 
     @rule()
-    def forget_the_past(self) -> None:
-        self.truth.horizon = self.truth.version()
+    def truncate_change_log(self) -> None:
+        self.index.horizon = self.index.get_version()
 
     @rule()
     def reopen(self) -> None:
         self.cache.close()
-        self.cache = self.make()
+        self.cache = self.make_cache()
 
     @rule(query=st.sampled_from(range(8)), limit=st.integers(1, 100), pages=st.none() | st.sets(st.integers(1, 40)))
     def search(self, query: int, limit: int, pages: set[int] | None) -> None:
         self.cache.refresh()
         allowed = None if pages is None else np.array(sorted(pages), np.int64)
-        expected = self.truth.nearest(QUERIES[query], limit, allowed)
+        expected = self.index.search_vectors(QUERIES[query], limit, allowed)
         assert_same(self.cache.search(QUERIES[query], limit, allowed), expected)
         type(self).compared += 1
 
-    def release(self) -> None:
+    def release_cache(self) -> None:
         """Give back what `prepare` took."""
 
     def teardown(self) -> None:
@@ -95,11 +95,11 @@ class FollowsTruth(RuleBasedStateMachine):
                 self.search(limit % 8, limit, pages)
         finally:
             self.cache.close()
-            self.release()
+            self.release_cache()
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def follow(machine: type[FollowsTruth], examples: int, steps: int) -> int:
+def run_cache_machine(machine: type[VectorCacheMachine], examples: int, steps: int) -> int:
     """Let it happen, so often and so many things at a time; returns how many answers were compared."""
     checks = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
     case = machine.TestCase()

@@ -11,26 +11,26 @@ from pathlib import Path
 
 import httpx
 import pytest
-from chroma_ground import until
+from chroma_ground import wait_until
 from git_repository import Repository
 
-from wikiholt.errors import InvalidSetting, MissingExtra
-from wikiholt.settings import load
+from wikiholt.errors import InvalidSetting, MissingDependency
+from wikiholt.settings import load_settings
 from wikiholt.surfaces.cli.main import main
-from wikiholt.wiring import build
+from wikiholt.wiring import build_service
 
-CHROMA = ["--set", "vectors=chroma", "--set", "chroma.path=chroma", "--set", "chroma.timeout=60"]
+CHROMA_OPTIONS = ["--set", "vectors=chroma", "--set", "chroma.path=chroma", "--set", "chroma.timeout=60"]
 
 
-def run(capsys: pytest.CaptureFixture[str], data: Path, *arguments: str) -> dict[str, object]:
-    code = main(["--data", str(data), *CHROMA, *arguments])
+def run_command(capsys: pytest.CaptureFixture[str], data: Path, *arguments: str) -> dict[str, object]:
+    code = main(["--data", str(data), *CHROMA_OPTIONS, *arguments])
     told = capsys.readouterr()
     assert code == 0, told.err
     document: dict[str, object] = json.loads(told.out)
     return document
 
 
-def child_of(data: Path) -> int:
+def find_child_pid(data: Path) -> int:
     """The process that hosts Chroma for a data directory."""
     for place in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
@@ -41,8 +41,8 @@ def child_of(data: Path) -> int:
 
 
 @contextmanager
-def serving(data: Path, log: Path) -> Iterator[tuple["subprocess.Popen[str]", str]]:
-    command = [sys.executable, "-m", "wikiholt.surfaces.cli.main", "--data", str(data), *CHROMA]
+def run_serve(data: Path, log: Path) -> Iterator[tuple["subprocess.Popen[str]", str]]:
+    command = [sys.executable, "-m", "wikiholt.surfaces.cli.main", "--data", str(data), *CHROMA_OPTIONS]
     command += ["--set", "sync.interval=1", "serve", "--json", "--port", "0"]
     with (
         log.open("w") as errors,
@@ -60,12 +60,12 @@ def test_commands_and_a_service_share_one_chroma(tmp_path: Path, capsys: pytest.
     wikis, data = tmp_path / "wikis", tmp_path / "data"
     garden = Repository(wikis / "garden")
     garden.commit({"Beans.md": "# Beans\n\nClimbing beans want poles.\n", "Sage.md": "# Sage\n\nDry soil and sun.\n"})
-    run(capsys, data, "add", "garden", str(wikis / "garden"), "--json")
-    run(capsys, data, "sync", "garden", "--json")
-    assert run(capsys, data, "search", "garden", "supports for legumes", "--json")["degraded"] is False
-    findings = run(capsys, data, "doctor", "--json")
+    run_command(capsys, data, "add", "garden", str(wikis / "garden"), "--json")
+    run_command(capsys, data, "sync", "garden", "--json")
+    assert run_command(capsys, data, "search", "garden", "supports for legumes", "--json")["degraded"] is False
+    findings = run_command(capsys, data, "doctor", "--json")
     assert "answers as it should" in json.dumps(findings)
-    with serving(data, tmp_path / "log") as (process, url):
+    with run_serve(data, tmp_path / "log") as (process, url):
 
         def search() -> dict[str, object]:
             found: dict[str, object] = httpx.get(f"{url}w/garden/api/v1/search?q=poles+for+legumes", timeout=120).json()
@@ -77,18 +77,18 @@ def test_commands_and_a_service_share_one_chroma(tmp_path: Path, capsys: pytest.
             assert not [line for line in lines if "garden" in line]
             return float(next(line.split()[1] for line in lines if line.startswith(f"wikiholt_chroma_{name} ")))
 
-        until(lambda: not search()["degraded"], "the service is helped")
+        wait_until(lambda: not search()["degraded"], "the service is helped")
         assert metric("up") == 1
-        assert run(capsys, data, "search", "garden", "dry places", "--json")["degraded"] is False
-        os.kill(child_of(data), signal.SIGKILL)
-        until(lambda: not search()["degraded"] and metric("starts_total") == 2, "it comes back by itself")
+        assert run_command(capsys, data, "search", "garden", "dry places", "--json")["degraded"] is False
+        os.kill(find_child_pid(data), signal.SIGKILL)
+        wait_until(lambda: not search()["degraded"] and metric("starts_total") == 2, "it comes back by itself")
         assert metric("crashes_total") == 1
         garden.commit({"Mint.md": "# Mint\n\nMint takes every bed.\n"})
-        until(lambda: metric("rows_written_total") == 1, "the row that came is written")
+        wait_until(lambda: metric("rows_written_total") == 1, "the row that came is written")
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
     assert "garden" not in (tmp_path / "log").read_text()
-    run(capsys, data, "remove", "garden", "--json")
+    run_command(capsys, data, "remove", "garden", "--json")
     assert not [place for place in (data / "chroma").iterdir() if place.is_dir()]
     assert b"otterwiki" not in (data / "chroma" / "chroma.sqlite3").read_bytes()
 
@@ -96,7 +96,7 @@ def test_commands_and_a_service_share_one_chroma(tmp_path: Path, capsys: pytest.
 def test_either_a_server_or_a_directory_is_named(tmp_path: Path) -> None:
     for given in ({}, {"chroma.url": "http://h:1", "chroma.path": "x"}):
         with pytest.raises(InvalidSetting, match=r"either chroma\.url or chroma\.path"):
-            load(tmp_path, overrides={"vectors": "chroma", **given})
+            load_settings(tmp_path, overrides={"vectors": "chroma", **given})
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_either_a_server_or_a_directory_is_named(tmp_path: Path) -> None:
 )
 def test_a_setting_that_makes_no_sense_is_refused(tmp_path: Path, name: str, value: str) -> None:
     with pytest.raises(InvalidSetting, match=name):
-        load(tmp_path, overrides={name: value})
+        load_settings(tmp_path, overrides={name: value})
 
 
 def test_a_token_is_never_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -122,7 +122,7 @@ def test_without_the_extra_a_directory_is_refused_and_a_server_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
-    with pytest.raises(MissingExtra) as caught:
-        build(load(tmp_path, overrides={"vectors": "chroma", "chroma.path": "chroma"}))
+    with pytest.raises(MissingDependency) as caught:
+        build_service(load_settings(tmp_path, overrides={"vectors": "chroma", "chroma.path": "chroma"}))
     assert "wikiholt[chroma]" in caught.value.hint
-    build(load(tmp_path, overrides={"vectors": "chroma", "chroma.url": "http://127.0.0.1:1"})).close()
+    build_service(load_settings(tmp_path, overrides={"vectors": "chroma", "chroma.url": "http://127.0.0.1:1"})).close()

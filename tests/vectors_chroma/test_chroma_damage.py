@@ -10,12 +10,12 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from chroma_ground import EMBEDDER, ONE, OTHER, Ground, assert_right, helped, until
+from chroma_ground import EMBEDDER, WIKI_ID, OTHER_WIKI_ID, ChromaFixture, assert_same_as_store, is_helped_by_chroma, wait_until
 
-from wikiholt.model import Change
+from wikiholt.model import IndexChange
 from wikiholt.ports import WikiIndex
-from wikiholt.testing.entries import entry
-from wikiholt.vectors.chroma import Chroma, ChromaCache, api
+from wikiholt.testing.entries import make_entry
+from wikiholt.vectors.chroma import ChromaEngine, ChromaVectorCache, api
 
 Damage = Callable[[Path], None]
 
@@ -60,110 +60,110 @@ DAMAGES: list[tuple[str, Damage]] = [
 NAMES = [f"{file} {damage.__name__}" for file, damage in DAMAGES]
 
 
-class Standing:
+class DamageFixture:
     """Two wikis in one directory of Chroma's, and where the first one's vectors lie in it."""
 
     def __init__(self, place: Path) -> None:
-        self.ground = Ground(place)
-        self.index, self.other = self.ground.wiki(ONE, 40), self.ground.wiki(OTHER, 25, "forest")
-        self.kept = place / "kept"
-        with self.ground.chroma() as engine:
-            cache, other = self.caches(engine)
-            heal(cache, self.index, engine)
-            heal(other, self.other, engine)
-            self.segment = self._segment(cache)
+        self.fixture = ChromaFixture(place)
+        self.index, self.other = self.fixture.create_index(WIKI_ID, 40), self.fixture.create_index(OTHER_WIKI_ID, 25, "forest")
+        self.saved = place / "kept"
+        with self.fixture.open_engine() as engine:
+            cache, other = self.open_caches(engine)
+            wait_until_recovered(cache, self.index, engine)
+            wait_until_recovered(other, self.other, engine)
+            self.segment = self._find_segment(cache)
             cache.close()
             other.close()
-        shutil.copytree(self.ground.path, self.kept)
+        shutil.copytree(self.fixture.path, self.saved)
         self.number = 0
 
-    def caches(self, engine: Chroma) -> tuple[ChromaCache, ChromaCache]:
-        return self.ground.cache(engine), self.ground.cache(engine, OTHER, "other")
+    def open_caches(self, engine: ChromaEngine) -> tuple[ChromaVectorCache, ChromaVectorCache]:
+        return self.fixture.open_cache(engine), self.fixture.open_cache(engine, OTHER_WIKI_ID, "other")
 
-    def as_it_was(self) -> None:
-        shutil.rmtree(self.ground.path)
-        shutil.copytree(self.kept, self.ground.path)
+    def restore_files(self) -> None:
+        shutil.rmtree(self.fixture.path)
+        shutil.copytree(self.saved, self.fixture.path)
 
-    def write(self) -> None:
+    def write_changes(self) -> None:
         self.number += 1
         texts = [f"river stone{i} edit {self.number}" for i in range(15)]
-        self.index.apply(Change(pages=(entry("p3.md", texts, EMBEDDER),)))
+        self.index.apply(IndexChange(pages=(make_entry("p3.md", texts, EMBEDDER),)))
 
-    def hurt(self, file: str, damage: Damage) -> None:
-        damage((self.ground.path if file.endswith("sqlite3") else self.segment) / file)
+    def apply_damage(self, file: str, damage: Damage) -> None:
+        damage((self.fixture.path if file.endswith("sqlite3") else self.segment) / file)
 
-    def _segment(self, cache: ChromaCache) -> Path:
-        assert cache._standing is not None
-        with closing(sqlite3.connect(self.ground.path / "chroma.sqlite3")) as database:
+    def _find_segment(self, cache: ChromaVectorCache) -> Path:
+        assert cache._verified is not None
+        with closing(sqlite3.connect(self.fixture.path / "chroma.sqlite3")) as database:
             sql = "SELECT id FROM segments WHERE collection = ? AND scope = 'VECTOR'"
-            return self.ground.path / str(
-                database.execute(sql, (cache._standing.collection._at.rpartition("/")[2],)).fetchone()[0]
+            return self.fixture.path / str(
+                database.execute(sql, (cache._verified.collection._path.rpartition("/")[2],)).fetchone()[0]
             )
 
 
 @pytest.fixture(scope="module")
-def standing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standing]:
+def standing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DamageFixture]:
     """Segments are written to the disk after a few rows, not after a thousand."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(api.INDEX, "hnsw", {**api.INDEX["hnsw"], "sync_threshold": 20})
-        made = Standing(tmp_path_factory.mktemp("damage"))
+        patch.setitem(api.INDEX_CONFIGURATION, "hnsw", {**api.INDEX_CONFIGURATION["hnsw"], "sync_threshold": 20})
+        made = DamageFixture(tmp_path_factory.mktemp("damage"))
         yield made
-        made.ground.close()
+        made.fixture.close()
 
 
-def heal(cache: ChromaCache, index: WikiIndex, engine: Chroma) -> None:
+def wait_until_recovered(cache: ChromaVectorCache, index: WikiIndex, engine: ChromaEngine) -> None:
     """Search until Chroma helps again; every answer on the way is right."""
 
     def back() -> bool:
-        assert_right(cache, index)
-        return helped(cache)
+        assert_same_as_store(cache, index)
+        return is_helped_by_chroma(cache)
 
-    until(back, f"Chroma helps again: {engine.figures()} {engine._caretaker.trouble}")
+    wait_until(back, f"Chroma helps again: {engine.get_metrics()} {engine._worker.unavailable_reason}")
 
 
-def hangs(file: str) -> bool:
+def may_hang(file: str) -> bool:
     """Whether Chroma may loop without end over it."""
     return file == "link_lists.bin"
 
 
-def patience(file: str) -> dict[str, object]:
-    seconds = 5.0 if hangs(file) else 60.0
+def get_timeouts(file: str) -> dict[str, object]:
+    seconds = 5.0 if may_hang(file) else 60.0
     return {"patience": seconds, "heartbeat": seconds}
 
 
 @pytest.mark.parametrize(("file", "damage"), DAMAGES, ids=NAMES)
 def test_what_is_found_damaged_at_the_start_never_shows_in_an_answer(
-    standing: Standing, file: str, damage: Damage
+    standing: DamageFixture, file: str, damage: Damage
 ) -> None:
-    standing.as_it_was()
-    standing.hurt(file, damage)
-    standing.write()
-    with standing.ground.chroma(**patience(file)) as engine:
-        cache, other = standing.caches(engine)
-        heal(cache, standing.index, engine)
-        heal(other, standing.other, engine)
-        if not file.endswith("sqlite3") and not hangs(file):
-            assert engine.figures()["rebuilds"][1] <= 1, "the neighbour's collection is left as it was"
+    standing.restore_files()
+    standing.apply_damage(file, damage)
+    standing.write_changes()
+    with standing.fixture.open_engine(**get_timeouts(file)) as engine:
+        cache, other = standing.open_caches(engine)
+        wait_until_recovered(cache, standing.index, engine)
+        wait_until_recovered(other, standing.other, engine)
+        if not file.endswith("sqlite3") and not may_hang(file):
+            assert engine.get_metrics()["rebuilds"][1] <= 1, "the neighbour's collection is left as it was"
         cache.close()
         other.close()
 
 
 @pytest.mark.parametrize(("file", "damage"), DAMAGES[::2], ids=NAMES[::2])
 def test_what_is_damaged_under_a_running_chroma_never_shows_in_an_answer(
-    standing: Standing, file: str, damage: Damage
+    standing: DamageFixture, file: str, damage: Damage
 ) -> None:
-    standing.as_it_was()
-    with standing.ground.chroma(**patience(file)) as engine:
-        cache, other = standing.caches(engine)
-        heal(cache, standing.index, engine)
-        segment = standing._segment(cache)
-        place = standing.ground.path if file.endswith("sqlite3") else segment
+    standing.restore_files()
+    with standing.fixture.open_engine(**get_timeouts(file)) as engine:
+        cache, other = standing.open_caches(engine)
+        wait_until_recovered(cache, standing.index, engine)
+        segment = standing._find_segment(cache)
+        place = standing.fixture.path if file.endswith("sqlite3") else segment
         damage(place / file)
-        assert_right(cache, standing.index)
-        standing.write()
-        heal(cache, standing.index, engine)
-        os.kill(standing.ground.child_pid(engine), signal.SIGKILL)
-        heal(cache, standing.index, engine)
-        heal(other, standing.other, engine)
+        assert_same_as_store(cache, standing.index)
+        standing.write_changes()
+        wait_until_recovered(cache, standing.index, engine)
+        os.kill(standing.fixture.get_child_pid(engine), signal.SIGKILL)
+        wait_until_recovered(cache, standing.index, engine)
+        wait_until_recovered(other, standing.other, engine)
         cache.close()
         other.close()

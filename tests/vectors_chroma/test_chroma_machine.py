@@ -3,49 +3,49 @@
 import os
 import signal
 
-from chroma_ground import ONE, until
+from chroma_ground import WIKI_ID, wait_until
 from hypothesis.stateful import rule
-from vector_rules import QUERIES, FollowsTruth, follow
+from vector_rules import QUERIES, VectorCacheMachine, run_cache_machine
 
-from wikiholt.vectors.chroma import Chroma, ChromaCache, Place
+from wikiholt.vectors.chroma import ChromaEngine, ChromaVectorCache, ChromaConfig
 
 
-class ChromaFollowsTruth(FollowsTruth):
+class ChromaCacheMachine(VectorCacheMachine):
     """Beside what may happen to any cache, the child is killed, and has its work done."""
 
-    cache: ChromaCache
+    cache: ChromaVectorCache
 
     def prepare(self) -> None:
-        place = Place(path=self.folder / "chroma", timeout=60.0, heartbeat=30.0, patience=60.0)
-        self.engine = Chroma(place, self.folder / "owner", lambda: [ONE])
+        place = ChromaConfig(path=self.folder / "chroma", timeout=60.0, heartbeat=30.0, background_timeout=60.0)
+        self.engine = ChromaEngine(place, self.folder / "owner", lambda: [WIKI_ID])
 
-    def make(self) -> ChromaCache:
-        return self.engine.cache(self.truth.as_index(), self.folder, ONE, "one")
+    def make_cache(self) -> ChromaVectorCache:
+        return self.engine.open_cache(self.index.as_index(), self.folder, WIKI_ID, "one")
 
     @rule()
     def kill_the_child(self) -> None:
-        process = self.engine._caretaker.host._process  # type: ignore[attr-defined]
+        process = self.engine._worker.host._process  # type: ignore[attr-defined]
         if process is not None:
             os.kill(process.pid, signal.SIGKILL)
 
     @rule()
-    def let_it_settle(self) -> None:
+    def wait_until_synced(self) -> None:
         self.cache.refresh()
-        until(lambda: self.cache.settle(1) and not self._degraded(), "Chroma helps")
+        wait_until(lambda: self.cache.wait_idle(1) and not self._is_degraded(), "Chroma helps")
 
-    def _degraded(self) -> bool:
+    def _is_degraded(self) -> bool:
         self.cache.refresh()
         return self.cache.search(QUERIES[0], 5, None).degraded
 
     def teardown(self) -> None:
         """Compare with Chroma's help, whatever was done to it before."""
         if hasattr(self, "cache"):
-            self.let_it_settle()
+            self.wait_until_synced()
         super().teardown()
 
-    def release(self) -> None:
+    def release_cache(self) -> None:
         self.engine.close()
 
 
 def test_the_cache_of_chroma_follows_the_truth() -> None:
-    assert follow(ChromaFollowsTruth, 5, steps=15) >= 3 * 5, "answers are compared in every example"
+    assert run_cache_machine(ChromaCacheMachine, 5, steps=15) >= 3 * 5, "answers are compared in every example"

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chroma_ground import EMBEDDER, ONE, OTHER, QUERY, Ground, assert_right, figure, helped, until
+from chroma_ground import EMBEDDER, WIKI_ID, OTHER_WIKI_ID, QUERY, ChromaFixture, assert_same_as_store, get_metric, is_helped_by_chroma, wait_until
 
-from wikiholt.model import Change
-from wikiholt.testing.entries import entry
+from wikiholt.model import IndexChange
+from wikiholt.testing.entries import make_entry
 
-READER = """
+READER_SCRIPT = """
 import json, sys, chromadb
 from chromadb.config import Settings
 client = chromadb.PersistentClient(sys.argv[1], Settings(anonymized_telemetry=False))
@@ -32,41 +32,41 @@ print(json.dumps(found))
 
 
 @pytest.fixture
-def ground(tmp_path: Path) -> Iterator[Ground]:
-    made = Ground(tmp_path)
+def ground(tmp_path: Path) -> Iterator[ChromaFixture]:
+    made = ChromaFixture(tmp_path)
     yield made
     made.close()
 
 
-def read(path: Path) -> dict[str, Any]:
+def read_collections(path: Path) -> dict[str, Any]:
     """What a plain client of Chroma's finds in a directory."""
-    command = [sys.executable, "-W", "ignore", "-c", READER, str(path), json.dumps(QUERY.tolist())]
+    command = [sys.executable, "-W", "ignore", "-c", READER_SCRIPT, str(path), json.dumps(QUERY.tolist())]
     told: dict[str, Any] = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     return told
 
 
-def test_a_plain_client_finds_what_the_seed_promised(ground: Ground) -> None:
-    index = ground.wiki(ONE)
+def test_a_plain_client_finds_what_the_seed_promised(ground: ChromaFixture) -> None:
+    index = ground.create_index(WIKI_ID)
     when = datetime(2026, 3, 9, 14, 22, tzinfo=UTC)
-    full = entry("Trends/Iran Strategy.md", ["river one", "stone two"], EMBEDDER, category="C", tags=("x", "y"))
-    index.apply(Change(pages=(full, entry("p3.md", ["changed river stone3"], EMBEDDER, updated=when))))
-    with ground.chroma(layout="seed") as engine:
-        cache = ground.cache(engine, slug="robot")
-        until(lambda: helped(cache), "the first build")
-        index.apply(Change(deleted=("p4.md",), pages=(entry("p5.md", ["short now"], EMBEDDER),)))
-        assert_right(cache, index)
-        assert cache.settle(60)
-        assert figure(engine, "rows_removed") == 4
-        assert_right(cache, index)
-        assert helped(cache)
+    full = make_entry("Trends/Iran Strategy.md", ["river one", "stone two"], EMBEDDER, category="C", tags=("x", "y"))
+    index.apply(IndexChange(pages=(full, make_entry("p3.md", ["changed river stone3"], EMBEDDER, updated=when))))
+    with ground.open_engine(layout="seed") as engine:
+        cache = ground.open_cache(engine, slug="robot")
+        wait_until(lambda: is_helped_by_chroma(cache), "the first build")
+        index.apply(IndexChange(deleted=("p4.md",), pages=(make_entry("p5.md", ["short now"], EMBEDDER),)))
+        assert_same_as_store(cache, index)
+        assert cache.wait_idle(60)
+        assert get_metric(engine, "rows_removed") == 4
+        assert_same_as_store(cache, index)
+        assert is_helped_by_chroma(cache)
         cache.close()
-    found = read(ground.path)
+    found = read_collections(ground.path)
     assert set(found) == {"otterwiki_pages_robot"}
     rows = found["otterwiki_pages_robot"]
     assert rows["width"] == EMBEDDER.dimensions
     assert rows["near"] == ["p3::chunk_0"]
     by_id = dict(zip(rows["ids"], zip(rows["documents"], rows["metadatas"], strict=True), strict=True))
-    assert len(by_id) == index.state().chunks
+    assert len(by_id) == index.get_state().chunks
     assert "p4::chunk_0" not in by_id
     assert "p5::chunk_1" not in by_id
     text, marks = by_id["Trends/Iran Strategy::chunk_1"]
@@ -83,38 +83,38 @@ def test_a_plain_client_finds_what_the_seed_promised(ground: Ground) -> None:
 
 
 @pytest.mark.parametrize("layout", ["id", "seed"])
-def test_a_removed_wiki_leaves_no_byte_and_its_neighbour_as_it_was(ground: Ground, layout: str) -> None:
-    ground.wiki(ONE, word="canaryword")
-    other = ground.wiki(OTHER, 20, "forest")
-    with ground.chroma(layout=layout) as engine:
-        gone, stays = ground.cache(engine), ground.cache(engine, OTHER, "other")
-        until(lambda: helped(gone) and helped(stays), "both are helped")
-        chroma = engine._caretaker.api
-        before = chroma.find(stays._mirror._whose.name)
+def test_a_removed_wiki_leaves_no_byte_and_its_neighbour_as_it_was(ground: ChromaFixture, layout: str) -> None:
+    ground.create_index(WIKI_ID, word="canaryword")
+    other = ground.create_index(OTHER_WIKI_ID, 20, "forest")
+    with ground.open_engine(layout=layout) as engine:
+        gone, stays = ground.open_cache(engine), ground.open_cache(engine, OTHER_WIKI_ID, "other")
+        wait_until(lambda: is_helped_by_chroma(gone) and is_helped_by_chroma(stays), "both are helped")
+        chroma = engine._worker.api
+        before = chroma.find_collection(stays._collection._owner.name)
         gone.close()
-        ground.open.pop(ONE).close()
-        engine.forget(ONE, "one")
-        assert [found.id for found in chroma.all()] == [before.id if before else ""]
-        assert helped(stays)
-        assert_right(stays, other)
-        assert figure(engine, "rebuilds") == 2
+        ground.open_indexes.pop(WIKI_ID).close()
+        engine.delete_wiki(WIKI_ID, "one")
+        assert [found.id for found in chroma.iter_collections()] == [before.id if before else ""]
+        assert is_helped_by_chroma(stays)
+        assert_same_as_store(stays, other)
+        assert get_metric(engine, "rebuilds") == 2
         stays.close()
     assert len([place for place in ground.path.iterdir() if place.is_dir()]) == 1
     assert not [file for file in ground.path.rglob("*") if file.is_file() and b"canaryword" in file.read_bytes()]
 
 
-def test_a_wiki_removed_while_chroma_was_away_goes_when_it_is_back(ground: Ground) -> None:
-    ground.wiki(ONE, word="canaryword")
-    ground.wiki(OTHER, 20, "forest")
-    with ground.chroma(layout="seed") as engine:
-        caches = ground.cache(engine), ground.cache(engine, OTHER, "other")
-        until(lambda: all(map(helped, caches)), "both are helped")
+def test_a_wiki_removed_while_chroma_was_away_goes_when_it_is_back(ground: ChromaFixture) -> None:
+    ground.create_index(WIKI_ID, word="canaryword")
+    ground.create_index(OTHER_WIKI_ID, 20, "forest")
+    with ground.open_engine(layout="seed") as engine:
+        caches = ground.open_cache(engine), ground.open_cache(engine, OTHER_WIKI_ID, "other")
+        wait_until(lambda: all(map(is_helped_by_chroma, caches)), "both are helped")
         for cache in caches:
             cache.close()
-    ground.open.pop(ONE).close()
-    with ground.chroma(layout="seed") as engine:
-        cache = ground.cache(engine, OTHER, "other")
-        until(lambda: helped(cache), "the one that is left")
-        assert [found.name for found in engine._caretaker.api.all()] == ["otterwiki_pages_other"]
+    ground.open_indexes.pop(WIKI_ID).close()
+    with ground.open_engine(layout="seed") as engine:
+        cache = ground.open_cache(engine, OTHER_WIKI_ID, "other")
+        wait_until(lambda: is_helped_by_chroma(cache), "the one that is left")
+        assert [found.name for found in engine._worker.api.iter_collections()] == ["otterwiki_pages_other"]
         cache.close()
     assert not [file for file in ground.path.rglob("*") if file.is_file() and b"canaryword" in file.read_bytes()]

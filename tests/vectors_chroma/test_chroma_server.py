@@ -12,17 +12,17 @@ from pathlib import Path
 
 import httpx
 import pytest
-from chroma_ground import ONE, QUERY, Ground, assert_right, figure, helped, until
+from chroma_ground import WIKI_ID, QUERY, ChromaFixture, assert_same_as_store, get_metric, is_helped_by_chroma, wait_until
 
 
 @pytest.fixture
-def ground(tmp_path: Path) -> Iterator[Ground]:
-    made = Ground(tmp_path)
+def ground(tmp_path: Path) -> Iterator[ChromaFixture]:
+    made = ChromaFixture(tmp_path)
     yield made
     made.close()
 
 
-class Run:
+class ChromaServer:
     """`chroma run` on a port of its own."""
 
     def __init__(self, place: Path) -> None:
@@ -36,7 +36,7 @@ class Run:
         program = Path(sys.executable).with_name("chroma")
         command = [str(program), "run", "--path", str(self.place), "--host", "127.0.0.1", "--port", str(self.port)]
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        until(self._answers, "the server answers")
+        wait_until(self._is_up, "the server answers")
 
     def stop(self) -> None:
         if self.process is not None:
@@ -44,7 +44,7 @@ class Run:
             self.process.wait()
             self.process = None
 
-    def _answers(self) -> bool:
+    def _is_up(self) -> bool:
         try:
             return httpx.get(f"{self.url}/api/v2/heartbeat").status_code == 200
         except httpx.TransportError:
@@ -52,55 +52,55 @@ class Run:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
-    made = Run(tmp_path_factory.mktemp("server"))
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChromaServer]:
+    made = ChromaServer(tmp_path_factory.mktemp("server"))
     made.start()
     yield made
     made.stop()
 
 
-def test_a_server_helps_and_may_go_and_come(ground: Ground, server: Run) -> None:
-    index = ground.wiki(ONE)
-    with ground.chroma(path=None, url=server.url, tenant="acme", database="wikis") as engine:
-        cache = ground.cache(engine)
-        until(lambda: helped(cache), "the first build")
-        assert_right(cache, index)
+def test_a_server_helps_and_may_go_and_come(ground: ChromaFixture, server: ChromaServer) -> None:
+    index = ground.create_index(WIKI_ID)
+    with ground.open_engine(path=None, url=server.url, tenant="acme", database="wikis") as engine:
+        cache = ground.open_cache(engine)
+        wait_until(lambda: is_helped_by_chroma(cache), "the first build")
+        assert_same_as_store(cache, index)
         server.stop()
-        assert assert_right(cache, index).degraded
-        assert "reached" in engine.examine()
+        assert assert_same_as_store(cache, index).degraded
+        assert "reached" in engine.check()
         server.start()
-        until(lambda: helped(cache), "the server is back")
-        assert_right(cache, index)
-        assert figure(engine, "rebuilds") == 1
-        assert engine.examine() == ""
+        wait_until(lambda: is_helped_by_chroma(cache), "the server is back")
+        assert_same_as_store(cache, index)
+        assert get_metric(engine, "rebuilds") == 1
+        assert engine.check() == ""
         listed = httpx.get(f"{server.url}/api/v2/tenants/acme/databases/wikis/collections").json()
-        assert [each["name"] for each in listed] == [f"wikiholt_{ONE}"]
-        engine.forget(ONE, "one")
+        assert [each["name"] for each in listed] == [f"wikiholt_{WIKI_ID}"]
+        engine.delete_wiki(WIKI_ID, "one")
         assert httpx.get(f"{server.url}/api/v2/tenants/acme/databases/wikis/collections").json() == []
         cache.close()
 
 
 def test_a_collection_of_somebody_elses_is_never_touched(
-    ground: Ground, server: Run, caplog: pytest.LogCaptureFixture
+    ground: ChromaFixture, server: ChromaServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     base = f"{server.url}/api/v2/tenants/default_tenant/databases/default_database/collections"
     theirs = httpx.post(base, json={"name": "otterwiki_pages_one", "metadata": {"whose": "theirs"}}).json()
     row = {"ids": ["x"], "embeddings": [QUERY.tolist()], "documents": ["theirs"]}
     assert httpx.post(f"{base}/{theirs['id']}/add", json=row).status_code == 201
-    index = ground.wiki(ONE)
-    with ground.chroma(path=None, url=server.url, layout="seed") as engine:
-        cache = ground.cache(engine)
-        assert assert_right(cache, index).degraded
-        assert cache.settle(60)
+    index = ground.create_index(WIKI_ID)
+    with ground.open_engine(path=None, url=server.url, layout="seed") as engine:
+        cache = ground.open_cache(engine)
+        assert assert_same_as_store(cache, index).degraded
+        assert cache.wait_idle(60)
         assert "did not make it" in caplog.text
-        engine.forget(ONE, "one")
+        engine.delete_wiki(WIKI_ID, "one")
         cache.close()
     assert httpx.get(f"{base}/{theirs['id']}/count").json() == 1
     assert httpx.get(f"{base}/otterwiki_pages_one").json()["metadata"] == {"whose": "theirs"}
 
 
 @contextmanager
-def answering(reply: Callable[[http.server.BaseHTTPRequestHandler], None]) -> Iterator[str]:
+def run_fake_server(reply: Callable[[http.server.BaseHTTPRequestHandler], None]) -> Iterator[str]:
     """The address of something that answers every request in this way."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -126,7 +126,7 @@ def answering(reply: Callable[[http.server.BaseHTTPRequestHandler], None]) -> It
             thread.join()
 
 
-def _sent(handler: http.server.BaseHTTPRequestHandler, status: int, content: bytes) -> None:
+def _send_response(handler: http.server.BaseHTTPRequestHandler, status: int, content: bytes) -> None:
     handler.send_response(status)
     handler.send_header("Content-Length", str(len(content)))
     handler.end_headers()
@@ -134,19 +134,19 @@ def _sent(handler: http.server.BaseHTTPRequestHandler, status: int, content: byt
 
 
 def a_web_page(handler: http.server.BaseHTTPRequestHandler) -> None:
-    _sent(handler, 200, b"<html>welcome</html>")
+    _send_response(handler, 200, b"<html>welcome</html>")
 
 
 def other_json(handler: http.server.BaseHTTPRequestHandler) -> None:
-    _sent(handler, 200, json.dumps({"ids": "x", "id": 7, "name": None, "metadata": []}).encode())
+    _send_response(handler, 200, json.dumps({"ids": "x", "id": 7, "name": None, "metadata": []}).encode())
 
 
 def a_list_of_lists(handler: http.server.BaseHTTPRequestHandler) -> None:
-    _sent(handler, 200, b"[[[[1]]]]")
+    _send_response(handler, 200, b"[[[[1]]]]")
 
 
 def an_error(handler: http.server.BaseHTTPRequestHandler) -> None:
-    _sent(handler, 500, b'{"error": "InternalError", "message": "secret words"}')
+    _send_response(handler, 500, b'{"error": "InternalError", "message": "secret words"}')
 
 
 def noise(handler: http.server.BaseHTTPRequestHandler) -> None:
@@ -176,32 +176,32 @@ REPLIES = [a_web_page, other_json, a_list_of_lists, an_error, noise, half_an_ans
 
 @pytest.mark.parametrize("reply", REPLIES, ids=[reply.__name__ for reply in REPLIES])
 def test_what_is_no_chroma_costs_its_help_and_nothing_else(
-    ground: Ground, reply: Callable[[http.server.BaseHTTPRequestHandler], None], caplog: pytest.LogCaptureFixture
+    ground: ChromaFixture, reply: Callable[[http.server.BaseHTTPRequestHandler], None], caplog: pytest.LogCaptureFixture
 ) -> None:
-    index = ground.wiki(ONE)
+    index = ground.create_index(WIKI_ID)
     with (
-        answering(reply) as url,
-        ground.chroma(path=None, url=url, timeout=1.0, heartbeat=1.0, patience=1.0) as engine,
+        run_fake_server(reply) as url,
+        ground.open_engine(path=None, url=url, timeout=1.0, heartbeat=1.0, patience=1.0) as engine,
     ):
-        cache = ground.cache(engine)
-        assert assert_right(cache, index).degraded
-        cache.settle(60)
-        assert assert_right(cache, index).degraded
-        assert engine.examine()
-        assert "secret words" not in caplog.text + engine.examine()
-        assert ONE not in caplog.text
-        engine.forget(ONE, "one")
+        cache = ground.open_cache(engine)
+        assert assert_same_as_store(cache, index).degraded
+        cache.wait_idle(60)
+        assert assert_same_as_store(cache, index).degraded
+        assert engine.check()
+        assert "secret words" not in caplog.text + engine.check()
+        assert WIKI_ID not in caplog.text
+        engine.delete_wiki(WIKI_ID, "one")
         cache.close()
 
 
-def test_a_token_is_sent_as_proxies_and_older_servers_expect_it(ground: Ground) -> None:
-    ground.wiki(ONE)
+def test_a_token_is_sent_as_proxies_and_older_servers_expect_it(ground: ChromaFixture) -> None:
+    ground.create_index(WIKI_ID)
     seen: list[tuple[str | None, str | None]] = []
 
     def reply(handler: http.server.BaseHTTPRequestHandler) -> None:
         seen.append((handler.headers.get("Authorization"), handler.headers.get("X-Chroma-Token")))
-        _sent(handler, 401, b"{}")
+        _send_response(handler, 401, b"{}")
 
-    with answering(reply) as url, ground.chroma(path=None, url=url, token="s3cret", heartbeat=5.0) as engine:
-        assert "401" in engine.examine()
+    with run_fake_server(reply) as url, ground.open_engine(path=None, url=url, token="s3cret", heartbeat=5.0) as engine:
+        assert "401" in engine.check()
     assert set(seen) == {("Bearer s3cret", "s3cret")}

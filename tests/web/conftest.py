@@ -2,13 +2,13 @@ from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Browser
-from web_server import WebServer, serving
+from web_server import WebServer, run_web_server
 
 
 @pytest.fixture(scope="session")
 def server(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebServer]:
     """The demo wikis, open to this machine; tests only read them."""
-    with serving(tmp_path_factory.mktemp("open"), settings=["limit.address_per_minute=0"]) as (found, _):
+    with run_web_server(tmp_path_factory.mktemp("open"), settings=["limit.address_per_minute=0"]) as (found, _):
         yield found
 
 
@@ -16,5 +16,5 @@ def server(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 def locked(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[WebServer, str]]:
     """The demo wikis behind keys, and a key that reads the allotment."""
     place = tmp_path_factory.mktemp("locked")
-    with serving(place, settings=["limit.address_per_minute=0"], key_for="allotment") as found:
+    with run_web_server(place, settings=["limit.address_per_minute=0"], key_for="allotment") as found:
         yield found

@@ -4,25 +4,25 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from web_pictures import CARDS, LARGEST, Picture, launched, take
-from web_server import serving
+from web_pictures import CARDS, MAX_IMAGE_BYTES, Screenshot, launch_browser, take_screenshot
+from web_server import run_web_server
 
-PICTURES = (
-    Picture("status", "w/handbook/status", "progress[max]", 1280, 600),
-    Picture("search-light", "w/allotment/?q=what+may+go+on+the+compost+heap", CARDS),
-    Picture("search-dark", "w/runbook/?q=a+customer+was+charged+two+times", CARDS, scheme="dark"),
-    Picture("phone", "w/allotment/?q=when+may+I+light+a+fire", CARDS, 390, 760),
-    Picture("preview", "w/allotment/?q=slugs&page=Growing/Pests#slugs", ".near section >> nth=1"),
-    Picture("wikis", "", ".tiles small:not(:empty)", 1280, 420),
+SCREENSHOTS = (
+    Screenshot("status", "w/handbook/status", "progress[max]", 1280, 600),
+    Screenshot("search-light", "w/allotment/?q=what+may+go+on+the+compost+heap", CARDS),
+    Screenshot("search-dark", "w/runbook/?q=a+customer+was+charged+two+times", CARDS, scheme="dark"),
+    Screenshot("phone", "w/allotment/?q=when+may+I+light+a+fire", CARDS, 390, 760),
+    Screenshot("preview", "w/allotment/?q=slugs&page=Growing/Pests#slugs", ".near section >> nth=1"),
+    Screenshot("wikis", "", ".tiles small:not(:empty)", 1280, 420),
 )
 
 
 def main() -> int:
-    with launched() as browser, tempfile.TemporaryDirectory() as place:
+    with launch_browser() as browser, tempfile.TemporaryDirectory() as place:
         write_large_wiki(Path(place) / "repositories" / "handbook")
-        with serving(Path(place)) as (server, _):
-            sizes = [take(browser, server.url, picture) for picture in PICTURES]
-    return int(max(sizes) > LARGEST)
+        with run_web_server(Path(place)) as (server, _):
+            sizes = [take_screenshot(browser, server.url, picture) for picture in SCREENSHOTS]
+    return int(max(sizes) > MAX_IMAGE_BYTES)
 
 
 def write_large_wiki(place: Path) -> None:

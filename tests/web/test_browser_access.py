@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import Route, expect
 from web_server import WebServer
-from web_visits import Visiting
+from web_visits import OpenTab
 
 pytestmark = pytest.mark.real_model
 
@@ -12,7 +12,7 @@ DIALOG = "#app\\.key-dialog"
 
 
 def test_a_wiki_behind_a_key_asks_for_it_keeps_it_in_the_tab_and_forgets_it(
-    locked: tuple[WebServer, str], visit: Visiting
+    locked: tuple[WebServer, str], visit: OpenTab
 ) -> None:
     server, token = locked
     found = visit(f"{server.url}w/allotment/?q=compost&page=Growing/Composting", wait=DIALOG, expected=("401",))
@@ -38,7 +38,7 @@ def test_a_wiki_behind_a_key_asks_for_it_keeps_it_in_the_tab_and_forgets_it(
 
 
 def test_a_key_of_another_wiki_is_refused_and_another_may_be_given(
-    locked: tuple[WebServer, str], visit: Visiting
+    locked: tuple[WebServer, str], visit: OpenTab
 ) -> None:
     server, token = locked
     page = visit(f"{server.url}w/runbook/", wait=DIALOG, expected=("401", "403")).page
@@ -50,7 +50,7 @@ def test_a_key_of_another_wiki_is_refused_and_another_may_be_given(
 
 
 def test_the_start_page_lists_only_what_the_visitor_may_see(
-    locked: tuple[WebServer, str], server: WebServer, visit: Visiting
+    locked: tuple[WebServer, str], server: WebServer, visit: OpenTab
 ) -> None:
     page = visit(server.url, wait=".tiles a").page
     assert page.locator(".tiles .name").all_inner_texts()[0].startswith("allotment")
@@ -68,7 +68,7 @@ def test_the_start_page_lists_only_what_the_visitor_may_see(
     expect(page.locator(CARDS).first).to_be_visible()
 
 
-def test_a_long_list_of_wikis_can_be_filtered(server: WebServer, visit: Visiting) -> None:
+def test_a_long_list_of_wikis_can_be_filtered(server: WebServer, visit: OpenTab) -> None:
     def many(route: Route) -> None:
         route.fulfill(json={"wikis": [{"slug": f"wiki-{n:04}"} for n in range(3000)], "total": 3000})
 
@@ -84,12 +84,12 @@ def test_a_long_list_of_wikis_can_be_filtered(server: WebServer, visit: Visiting
     expect(page.get_by_role("link", name="wiki-2990")).to_be_focused()
 
 
-def test_status_says_how_the_index_stands(server: WebServer, visit: Visiting) -> None:
+def test_status_says_how_the_index_stands(server: WebServer, visit: OpenTab) -> None:
     page = visit(f"{server.url}w/runbook/status", wait=".figures").page
     expect(page.locator(".pill")).to_have_text("Up to date")
     figures = page.locator(".figure")
     expect(figures.nth(0)).to_have_text("Pages14")
-    head = server.status("runbook")["head_revision"]
+    head = server.get_status("runbook")["head_revision"]
     expect(figures.nth(5)).to_contain_text(head[:10])
     page.goto(f"{server.url}status")
     expect(page.locator(".rows .pill")).to_have_text(["Up to date", "Up to date"])
@@ -97,8 +97,8 @@ def test_status_says_how_the_index_stands(server: WebServer, visit: Visiting) ->
     expect(page.locator("h1")).to_have_text("Index of allotment")
 
 
-def test_status_follows_a_sync_and_shows_problems_and_errors(server: WebServer, visit: Visiting) -> None:
-    calm = server.status("runbook")
+def test_status_follows_a_sync_and_shows_problems_and_errors(server: WebServer, visit: OpenTab) -> None:
+    calm = server.get_status("runbook")
     work = {
         "kind": "sync",
         "since": "2026-01-01T00:00:00+00:00",
@@ -122,7 +122,7 @@ def test_status_follows_a_sync_and_shows_problems_and_errors(server: WebServer, 
     expect(page.locator("td").first).to_have_text("a<b>.md")
 
 
-def test_search_and_reading_work_without_script(server: WebServer, visit: Visiting) -> None:
+def test_search_and_reading_work_without_script(server: WebServer, visit: OpenTab) -> None:
     page = visit(f"{server.url}w/runbook/", java_script_enabled=False).page
     page.get_by_role("searchbox").fill("disk is nearly full")
     page.get_by_role("button", name="Search").click()

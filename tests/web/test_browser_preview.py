@@ -4,10 +4,10 @@ import pytest
 from attacks import ATTACKS
 from playwright.sync_api import Page, Route, expect
 from web_server import WebServer
-from web_visits import Visiting
+from web_visits import OpenTab
 
 from wikiholt.model import Page as WikiPage
-from wikiholt.surfaces.web.render import render
+from wikiholt.surfaces.web.render import render_markdown
 from wikiholt.text.page import parse_page
 
 pytestmark = pytest.mark.real_model
@@ -16,7 +16,7 @@ PREVIEW = "#app\\.preview"
 CARDS = "#app\\.results .card"
 
 
-def place_of(page: Page, heading: str) -> float:
+def get_position(page: Page, heading: str) -> float:
     """How far a heading stands below the top of what holds it."""
     return float(
         page.evaluate(
@@ -27,7 +27,7 @@ def place_of(page: Page, heading: str) -> float:
     )
 
 
-def test_a_result_opens_beside_the_list_at_its_heading(server: WebServer, visit: Visiting) -> None:
+def test_a_result_opens_beside_the_list_at_its_heading(server: WebServer, visit: OpenTab) -> None:
     page = visit(f"{server.url}w/runbook/?q=give+the+money+back+refund", wait=CARDS).page
     page.locator(f"{CARDS} h2 a", has_text="Duplicate payments").click()
     expect(page.locator(f"{PREVIEW} h2").first).to_have_text("Duplicate payments")
@@ -36,13 +36,13 @@ def test_a_result_opens_beside_the_list_at_its_heading(server: WebServer, visit:
     anchor = target.get_attribute("id")
     assert anchor
     assert page.url.endswith(f"page=Incidents/Duplicate+payments#{anchor}")
-    assert -5 < place_of(page, anchor) < 400
+    assert -5 < get_position(page, anchor) < 400
     assert page.evaluate("scrollY") == 0, "the list beside it stays where it is"
     expect(page.locator(f"{CARDS}.open")).to_have_count(1)
     expect(page.locator(CARDS).first).to_be_visible()
 
 
-def test_a_shared_link_opens_page_and_heading_and_back_closes(server: WebServer, visit: Visiting) -> None:
+def test_a_shared_link_opens_page_and_heading_and_back_closes(server: WebServer, visit: OpenTab) -> None:
     page = visit(f"{server.url}w/runbook/?q=ledger&page=Services/Ledger#error-codes", wait=f"{PREVIEW} .target").page
     expect(page.locator(f"{PREVIEW} .target")).to_have_text("Error codes")
     expect(page.locator(CARDS).first).to_be_visible()
@@ -53,7 +53,7 @@ def test_a_shared_link_opens_page_and_heading_and_back_closes(server: WebServer,
     expect(page.locator(f"{PREVIEW} .target")).to_have_text("Error codes")
 
 
-def test_links_between_pages_lead_to_their_preview(server: WebServer, visit: Visiting) -> None:
+def test_links_between_pages_lead_to_their_preview(server: WebServer, visit: OpenTab) -> None:
     page = visit(f"{server.url}w/runbook/?page=Home", wait=f"{PREVIEW} .page a").page
     page.locator(f"{PREVIEW} .page a", has_text="Duplicate payments").click()
     expect(page.locator("#app\\.preview-name")).to_have_text("Duplicate payments")
@@ -64,7 +64,7 @@ def test_links_between_pages_lead_to_their_preview(server: WebServer, visit: Vis
     expect(page.locator(f"{PREVIEW} .page")).to_contain_text("Undo first and understand later")
 
 
-def test_similar_pages_and_backlinks_stand_below(server: WebServer, visit: Visiting) -> None:
+def test_similar_pages_and_backlinks_stand_below(server: WebServer, visit: OpenTab) -> None:
     page = visit(f"{server.url}w/runbook/?page=Incidents/Duplicate+payments", wait=".near section >> nth=1").page
     backlinks = page.locator(".near section", has_text="Linked from")
     expect(backlinks.get_by_role("link", name="Ledger")).to_be_visible()
@@ -74,14 +74,14 @@ def test_similar_pages_and_backlinks_stand_below(server: WebServer, visit: Visit
     expect(page.locator("#app\\.preview-name")).to_have_text("Ledger")
 
 
-def test_a_tag_in_the_preview_filters(server: WebServer, visit: Visiting) -> None:
+def test_a_tag_in_the_preview_filters(server: WebServer, visit: OpenTab) -> None:
     page = visit(f"{server.url}w/runbook/?page=Services/Gull", wait=f"{PREVIEW} a.tag").page
     page.locator(f"{PREVIEW} a.tag", has_text="mail").click()
     expect(page.locator("#app\\.count")).to_have_text("1 page with these filters")
     expect(page.locator(PREVIEW)).to_be_hidden()
 
 
-def test_the_preview_follows_the_arrows(server: WebServer, visit: Visiting) -> None:
+def test_the_preview_follows_the_arrows(server: WebServer, visit: OpenTab) -> None:
     page = visit(f"{server.url}w/runbook/?q=database", wait=f"{CARDS} >> nth=2").page
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
@@ -93,13 +93,13 @@ def test_the_preview_follows_the_arrows(server: WebServer, visit: Visiting) -> N
     expect(page.locator(f"{CARDS} h2 a").nth(1)).to_be_focused()
 
 
-def test_a_page_that_is_not_there_is_an_error_with_a_hint(server: WebServer, visit: Visiting) -> None:
+def test_a_page_that_is_not_there_is_an_error_with_a_hint(server: WebServer, visit: OpenTab) -> None:
     page = visit(f"{server.url}w/runbook/?page=No/such+page", expected=("404",)).page
     expect(page.locator(f"{PREVIEW} [role=alert]")).to_contain_text("No/such page")
     expect(page.locator(CARDS).first).to_be_visible()
 
 
-def test_typing_leaves_the_page_where_the_reader_has_scrolled_it(server: WebServer, visit: Visiting) -> None:
+def test_typing_leaves_the_page_where_the_reader_has_scrolled_it(server: WebServer, visit: OpenTab) -> None:
     page = visit(f"{server.url}w/runbook/?q=ledger&page=Services/Ledger#error-codes", wait=f"{PREVIEW} .target").page
     page.locator(f"{PREVIEW} .body").evaluate("(body) => { body.scrollTop = 3; }")
     page.fill("#app\\.q", "ledger sweeper")
@@ -111,7 +111,7 @@ def test_typing_leaves_the_page_where_the_reader_has_scrolled_it(server: WebServ
     page.wait_for_function("() => document.querySelector('.preview .body').scrollTop > 0")
 
 
-def test_the_outline_leads_to_headings(server: WebServer, visit: Visiting) -> None:
+def test_the_outline_leads_to_headings(server: WebServer, visit: OpenTab) -> None:
     page = visit(f"{server.url}w/runbook/?page=Practices/On-call", wait=f"{PREVIEW} .outline").page
     page.get_by_text("On this page").click()
     page.locator(".outline").get_by_role("link", name="Handing over").click()
@@ -119,16 +119,16 @@ def test_the_outline_leads_to_headings(server: WebServer, visit: Visiting) -> No
     assert page.url.endswith("#handing-over")
 
 
-def test_html_of_the_preview_may_be_set_in_one_place_only(server: WebServer, visit: Visiting) -> None:
+def test_html_of_the_preview_may_be_set_in_one_place_only(server: WebServer, visit: OpenTab) -> None:
     address = f"{server.url}w/runbook/?page=Home"
     page = visit(address, wait=f"{PREVIEW} .page a", expected=("TrustedHTML",)).page
     attempt = "() => { try { document.body.innerHTML = '<b>x</b>'; return ''; } catch (error) { return error.name; } }"
     assert page.evaluate(attempt) == "TypeError"
 
 
-def test_attacks_in_a_page_do_nothing_in_a_browser(server: WebServer, visit: Visiting) -> None:
+def test_attacks_in_a_page_do_nothing_in_a_browser(server: WebServer, visit: OpenTab) -> None:
     pages = [parse_page("a.md", "0" * 40, attack.encode(), None) for attack in ATTACKS]
-    html = "".join(render(page, lambda target, _: target).html for page in pages if isinstance(page, WikiPage))
+    html = "".join(render_markdown(page, lambda target, _: target).html for page in pages if isinstance(page, WikiPage))
     found = visit(f"{server.url}w/runbook/", wait=CARDS)
     page = found.page
 

@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import Page, Route, expect
 from web_server import WebServer
-from web_visits import Visiting
+from web_visits import OpenTab
 
 pytestmark = pytest.mark.real_model
 
@@ -12,11 +12,11 @@ FIRST = f"{CARDS} >> nth=0"
 BOX = "#app\\.q"
 
 
-def names(page: Page) -> list[str]:
+def get_names(page: Page) -> list[str]:
     return page.locator(f"{CARDS} h2").all_inner_texts()
 
 
-def test_results_come_as_one_types_and_are_marked(server: WebServer, visit: Visiting) -> None:
+def test_results_come_as_one_types_and_are_marked(server: WebServer, visit: OpenTab) -> None:
     page = visit(f"{server.url}w/runbook/", wait=CARDS).page
     expect(page.locator("#app\\.count")).to_have_text("Recently changed")
     page.locator(BOX).press_sequentially("a customer was charged two times", delay=15)
@@ -27,7 +27,7 @@ def test_results_come_as_one_types_and_are_marked(server: WebServer, visit: Visi
     assert page.title().startswith("disk alarm")
 
 
-def test_a_slip_is_said_as_text_and_what_was_typed_is_one_click_away(server: WebServer, visit: Visiting) -> None:
+def test_a_slip_is_said_as_text_and_what_was_typed_is_one_click_away(server: WebServer, visit: OpenTab) -> None:
     page = visit(f"{server.url}w/runbook/", wait=CARDS).page
     page.fill(BOX, "certifcate <img src=x onerror=window.fooled=1>")
     told = page.locator("#app\\.notes .meant")
@@ -42,7 +42,7 @@ def test_a_slip_is_said_as_text_and_what_was_typed_is_one_click_away(server: Web
 
 
 def test_only_the_newest_answer_is_shown_and_typing_is_not_a_request_a_letter(
-    server: WebServer, visit: Visiting
+    server: WebServer, visit: OpenTab
 ) -> None:
     found = visit(f"{server.url}w/runbook/", wait=CARDS)
     page = found.page
@@ -61,7 +61,7 @@ def test_only_the_newest_answer_is_shown_and_typing_is_not_a_request_a_letter(
     assert sum("api/v1/search" in each for each in found.requests) - before <= 3
 
 
-def test_the_three_modes_ask_and_answer_differently(server: WebServer, visit: Visiting) -> None:
+def test_the_three_modes_ask_and_answer_differently(server: WebServer, visit: OpenTab) -> None:
     found = visit(f"{server.url}w/runbook/?q=a+customer+was+charged+two+times", wait=CARDS)
     page = found.page
     page.get_by_label("Words").check()
@@ -76,14 +76,14 @@ def test_the_three_modes_ask_and_answer_differently(server: WebServer, visit: Vi
     assert "mode=" not in page.url
 
 
-def test_filters_narrow_and_can_be_taken_away_again(server: WebServer, visit: Visiting) -> None:
+def test_filters_narrow_and_can_be_taken_away_again(server: WebServer, visit: OpenTab) -> None:
     page = visit(f"{server.url}w/runbook/?q=database", wait=f"{CARDS} >> nth=4").page
     page.check("input[name=category][value=incidents]")
     expect(page.locator("#app\\.count")).to_contain_text("of 4")
     assert "category=incidents" in page.url
     page.check("input[name=tag][value=database]")
     expect(page.locator("#app\\.count")).to_contain_text("of 2")
-    assert set(names(page)) == {"Database disk full", "Slow or failing checkout"}
+    assert set(get_names(page)) == {"Database disk full", "Slow or failing checkout"}
     page.get_by_role("button", name="Remove the filter incidents").click()
     expect(page.locator("#app\\.count")).to_contain_text("of 4")
     page.get_by_role("button", name="Remove the filter database").click()
@@ -92,13 +92,13 @@ def test_filters_narrow_and_can_be_taken_away_again(server: WebServer, visit: Vi
     assert "path=Services" in page.url
 
 
-def test_filters_without_a_query_list_pages(server: WebServer, visit: Visiting) -> None:
+def test_filters_without_a_query_list_pages(server: WebServer, visit: OpenTab) -> None:
     page = visit(f"{server.url}w/runbook/?tag=payments", wait=CARDS).page
     expect(page.locator("#app\\.count")).to_have_text("2 pages with these filters")
-    assert names(page) == ["Duplicate payments", "Ledger"]
+    assert get_names(page) == ["Duplicate payments", "Ledger"]
 
 
-def test_the_address_holds_the_search_and_the_back_button_works(server: WebServer, visit: Visiting) -> None:
+def test_the_address_holds_the_search_and_the_back_button_works(server: WebServer, visit: OpenTab) -> None:
     page = visit(f"{server.url}w/allotment/", wait=CARDS).page
     page.fill(BOX, "bonfire")
     expect(page.locator(FIRST)).to_contain_text("Bonfires")
@@ -113,10 +113,10 @@ def test_the_address_holds_the_search_and_the_back_button_works(server: WebServe
     page.go_forward()
     expect(page.locator(FIRST)).to_contain_text("Bonfires")
     shared = visit(page.url, wait=CARDS).page
-    assert names(shared) == names(page)
+    assert get_names(shared) == get_names(page)
 
 
-def test_the_keyboard_is_enough(server: WebServer, visit: Visiting) -> None:
+def test_the_keyboard_is_enough(server: WebServer, visit: OpenTab) -> None:
     page = visit(f"{server.url}w/runbook/?q=database", wait=f"{CARDS} >> nth=2").page
     page.locator("body").click(position={"x": 5, "y": 5})
     page.keyboard.press("/")
@@ -139,7 +139,7 @@ def test_the_keyboard_is_enough(server: WebServer, visit: Visiting) -> None:
     expect(page.locator(BOX)).to_have_value("")
 
 
-def test_nothing_relevant_is_said_plainly(server: WebServer, visit: Visiting) -> None:
+def test_nothing_relevant_is_said_plainly(server: WebServer, visit: OpenTab) -> None:
     page = visit(f"{server.url}w/allotment/?q=quantum+chromodynamics+lattice", wait=CARDS).page
     expect(page.locator("#app\\.state")).to_contain_text("Nothing here is clearly relevant.")
     page.goto(f"{server.url}w/allotment/?q=zzyzx&mode=keyword")
@@ -148,7 +148,7 @@ def test_nothing_relevant_is_said_plainly(server: WebServer, visit: Visiting) ->
     expect(page.locator("#app\\.state")).to_contain_text("Nothing here is clearly relevant.")
 
 
-def test_an_answer_that_is_stale_or_degraded_says_so(server: WebServer, visit: Visiting) -> None:
+def test_an_answer_that_is_stale_or_degraded_says_so(server: WebServer, visit: OpenTab) -> None:
     page = visit(f"{server.url}w/runbook/", wait=CARDS).page
 
     def behind(route: Route) -> None:
@@ -165,7 +165,7 @@ def test_an_answer_that_is_stale_or_degraded_says_so(server: WebServer, visit: V
     expect(page.locator("#app\\.notes")).to_have_text("By words alone.")
 
 
-def test_errors_show_the_servers_hint_and_can_be_tried_again(server: WebServer, visit: Visiting) -> None:
+def test_errors_show_the_servers_hint_and_can_be_tried_again(server: WebServer, visit: OpenTab) -> None:
     page = visit(f"{server.url}w/runbook/", wait=CARDS, expected=("503",)).page
     body = {"detail": "this wiki is not indexed yet", "hint": "try again in a moment", "status": 503}
     page.route("**/api/v1/search?*", lambda route: route.fulfill(status=503, json=body))
@@ -178,7 +178,7 @@ def test_errors_show_the_servers_hint_and_can_be_tried_again(server: WebServer, 
 
 
 @pytest.mark.parametrize("status", [429, 503])
-def test_a_server_that_says_when_to_come_back_is_waited_for(server: WebServer, visit: Visiting, status: int) -> None:
+def test_a_server_that_says_when_to_come_back_is_waited_for(server: WebServer, visit: OpenTab, status: int) -> None:
     page = visit(f"{server.url}w/runbook/", wait=CARDS, expected=(str(status),)).page
     body = {"detail": "Not now.", "hint": "", "status": status}
     times: list[int] = []
@@ -196,7 +196,7 @@ def test_a_server_that_says_when_to_come_back_is_waited_for(server: WebServer, v
     expect(page.locator(FIRST)).to_contain_text("Backups")
 
 
-def test_a_server_that_is_gone_is_an_error_and_no_empty_list(server: WebServer, visit: Visiting) -> None:
+def test_a_server_that_is_gone_is_an_error_and_no_empty_list(server: WebServer, visit: OpenTab) -> None:
     page = visit(f"{server.url}w/runbook/", wait=CARDS, expected=("ERR_",)).page
     page.route("**/api/v1/search?*", lambda route: route.abort())
     page.fill(BOX, "backup")
@@ -206,7 +206,7 @@ def test_a_server_that_is_gone_is_an_error_and_no_empty_list(server: WebServer, 
 @pytest.mark.parametrize(
     "text", ["<img src=x onerror=alert(1)>", "' \" < > &", "当番の引き継ぎ 🦦", "-", '"', "%00%ff"]
 )
-def test_odd_queries_are_only_text(server: WebServer, visit: Visiting, text: str) -> None:
+def test_odd_queries_are_only_text(server: WebServer, visit: OpenTab, text: str) -> None:
     page = visit(f"{server.url}w/runbook/", wait=CARDS, expected=("422",)).page
     page.fill(BOX, text)
     page.wait_for_function("() => location.search.startsWith('?q=')")
@@ -217,7 +217,7 @@ def test_odd_queries_are_only_text(server: WebServer, visit: Visiting, text: str
     expect(page.locator(BOX)).to_have_value(text)
 
 
-def test_more_results_are_added_and_focus_goes_to_the_first_of_them(server: WebServer, visit: Visiting) -> None:
+def test_more_results_are_added_and_focus_goes_to_the_first_of_them(server: WebServer, visit: OpenTab) -> None:
     page = visit(f"{server.url}w/runbook/?q=the", wait=f"{CARDS} >> nth=9").page
     page.get_by_role("button", name="More results").click()
     expect(page.locator(CARDS)).to_have_count(14)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wikiholt.model import Page
-from wikiholt.surfaces.web.render import MAX_CHARACTERS, render
+from wikiholt.surfaces.web.render import MAX_PAGE_CHARS, render_markdown
 from wikiholt.text.page import parse_page
 
 PAGES = {"Growing/Pests", "Home", "Other page"}
@@ -23,22 +23,22 @@ ALLOWED = {
 ATTRIBUTES = {"href", "title", "rel", "id", "class", "start", "colspan", "rowspan", "span", "open", "datetime", "dir"}
 
 
-def page_of(text: str, file: str = "Growing/Crops.md") -> Page:
+def parse_text(text: str, file: str = "Growing/Crops.md") -> Page:
     page = parse_page(file, "0" * 40, text.encode("utf-8", "replace"), None)
     assert isinstance(page, Page)
     return page
 
 
-def resolve(target: str, wiki: bool) -> str | None:
+def resolve_link(target: str, wiki: bool) -> str | None:
     place = target.partition("#")[0].removesuffix(".md").replace("%20", " ")
     return place if place in PAGES else None
 
 
-def html(text: str) -> str:
-    return render(page_of(text), resolve).html
+def render_html(text: str) -> str:
+    return render_markdown(parse_text(text), resolve_link).html
 
 
-class Elements(HTMLParser):
+class ElementCollector(HTMLParser):
     """The elements and attributes that a parser of HTML sees."""
 
     def __init__(self) -> None:
@@ -51,8 +51,8 @@ class Elements(HTMLParser):
         self.attributes += [(name, value or "") for name, value in attrs]
 
 
-def harmless(shown: str) -> None:
-    seen = Elements()
+def assert_harmless(shown: str) -> None:
+    seen = ElementCollector()
     seen.feed(shown)
     seen.close()
     assert seen.tags <= ALLOWED
@@ -67,8 +67,8 @@ def harmless(shown: str) -> None:
 
 
 def test_headings_have_the_anchors_that_hits_carry() -> None:
-    page = page_of("---\ntitle: T\n---\n# Über *uns*\n\n## Same\n\nx\n\n## Same\n\nSet\next\n---\n\n> ## In a quote\n")
-    shown = render(page, resolve).html
+    page = parse_text("---\ntitle: T\n---\n# Über *uns*\n\n## Same\n\nx\n\n## Same\n\nSet\next\n---\n\n> ## In a quote\n")
+    shown = render_markdown(page, resolve_link).html
     assert re.findall(r'<h\d id="([^"]*)"', shown) == [heading.anchor for heading in page.headings]
     assert {"über-uns", "same", "same-1"} <= {heading.anchor for heading in page.headings}
 
@@ -76,7 +76,7 @@ def test_headings_have_the_anchors_that_hits_carry() -> None:
 def test_headings_of_otterwiki_have_its_anchors() -> None:
     page = parse_page("a.md", "0" * 40, "# Über uns\n".encode(), None, "otterwiki")
     assert isinstance(page, Page)
-    assert '<h1 id="uber-uns">' in render(page, resolve).html
+    assert '<h1 id="uber-uns">' in render_markdown(page, resolve_link).html
 
 
 @pytest.mark.parametrize(
@@ -97,25 +97,25 @@ def test_headings_of_otterwiki_have_its_anchors() -> None:
     ],
 )
 def test_links_lead_to_previews_headings_and_outside(written: str, href: str) -> None:
-    assert f'href="{href}"' in html(written)
+    assert f'href="{href}"' in render_html(written)
 
 
 @pytest.mark.parametrize(
     "written", ["[[No such page]]", "[x](nowhere.md)", "[x](/etc/passwd)", "[x](../../../Home.md)"]
 )
 def test_a_link_to_no_page_keeps_its_text_and_leads_nowhere(written: str) -> None:
-    shown = html(written)
+    shown = render_html(written)
     assert "href" not in shown
     assert "<a" in shown
 
 
 def test_what_a_reversed_wiki_link_says_is_its_text() -> None:
-    assert ">our pests</a>" in html("[[Growing/Pests|our pests]]")
-    assert ">our pests</a>" in html("[[our pests|Growing/Pests]]")
+    assert ">our pests</a>" in render_html("[[Growing/Pests|our pests]]")
+    assert ">our pests</a>" in render_html("[[our pests|Growing/Pests]]")
 
 
 def test_tables_tasks_code_and_struck_text_are_shown() -> None:
-    shown = html("|a|b|\n|:-|-:|\n|1|2|\n\n- [ ] todo\n- [x] done\n\n~~old~~\n\n```py\nx < 1\n```\n")
+    shown = render_html("|a|b|\n|:-|-:|\n|1|2|\n\n- [ ] todo\n- [x] done\n\n~~old~~\n\n```py\nx < 1\n```\n")
     assert '<td class="right">2</td>' in shown
     assert "style=" not in shown
     assert "☐ todo" in shown
@@ -125,7 +125,7 @@ def test_tables_tasks_code_and_struck_text_are_shown() -> None:
 
 
 def test_pictures_are_told_in_words_and_never_fetched() -> None:
-    shown = html('![a *cat*](cat.png) ![](http://x/y.gif) <img src="x.png" alt="a <b>dog</b>"> <img src=x>')
+    shown = render_html('![a *cat*](cat.png) ![](http://x/y.gif) <img src="x.png" alt="a <b>dog</b>"> <img src=x>')
     assert '<span class="picture">a cat</span>' in shown
     assert "dog" in shown
     assert "src" not in shown
@@ -133,16 +133,16 @@ def test_pictures_are_told_in_words_and_never_fetched() -> None:
 
 
 def test_a_paragraph_of_a_machine_is_shown_as_it_is_written() -> None:
-    shown = html("*a* <b>" * 5_000)
+    shown = render_html("*a* <b>" * 5_000)
     assert "*a* &lt;b&gt;*a*" in shown
 
 
 def test_a_long_page_is_cut_and_says_so() -> None:
-    shown = render(page_of("A paragraph.\n\n" * 20_000), resolve)
+    shown = render_markdown(parse_text("A paragraph.\n\n" * 20_000), resolve_link)
     assert shown.cut
-    assert len(shown.html) < 2 * MAX_CHARACTERS
+    assert len(shown.html) < 2 * MAX_PAGE_CHARS
     assert shown.html.endswith("</p>\n")
-    assert not render(page_of("short"), resolve).cut
+    assert not render_markdown(parse_text("short"), resolve_link).cut
 
 
 # ── nothing that acts ────────────────────────────────────────────────────────────────────────────
@@ -150,7 +150,7 @@ def test_a_long_page_is_cut_and_says_so() -> None:
 
 @pytest.mark.parametrize("written", ATTACKS)
 def test_nothing_that_acts_is_left(written: str) -> None:
-    assert "before" in html(f"before {written}"), "what stands beside it is shown"
+    assert "before" in render_html(f"before {written}"), "what stands beside it is shown"
     for text in (
         written,
         f"words {written} words",
@@ -158,15 +158,15 @@ def test_nothing_that_acts_is_left(written: str) -> None:
         f"<div>\n{written}\n</div>",
         f"*a* {written}\n\n# b",
     ):
-        harmless(html(text))
+        assert_harmless(render_html(text))
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.sampled_from([*ATTACKS, "\n", "\n\n", "<", ">", "`", "[", "]", "(", '"', "'", "&", "#", "|", "\\"])))
 def test_no_mixture_of_attacks_acts(parts: list[str]) -> None:
-    shown = html("before " + "".join(parts)[:5_000])
+    shown = render_html("before " + "".join(parts)[:5_000])
     assert "before" in shown, "what stands beside it is shown"
-    harmless(shown)
+    assert_harmless(shown)
 
 
 @settings(max_examples=200, deadline=None)
@@ -174,17 +174,17 @@ def test_no_mixture_of_attacks_acts(parts: list[str]) -> None:
 def test_any_text_has_harmless_html(text: str) -> None:
     page = parse_page("a.md", "0" * 40, text.encode("utf-8", "replace"), None)
     if isinstance(page, Page):
-        shown = render(page, resolve)
+        shown = render_markdown(page, resolve_link)
         assert not shown.cut
-        harmless(shown.html)
+        assert_harmless(shown.html)
 
 
 @pytest.mark.parametrize(
     "deep", ["<div>", "<b><i>", "> ", "- ", "[", "[[", "![", "*a **", "<a href=x>", "|", "`a``", "<!--"]
 )
 def test_text_that_is_deep_or_odd_takes_a_moment_and_no_more(deep: str) -> None:
-    page = page_of(deep * 40_000)
+    page = parse_text(deep * 40_000)
     began = time.process_time()
-    shown = render(page, resolve)
+    shown = render_markdown(page, resolve_link)
     assert time.process_time() - began < 4
-    harmless(shown.html)
+    assert_harmless(shown.html)

@@ -11,12 +11,12 @@ from fastapi.testclient import TestClient
 from git_repository import Repository
 
 from wikiholt.model import Scope
-from wikiholt.settings import load
+from wikiholt.settings import load_settings
 from wikiholt.surfaces.http.app import create_app
-from wikiholt.surfaces.web.assets import assets
+from wikiholt.surfaces.web.assets import load_static_files
 from wikiholt.surfaces.web.shell import CSP
 from wikiholt.testing import FakeEmbedder
-from wikiholt.wiring import Farm, build, open_farm
+from wikiholt.wiring import Application, build_service, open_application
 
 PAGES = {
     "Home.md": "# Home\n\n[Guide](Guide.md) and [[Guide#Part two]] and [[Nowhere]]. <script>alert(1)</script>\n",
@@ -26,35 +26,35 @@ PAGES = {
 STATIC = Path(__file__).parents[2] / "src/wikiholt/surfaces/web/static"
 
 
-def farm_of(place: Path, slugs: tuple[str, ...]) -> Farm:
-    chosen = load(place / "data", overrides={"limit.address_per_minute": 0})
-    service = build(chosen)
+def open_test_application(place: Path, slugs: tuple[str, ...]) -> Application:
+    chosen = load_settings(place / "data", overrides={"limit.address_per_minute": 0})
+    service = build_service(chosen)
     embedder = FakeEmbedder()
-    service.workshop = replace(service.workshop, embedder=lambda: embedder, identity=None)
+    service.components = replace(service.components, embedder=lambda: embedder, identity=None)
     for slug in slugs:
         repository = Repository(place / slug)
         repository.commit(dict(PAGES))
         service.add(slug, str(repository.path), {})
-        service.wiki(slug).sync()
-    return open_farm(chosen, service=service)
+        service.get_handle(slug).sync()
+    return open_application(chosen, service=service)
 
 
 @pytest.fixture(scope="module")
-def farm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Farm]:
-    made = farm_of(tmp_path_factory.mktemp("pages"), ("alpha", "secret"))
+def farm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
+    made = open_test_application(tmp_path_factory.mktemp("pages"), ("alpha", "secret"))
     yield made
     made.service.close()
 
 
 @pytest.fixture
-def client(farm: Farm) -> TestClient:
+def client(farm: Application) -> TestClient:
     return TestClient(create_app(farm), base_url="http://127.0.0.1")
 
 
 @pytest.fixture
 def closed(tmp_path: Path) -> Iterator[TestClient]:
     """A farm whose wikis are closed by the first key."""
-    made = farm_of(tmp_path, ("alpha", "secret"))
+    made = open_test_application(tmp_path, ("alpha", "secret"))
     made.service.registry.keys.create(None, Scope.ADMIN, "operator")
     yield TestClient(create_app(made), base_url="http://127.0.0.1")
     made.service.close()
@@ -95,7 +95,7 @@ def test_every_file_a_page_names_is_there_and_kept_for_ever(client: TestClient, 
 
 
 def test_every_module_that_is_imported_is_served_and_preloaded(client: TestClient) -> None:
-    served = assets().served
+    served = load_static_files().files
     for name, asset in served.items():
         for wanted in re.findall(rb'from "\./([\w.]+)"', asset.data):
             assert wanted.decode() in served, f"{name} imports {wanted!r}"
@@ -125,7 +125,7 @@ def test_scripts_set_html_in_one_place_only_and_name_nobody_else() -> None:
     "name", ["nope.js", "shell.html", "..%2frender.py", "%2e%2e/render.py", "__init__.py", "style.css%00", "STYLE.CSS"]
 )
 def test_nothing_but_the_pages_own_files_is_served(client: TestClient, name: str) -> None:
-    answer = client.get(f"/static/{assets().version}/{name}")
+    answer = client.get(f"/static/{load_static_files().version}/{name}")
     assert answer.status_code == 404
     assert answer.json()["code"] == "not-found"
 
@@ -144,14 +144,14 @@ def test_a_slug_that_is_none_is_only_text_on_the_page(client: TestClient, slug: 
 # ── the preview ──────────────────────────────────────────────────────────────────────────────────
 
 
-def preview(client: TestClient, path: str, slug: str = "alpha") -> Any:
+def get_preview(client: TestClient, path: str, slug: str = "alpha") -> Any:
     answer = client.get(f"/w/{slug}/api/v1/preview/{path}")
     assert answer.status_code == 200, answer.text
     return answer.json()
 
 
 def test_a_preview_has_clean_html_headings_and_backlinks(client: TestClient) -> None:
-    found = preview(client, "Guide")
+    found = get_preview(client, "Guide")
     assert found["name"] == "Guide"
     assert found["tags"] == ["help"]
     assert found["category"] == "docs"
@@ -162,13 +162,13 @@ def test_a_preview_has_clean_html_headings_and_backlinks(client: TestClient) -> 
 
 
 def test_links_of_a_preview_are_those_the_index_knows(client: TestClient) -> None:
-    html = preview(client, "Home")["html"]
+    html = get_preview(client, "Home")["html"]
     assert 'href="?page=Guide"' in html
     assert 'href="?page=Guide#Part%20two"' in html
     assert ">Nowhere</a>" in html
     assert "Nowhere?" not in html
     assert "script" not in html
-    assert 'href="?page=Home"' in preview(client, "deep/Ümlaut & more")["html"]
+    assert 'href="?page=Home"' in get_preview(client, "deep/Ümlaut & more")["html"]
 
 
 def test_a_preview_of_no_page_is_not_found(client: TestClient) -> None:
@@ -232,8 +232,8 @@ def test_pages_without_script_tell_nothing_of_closed_wikis(closed: TestClient) -
     assert "secret" not in start.text
 
 
-def test_the_root_is_the_search_page_where_there_is_one_wiki_or_the_host_names_one(tmp_path: Path, farm: Farm) -> None:
-    only = farm_of(tmp_path, ("alpha",))
+def test_the_root_is_the_search_page_where_there_is_one_wiki_or_the_host_names_one(tmp_path: Path, farm: Application) -> None:
+    only = open_test_application(tmp_path, ("alpha",))
     client = TestClient(create_app(only), base_url="http://127.0.0.1")
     assert 'data-view="search"' in client.get("/").text
     assert 'data-view="status"' in client.get("/status").text

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Dialog, Request, expect, sync_playwright
-from web_visits import Visit, Visiting, chromium
+from web_visits import BrowserTab, OpenTab, find_chromium
 
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
-    program = chromium()
+    program = find_chromium()
     if program is None:
         pytest.skip("no browser: install Debian's package chromium (apt-get install chromium) to run these tests")
     options = ["--disable-gpu", *(["--no-sandbox"] if os.geteuid() == 0 else [])]
@@ -22,31 +22,31 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def visit(browser: Browser) -> Iterator[Visiting]:
+def visit(browser: Browser) -> Iterator[OpenTab]:
     """Opens a tab at an address; in the end no tab may have complained or asked anyone but the server."""
-    made: list[tuple[Visit, str]] = []
+    made: list[tuple[BrowserTab, str]] = []
 
-    def go(url: str, *, wait: str = "", expected: tuple[str, ...] = (), **options: object) -> Visit:
+    def go(url: str, *, wait: str = "", expected: tuple[str, ...] = (), **options: object) -> BrowserTab:
         context = browser.new_context(**{"viewport": {"width": 1280, "height": 800}, **options})  # type: ignore[arg-type]
         context.set_default_timeout(20_000)
         page = context.new_page()
-        found = Visit(page, expected=expected)
+        found = BrowserTab(page, expected_errors=expected)
         made.append((found, url))
 
         def said(message: ConsoleMessage) -> None:
             if message.type in ("error", "warning"):
-                found.faults.append(f"{message.text} {message.location.get('url', '')}")
+                found.errors.append(f"{message.text} {message.location.get('url', '')}")
 
         def asked(sent: Request) -> None:
             found.requests.append(sent.url)
 
         def interrupted(dialog: Dialog) -> None:
-            found.faults.append(f"a dialog: {dialog.message}")
+            found.errors.append(f"a dialog: {dialog.message}")
             dialog.dismiss()
 
         page.on("dialog", interrupted)
         page.on("console", said)
-        page.on("pageerror", lambda error: found.faults.append(str(error)))
+        page.on("pageerror", lambda error: found.errors.append(str(error)))
         page.on("request", asked)
         page.goto(url)
         if wait:
@@ -56,5 +56,5 @@ def visit(browser: Browser) -> Iterator[Visiting]:
     yield go
     for found, url in made:
         found.page.context.close()
-        assert found.complained() == [], found.complained()
-        assert found.strangers(url) == []
+        assert found.get_unexpected_errors() == [], found.get_unexpected_errors()
+        assert found.find_foreign_requests(url) == []

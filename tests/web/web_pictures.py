@@ -8,20 +8,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from playwright.sync_api import Browser, sync_playwright
-from web_visits import chromium
+from web_visits import find_chromium
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
-LARGEST = 200_000
+MAX_IMAGE_BYTES = 200_000
 CARDS = "#app\\.results .card >> nth=2"
 
 
 @dataclass(frozen=True)
-class Picture:
+class Screenshot:
     """One picture: where, how large, in which colours, what is typed, and what must be there before it is taken."""
 
     name: str
     address: str
-    wait: str
+    wait_for: str
     width: int = 1280
     height: int = 800
     scheme: str = "light"
@@ -29,9 +29,9 @@ class Picture:
 
 
 @contextmanager
-def launched() -> Iterator[Browser]:
+def launch_browser() -> Iterator[Browser]:
     """A browser; ends the program where there is none."""
-    program = chromium()
+    program = find_chromium()
     if program is None:
         raise SystemExit("There is no browser. hint: install Debian's package chromium")
     options = ["--disable-gpu", *(["--no-sandbox"] if os.geteuid() == 0 else [])]
@@ -43,21 +43,21 @@ def launched() -> Iterator[Browser]:
             browser.close()
 
 
-def take(browser: Browser, url: str, picture: Picture, cookies: Sequence[Mapping[str, str]] = ()) -> int:
+def take_screenshot(browser: Browser, url: str, screenshot: Screenshot, cookies: Sequence[Mapping[str, str]] = ()) -> int:
     """Take one picture of what is served at `url`; returns how many bytes it has."""
-    size = {"width": picture.width, "height": picture.height}
-    context = browser.new_context(viewport=size, color_scheme=picture.scheme)  # type: ignore[arg-type]
+    size = {"width": screenshot.width, "height": screenshot.height}
+    context = browser.new_context(viewport=size, color_scheme=screenshot.scheme)  # type: ignore[arg-type]
     context.add_cookies(list(cookies))  # type: ignore[arg-type]
     page = context.new_page()
-    page.goto(url + picture.address)
-    if picture.typed:
-        page.fill("#search-query", picture.typed)
-    page.wait_for_selector(picture.wait)
+    page.goto(url + screenshot.address)
+    if screenshot.typed:
+        page.fill("#search-query", screenshot.typed)
+    page.wait_for_selector(screenshot.wait_for)
     page.wait_for_function("() => !document.body.classList.contains('waiting')")
-    if picture.typed:
+    if screenshot.typed:
         page.keyboard.press("ArrowDown")
     IMAGES.mkdir(parents=True, exist_ok=True)
-    file = IMAGES / f"{picture.name}.png"
+    file = IMAGES / f"{screenshot.name}.png"
     page.screenshot(path=file, animations="disabled", caret="hide")
     context.close()
     written = file.stat().st_size

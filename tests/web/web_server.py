@@ -15,8 +15,8 @@ import httpx
 
 from wikiholt.surfaces.cli.demo_wikis import write_demo_wikis
 
-_MAIN = [sys.executable, "-c", "from wikiholt.surfaces.cli.main import main; raise SystemExit(main())"]
-_PATIENCE = 120.0
+_COMMAND = [sys.executable, "-c", "from wikiholt.surfaces.cli.main import main; raise SystemExit(main())"]
+_TIMEOUT_S = 120.0
 
 
 @dataclass(frozen=True)
@@ -27,53 +27,53 @@ class WebServer:
     data: Path
     repositories: Path
 
-    def status(self, slug: str, key: str = "") -> dict[str, Any]:
+    def get_status(self, slug: str, key: str = "") -> dict[str, Any]:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         found = httpx.get(f"{self.url}w/{slug}/api/v1/status", headers=headers, timeout=10)
         assert found.status_code == 200, found.text
         document: dict[str, Any] = found.json()
         return document
 
-    def run(self, *arguments: str) -> Any:
+    def run_command(self, *arguments: str) -> Any:
         """What a command prints as JSON, on the data directory of this server."""
-        return json.loads(run(self.data, *arguments))
+        return json.loads(run_command(self.data, *arguments))
 
 
-def run(data: Path, *arguments: str) -> str:
-    command = [*_MAIN, "--data", str(data), *arguments]
+def run_command(data: Path, *arguments: str) -> str:
+    command = [*_COMMAND, "--data", str(data), *arguments]
     return subprocess.run(
-        command, capture_output=True, text=True, check=True, timeout=_PATIENCE, env=_environment()
+        command, capture_output=True, text=True, check=True, timeout=_TIMEOUT_S, env=_make_environment()
     ).stdout
 
 
-def _environment() -> dict[str, str]:
+def _make_environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("WIKIHOLT_")}
 
 
 @contextmanager
-def serving(place: Path, *, settings: Sequence[str] = (), key_for: str = "") -> Iterator[tuple[WebServer, str]]:
+def run_web_server(place: Path, *, settings: Sequence[str] = (), key_for: str = "") -> Iterator[tuple[WebServer, str]]:
     """A server of the demo wikis with the first wiki indexed, and a key that reads `key_for`, if one is asked for."""
     repositories, data = place / "repositories", place / "data"
     write_demo_wikis(repositories)
     chosen = [part for setting in settings for part in ("--set", setting)]
     token = ""
     if key_for:
-        run(data, "add", key_for, str(repositories / key_for))
-        token = json.loads(run(data, "key", "create", key_for, "--scope", "read", "--json"))["token"]
-    command = [*_MAIN, "--data", str(data), *chosen, "serve", "--port", "0", "--json", str(repositories)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=_environment()) as process:
+        run_command(data, "add", key_for, str(repositories / key_for))
+        token = json.loads(run_command(data, "key", "create", key_for, "--scope", "read", "--json"))["token"]
+    command = [*_COMMAND, "--data", str(data), *chosen, "serve", "--port", "0", "--json", str(repositories)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=_make_environment()) as process:
         try:
             assert process.stdout is not None
             server = WebServer(json.loads(process.stdout.readline())["listening"], data, repositories)
             for slug in (key_for,) if key_for else ("allotment", "runbook"):
-                until(lambda slug=slug: not server.status(slug, token)["stale"])  # type: ignore[misc]
+                wait_until(lambda slug=slug: not server.get_status(slug, token)["stale"])  # type: ignore[misc]
             yield server, token
         finally:
             process.terminate()
             assert process.wait(60) == 0
 
 
-def until(condition: Any, seconds: float = _PATIENCE) -> None:
+def wait_until(condition: Any, seconds: float = _TIMEOUT_S) -> None:
     """Wait until the condition holds; fail when it does not in time."""
     end = time.monotonic() + seconds
     while not condition():

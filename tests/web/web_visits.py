@@ -7,29 +7,29 @@ from urllib.parse import urlsplit
 
 from playwright.sync_api import Page
 
-_NAMES = ("chromium", "chromium-browser", "google-chrome")
+_BROWSER_COMMANDS = ("chromium", "chromium-browser", "google-chrome")
 
 
-def chromium() -> str | None:
+def find_chromium() -> str | None:
     """A browser of this machine; none is ever downloaded."""
-    return next((found for name in _NAMES if (found := shutil.which(name))), None)
+    return next((found for name in _BROWSER_COMMANDS if (found := shutil.which(name))), None)
 
 
 @dataclass
-class Visit:
+class BrowserTab:
     """A tab, with everything it complained of and every address it asked for."""
 
     page: Page
-    faults: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
-    expected: tuple[str, ...] = ()
+    expected_errors: tuple[str, ...] = ()
 
-    def complained(self) -> list[str]:
-        return [fault for fault in self.faults if not any(part in fault for part in self.expected)]
+    def get_unexpected_errors(self) -> list[str]:
+        return [fault for fault in self.errors if not any(part in fault for part in self.expected_errors)]
 
-    def strangers(self, url: str) -> list[str]:
+    def find_foreign_requests(self, url: str) -> list[str]:
         home = urlsplit(url).netloc
         return [each for each in self.requests if urlsplit(each).netloc not in ("", home)]
 
 
-Visiting = Callable[..., Visit]
+OpenTab = Callable[..., BrowserTab]

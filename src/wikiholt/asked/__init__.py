@@ -1,18 +1,18 @@
 """What people asked of a wiki: written down beside the searches, if the operator wants that, and reported."""
 
-from wikiholt.asked.diary import Diary, Scribe
-from wikiholt.asked.entries import written_down
-from wikiholt.asked.queries import Queries
-from wikiholt.asked.report import AskedQuery, FoundPages, QueryReport, SlowQuery, reported
+from wikiholt.asked.diary import QueryBuffer, QueryLogWriter
+from wikiholt.asked.entries import make_record
+from wikiholt.asked.queries import WikiQueryLog
+from wikiholt.asked.report import QueryStats, PageReach, QueryReport, SlowQuery, build_report
 
 __all__ = [
-    "AskedQuery",
-    "Diary",
-    "FoundPages",
-    "Queries",
+    "QueryStats",
+    "QueryBuffer",
+    "PageReach",
+    "WikiQueryLog",
     "QueryReport",
-    "Scribe",
+    "QueryLogWriter",
     "SlowQuery",
-    "reported",
-    "written_down",
+    "build_report",
+    "make_record",
 ]

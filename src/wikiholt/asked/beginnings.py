@@ -7,29 +7,29 @@ once more when it is sent. Nothing tells who asked, so whatever is typed on is t
 from collections.abc import Sequence
 from itertools import islice
 
-from wikiholt.model import Searched, Surface
+from wikiholt.model import QueryRecord, SearchInterface
 
-_TYPED = (Surface.HTTP.value, Surface.OTTERWIKI.value)
+_TYPED_INTERFACES = (SearchInterface.HTTP.value, SearchInterface.OTTERWIKI.value)
 """Ways by which people type; agents and commands say at once what they want."""
-_SOON = 5.0
+_TYPING_WINDOW_S = 5.0
 """Seconds within which somebody types on."""
-_NEXT = 200
+_MAX_LOOKAHEAD = 200
 """Searches after one that are looked at, however many there are in those seconds."""
 
 
-def without_beginnings(searches: Sequence[Searched]) -> list[Searched]:
+def drop_unfinished_queries(records: Sequence[QueryRecord]) -> list[QueryRecord]:
     """The searches, given oldest first, that nobody typed on or sent again within seconds by the same way."""
-    texts = [searched.query.lstrip().casefold() for searched in searches]
-    return [searched for place, searched in enumerate(searches) if not _typed_on(searches, texts, place)]
+    texts = [searched.query.lstrip().casefold() for searched in records]
+    return [searched for place, searched in enumerate(records) if not _is_unfinished(records, texts, place)]
 
 
-def _typed_on(searches: Sequence[Searched], texts: Sequence[str], place: int) -> bool:
-    searched, text = searches[place], texts[place]
-    if searched.surface not in _TYPED:
+def _is_unfinished(records: Sequence[QueryRecord], texts: Sequence[str], position: int) -> bool:
+    searched, text = records[position], texts[position]
+    if searched.surface not in _TYPED_INTERFACES:
         return False
-    for number in islice(range(place + 1, len(searches)), _NEXT):
-        after = searches[number]
-        if after.at - searched.at > _SOON:
+    for number in islice(range(position + 1, len(records)), _MAX_LOOKAHEAD):
+        after = records[number]
+        if after.at - searched.at > _TYPING_WINDOW_S:
             return False
         if after.surface == searched.surface and texts[number].startswith(text):
             return True

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from math import ceil
 
-from wikiholt.asked.beginnings import without_beginnings
-from wikiholt.model import Searched
+from wikiholt.asked.beginnings import drop_unfinished_queries
+from wikiholt.model import QueryRecord
 
 
 @dataclass(frozen=True, slots=True)
-class AskedQuery:
+class QueryStats:
     """One query however it was written, without regard to case and space; shown as it was written last."""
 
     query: str
@@ -37,7 +37,7 @@ class SlowQuery:
 
 
 @dataclass(frozen=True, slots=True)
-class FoundPages:
+class PageReach:
     """Which of the pages that can be found were shown by an answer that had something relevant."""
 
     indexed: int
@@ -66,15 +66,15 @@ class QueryReport:
     damaged_at: datetime | None
     p50_ms: float
     p95_ms: float
-    frequent: tuple[AskedQuery, ...]
-    unanswered: tuple[AskedQuery, ...]
+    frequent: tuple[QueryStats, ...]
+    unanswered: tuple[QueryStats, ...]
     slow: tuple[SlowQuery, ...]
-    pages: FoundPages | None
+    pages: PageReach | None
     """None where there is no index to ask."""
 
 
 @dataclass(frozen=True, slots=True)
-class Period:
+class ReportPeriod:
     """What a report is about, and what is known beside the searches."""
 
     since: datetime
@@ -83,79 +83,79 @@ class Period:
     damaged_at: datetime | None = None
 
 
-def reported(searches: Sequence[Searched], paths: Collection[str] | None, period: Period, limit: int) -> QueryReport:
+def build_report(records: Sequence[QueryRecord], paths: Collection[str] | None, period: ReportPeriod, limit: int) -> QueryReport:
     """The report of these searches, given oldest first; lists have at most `limit` rows."""
-    whole = without_beginnings(searches)
-    groups: dict[str, list[Searched]] = {}
+    whole = drop_unfinished_queries(records)
+    groups: dict[str, list[QueryRecord]] = {}
     for searched in whole:
-        groups.setdefault(folded(searched.query), []).append(searched)
-    asked = sorted(map(_asked, groups.values()), key=lambda each: (-each.count, folded(each.query)))
+        groups.setdefault(normalize_query(searched.query), []).append(searched)
+    asked = sorted(map(_summarize_query, groups.values()), key=lambda each: (-each.count, normalize_query(each.query)))
     unanswered = [each for each in asked if each.without_result]
-    times = sorted(searched.ms for searched in searches)
+    times = sorted(searched.ms for searched in records)
     return QueryReport(
         since=period.since,
         until=period.until,
         logging=period.logging,
         searches=len(whole),
-        beginnings=len(searches) - len(whole),
+        beginnings=len(records) - len(whole),
         queries=len(groups),
         surfaces=dict(sorted(Counter(searched.surface for searched in whole).items())),
         without_result=sum(each.without_result for each in asked),
-        degraded=sum(searched.degraded for searched in searches),
-        lost=sum(searched.lost for searched in searches),
+        degraded=sum(searched.degraded for searched in records),
+        lost=sum(searched.lost for searched in records),
         damaged_at=period.damaged_at,
-        p50_ms=_share(times, 0.5),
-        p95_ms=_share(times, 0.95),
+        p50_ms=_get_percentile(times, 0.5),
+        p95_ms=_get_percentile(times, 0.95),
         frequent=tuple(asked[:limit]),
         unanswered=tuple(sorted(unanswered, key=lambda each: -each.without_result)[:limit]),
-        slow=_slowest(searches, limit),
-        pages=None if paths is None else _found(whole, paths, limit),
+        slow=_find_slowest(records, limit),
+        pages=None if paths is None else _build_page_reach(whole, paths, limit),
     )
 
 
-def folded(query: str) -> str:
+def normalize_query(query: str) -> str:
     """What makes two queries the same: neither case nor space tells them apart."""
-    return _spaced(query.casefold())
+    return _normalize_spaces(query.casefold())
 
 
-def _spaced(query: str) -> str:
+def _normalize_spaces(query: str) -> str:
     return " ".join(query.split())
 
 
-def _asked(group: Sequence[Searched]) -> AskedQuery:
-    nothing = [searched for searched in group if searched.nothing_relevant or not searched.hits]
-    return AskedQuery(
-        query=_spaced(group[-1].query),
-        count=len(group),
-        mean_hits=sum(searched.hits for searched in group) / len(group),
-        best_score=max(searched.score for searched in group),
+def _summarize_query(records: Sequence[QueryRecord]) -> QueryStats:
+    nothing = [searched for searched in records if searched.nothing_relevant or not searched.hits]
+    return QueryStats(
+        query=_normalize_spaces(records[-1].query),
+        count=len(records),
+        mean_hits=sum(searched.hits for searched in records) / len(records),
+        best_score=max(searched.score for searched in records),
         without_result=len(nothing),
         filtered=sum(searched.filtered for searched in nothing),
-        did_you_mean=next((each.did_you_mean for each in reversed(group) if each.did_you_mean), ""),
+        did_you_mean=next((each.did_you_mean for each in reversed(records) if each.did_you_mean), ""),
     )
 
 
-def _slowest(searches: Sequence[Searched], limit: int) -> tuple[SlowQuery, ...]:
-    slowest: dict[str, Searched] = {}
-    for searched in sorted(searches, key=lambda each: -each.ms):
-        slowest.setdefault(folded(searched.query), searched)
+def _find_slowest(records: Sequence[QueryRecord], limit: int) -> tuple[SlowQuery, ...]:
+    slowest: dict[str, QueryRecord] = {}
+    for searched in sorted(records, key=lambda each: -each.ms):
+        slowest.setdefault(normalize_query(searched.query), searched)
         if len(slowest) == limit:
             break
     return tuple(
-        SlowQuery(_spaced(each.query), each.ms, each.at, each.mode, each.degraded) for each in slowest.values()
+        SlowQuery(_normalize_spaces(each.query), each.ms, each.at, each.mode, each.degraded) for each in slowest.values()
     )
 
 
-def _found(searches: Sequence[Searched], paths: Collection[str], limit: int) -> FoundPages:
+def _build_page_reach(records: Sequence[QueryRecord], paths: Collection[str], limit: int) -> PageReach:
     # Where nothing is relevant the nearest pages there are are shown all the same: they were not found.
-    shown = Counter(path for searched in searches if not searched.nothing_relevant for path in searched.pages)
+    shown = Counter(path for searched in records if not searched.nothing_relevant for path in searched.pages)
     never = sorted(path for path in paths if path not in shown)
     # A page that is gone since was found then, and cannot be looked at now.
     there = [(path, count) for path, count in shown.items() if path in paths]
     often = sorted(there, key=lambda each: (-each[1], each[0]))
-    return FoundPages(len(paths), len(never), tuple(never[:limit]), tuple(often[:limit]))
+    return PageReach(len(paths), len(never), tuple(never[:limit]), tuple(often[:limit]))
 
 
-def _share(ordered: Sequence[float], share: float) -> float:
+def _get_percentile(sorted_values: Sequence[float], fraction: float) -> float:
     """The smallest of these values that this share of them does not exceed."""
-    return ordered[max(0, ceil(share * len(ordered)) - 1)] if ordered else 0.0
+    return sorted_values[max(0, ceil(fraction * len(sorted_values)) - 1)] if sorted_values else 0.0

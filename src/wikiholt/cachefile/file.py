@@ -19,19 +19,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wikiholt.cachefile.faults import CacheBroken
-from wikiholt.model import Floats
-from wikiholt.plainfiles import open_plain
+from wikiholt.model import FloatArray
+from wikiholt.plainfiles import open_regular
 
 MAGIC = b"WHDERIVE"
-FORMAT = 2
+FORMAT_VERSION = 2
 """2 says whose cache it is."""
-ALIGNMENT = 4096
-_HINT = "nothing to do: the cache is rebuilt from the index"
-_STEP = 16 << 20
+ALIGNMENT_BYTES = 4096
+_REBUILD_HINT = "nothing to do: the cache is rebuilt from the index"
+_CHECKSUM_BLOCK_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class FileSection:
     """Where a section lies in the file, and the CRC-32 of its bytes."""
 
     name: str
@@ -41,7 +41,7 @@ class Section:
 
 
 @dataclass(frozen=True, slots=True)
-class Header:
+class CacheFileHeader:
     """What a cache file says about itself."""
 
     kind: str
@@ -52,29 +52,29 @@ class Header:
     about: Mapping[str, Any]
     """What its kind of cache adds: counts, dimensions, whatever a file must agree on to be used."""
     size: int
-    sections: tuple[Section, ...]
+    sections: tuple[FileSection, ...]
 
-    def pack(self) -> bytes:
+    def encode(self) -> bytes:
         """The first block of the file."""
-        text = json.dumps({"format": FORMAT, **asdict(self)}, separators=(",", ":")).encode()
+        text = json.dumps({"format": FORMAT_VERSION, **asdict(self)}, separators=(",", ":")).encode()
         block = MAGIC + len(text).to_bytes(4, "little") + zlib.crc32(text).to_bytes(4, "little") + text
-        if len(block) > ALIGNMENT:
+        if len(block) > ALIGNMENT_BYTES:
             raise ValueError("the header does not fit its block")
-        return block.ljust(ALIGNMENT, b"\0")
+        return block.ljust(ALIGNMENT_BYTES, b"\0")
 
     @classmethod
-    def unpack(cls, block: bytes) -> "Header":
+    def decode(cls, block: bytes) -> "CacheFileHeader":
         """Read the first block of a file; raises CacheBroken on anything unexpected."""
         length = int.from_bytes(block[8:12], "little")
         text = block[16 : 16 + length]
-        if block[:8] != MAGIC or len(block) != ALIGNMENT or len(text) != length:
-            raise CacheBroken("The cache has no valid header.", hint=_HINT)
+        if block[:8] != MAGIC or len(block) != ALIGNMENT_BYTES or len(text) != length:
+            raise CacheBroken("The cache has no valid header.", hint=_REBUILD_HINT)
         if zlib.crc32(text) != int.from_bytes(block[12:16], "little"):
-            raise CacheBroken("The header of the cache is damaged.", hint=_HINT)
+            raise CacheBroken("The header of the cache is damaged.", hint=_REBUILD_HINT)
         fields = json.loads(text)
-        if fields.pop("format", None) != FORMAT:
-            raise CacheBroken("The cache was written in another format.", hint=_HINT)
-        sections = tuple(Section(**section) for section in fields.pop("sections"))
+        if fields.pop("format", None) != FORMAT_VERSION:
+            raise CacheBroken("The cache was written in another format.", hint=_REBUILD_HINT)
+        sections = tuple(FileSection(**section) for section in fields.pop("sections"))
         return cls(**fields, sections=sections)
 
 
@@ -83,8 +83,8 @@ class SectionWriter:
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
-        self._sections: list[Section] = []
-        self._file.seek(ALIGNMENT)
+        self._sections: list[FileSection] = []
+        self._file.seek(ALIGNMENT_BYTES)
 
     def write(self, name: str, data: NDArray[Any]) -> None:
         """Append to the section of that name; sections are written whole, one after another."""
@@ -92,15 +92,15 @@ class SectionWriter:
         if self._sections and self._sections[-1].name == name:
             last = self._sections.pop()
         else:
-            offset = -(-self._file.tell() // ALIGNMENT) * ALIGNMENT
+            offset = -(-self._file.tell() // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
             self._file.seek(offset)
-            last = Section(name, offset, 0, 0)
+            last = FileSection(name, offset, 0, 0)
         self._file.write(content)
         self._sections.append(
-            Section(name, last.offset, last.length + len(content), zlib.crc32(content, last.crc)),
+            FileSection(name, last.offset, last.length + len(content), zlib.crc32(content, last.crc)),
         )
 
-    def written(self, name: str, width: int) -> Floats:
+    def read_floats(self, name: str, width: int) -> FloatArray:
         """The rows of a section of floats, mapped from what was written so far."""
         self._file.flush()
         section = next(section for section in self._sections if section.name == name)
@@ -109,13 +109,13 @@ class SectionWriter:
         view = mmap.mmap(self._file.fileno(), section.offset + section.length, access=mmap.ACCESS_READ)
         return np.frombuffer(view, np.float32, section.length // 4, section.offset).reshape(-1, width)
 
-    def finish(self, kind: str, owner: str, generation: int, version: int, about: Mapping[str, Any]) -> Header:
+    def finish(self, kind: str, owner: str, generation: int, version: int, about: Mapping[str, Any]) -> CacheFileHeader:
         """Write the header, which says whose file it is, and bring every byte to the disk."""
         end = max((section.offset + section.length for section in self._sections), default=0)
-        size = max(end, ALIGNMENT)
-        header = Header(kind, owner, generation, version, about, size, tuple(self._sections))
+        size = max(end, ALIGNMENT_BYTES)
+        header = CacheFileHeader(kind, owner, generation, version, about, size, tuple(self._sections))
         self._file.seek(0)
-        self._file.write(header.pack())
+        self._file.write(header.encode())
         self._file.truncate(size)
         self._file.flush()
         os.fsync(self._file.fileno())
@@ -129,42 +129,42 @@ class MappedFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.condemned = False
-        descriptor = open_plain(path)
+        self.invalid = False
+        descriptor = open_regular(path)
         weakref.finalize(self, os.close, descriptor)
         self._descriptor = descriptor
         try:
-            self.header = Header.unpack(os.pread(descriptor, ALIGNMENT, 0))
+            self.header = CacheFileHeader.decode(os.pread(descriptor, ALIGNMENT_BYTES, 0))
             status = os.fstat(descriptor)
             if status.st_size != self.header.size:
-                raise CacheBroken("The cache was cut short.", hint=_HINT)
+                raise CacheBroken("The cache was cut short.", hint=_REBUILD_HINT)
             self._map = mmap.mmap(descriptor, self.header.size, access=mmap.ACCESS_READ)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise CacheBroken("The header of the cache makes no sense.", hint=_HINT) from error
-        self._status = (status.st_size, status.st_mtime_ns)
+            raise CacheBroken("The header of the cache makes no sense.", hint=_REBUILD_HINT) from error
+        self._opened_status = (status.st_size, status.st_mtime_ns)
         self._sections = {section.name: section for section in self.header.sections}
-        if any(s.offset < ALIGNMENT or s.offset + s.length > self.header.size for s in self.header.sections):
-            raise CacheBroken("The sections of the cache lie outside of it.", hint=_HINT)
+        if any(s.offset < ALIGNMENT_BYTES or s.offset + s.length > self.header.size for s in self.header.sections):
+            raise CacheBroken("The sections of the cache lie outside of it.", hint=_REBUILD_HINT)
 
-    def section(self, name: str) -> memoryview:
+    def get_section(self, name: str) -> memoryview:
         """The bytes of a section."""
         section = self._sections.get(name)
         if section is None:
-            raise CacheBroken(f"The cache lacks its section {name!r}.", hint=_HINT)
+            raise CacheBroken(f"The cache lacks its section {name!r}.", hint=_REBUILD_HINT)
         return memoryview(self._map)[section.offset : section.offset + section.length]
 
-    def check(self, names: Iterable[str] | None = None) -> None:
+    def verify_checksums(self, names: Iterable[str] | None = None) -> None:
         """Compare the checksums of these sections, or of all, with what is in the file."""
         for name in self._sections if names is None else names:
-            content, crc = self.section(name), 0
-            for start in range(0, len(content), _STEP):
-                self.watch()
-                crc = zlib.crc32(content[start : start + _STEP], crc)
+            content, crc = self.get_section(name), 0
+            for start in range(0, len(content), _CHECKSUM_BLOCK_BYTES):
+                self.ensure_unchanged()
+                crc = zlib.crc32(content[start : start + _CHECKSUM_BLOCK_BYTES], crc)
             if crc != self._sections[name].crc:
-                raise CacheBroken(f"Section {name!r} of the cache is damaged.", hint=_HINT)
+                raise CacheBroken(f"Section {name!r} of the cache is damaged.", hint=_REBUILD_HINT)
 
-    def watch(self) -> None:
+    def ensure_unchanged(self) -> None:
         """Raise unless the file is as it was when it was opened: a map of a file cut short kills its reader."""
         status = os.fstat(self._descriptor)
-        if self.condemned or (status.st_size, status.st_mtime_ns) != self._status:
-            raise CacheBroken("The cache's file was changed while in use.", hint=_HINT)
+        if self.invalid or (status.st_size, status.st_mtime_ns) != self._opened_status:
+            raise CacheBroken("The cache's file was changed while in use.", hint=_REBUILD_HINT)

@@ -4,6 +4,6 @@ Reading needs no index, except for links; listing, links and facets come from th
 was based on is checked when it is made, so that no update is lost.
 """
 
-from wikiholt.contents.contents import Contents
+from wikiholt.contents.contents import WikiPages
 
-__all__ = ["Contents"]
+__all__ = ["WikiPages"]

@@ -4,20 +4,20 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from wikiholt.errors import IndexFault, InvalidPage, NoCommits, PageNotFound
+from wikiholt.errors import IndexUnavailable, InvalidPage, NoCommits, PageNotFound
 from wikiholt.model import EntryKind
 from wikiholt.ports import Source, WikiIndex
-from wikiholt.text.links import folded, has_ending
-from wikiholt.text.page import page_path
+from wikiholt.text.links import fold_path, has_page_extension
+from wikiholt.text.page import get_page_path
 
-OpenIndex = Callable[[], AbstractContextManager[WikiIndex]]
+IndexOpener = Callable[[], AbstractContextManager[WikiIndex]]
 """Lends the wiki's index as it is published now; raises IndexMissing while there is none."""
 
-MAX_PATH = 1000
+MAX_PATH_CHARS = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Located:
+class PageFile:
     """A page's file at a revision."""
 
     file: str
@@ -25,79 +25,79 @@ class Located:
 
     @property
     def path(self) -> str:
-        return page_path(self.file)
+        return get_page_path(self.file)
 
 
-class Locator:
+class PageLocator:
     """Finds the files of one wiki's pages."""
 
-    def __init__(self, source: Source, index: OpenIndex) -> None:
+    def __init__(self, source: Source, open_index: IndexOpener) -> None:
         self._source = source
-        self._index = index
+        self._open_index = open_index
 
-    def head(self) -> str | None:
+    def get_head(self) -> str | None:
         """HEAD, or None before the first commit."""
         try:
-            return self._source.head()
+            return self._source.get_head()
         except NoCommits:
             return None
 
-    def page(self, path: str, revision: str | None) -> Located:
+    def get_page(self, path: str, revision: str | None) -> PageFile:
         """The page that a path names at the revision; raises PageNotFound."""
-        found = self.find(path, revision)
+        found = self.find_page(path, revision)
         if found is None:
             raise PageNotFound(f"there is no page {path[:200]!r}", hint="list the pages to see their paths")
         return found
 
-    def find(self, path: str, revision: str | None) -> Located | None:
+    def find_page(self, path: str, revision: str | None) -> PageFile | None:
         """The page that a path names: exactly, else as the only one that differs in case alone."""
-        path = checked_path(path)
+        path = validate_path(path)
         if revision is None:
             return None
-        for file in files_of(path):
-            entry = self._source.find(file, revision)
+        for file in get_candidate_files(path):
+            entry = self._source.find_file(file, revision)
             if entry is not None and entry.kind is EntryKind.FILE:
-                return Located(file, entry.blob)
-        alike = {file for file in self._files(path, revision) if _same(file, path)}
+                return PageFile(file, entry.blob)
+        alike = {file for file in self._list_candidates(path, revision) if _is_same_path(file, path)}
         if len(alike) != 1:
             return None
         (file,) = alike
-        entry = self._source.find(file, revision)
-        return Located(file, entry.blob) if entry is not None and entry.kind is EntryKind.FILE else None
+        entry = self._source.find_file(file, revision)
+        return PageFile(file, entry.blob) if entry is not None and entry.kind is EntryKind.FILE else None
 
-    def _files(self, path: str, revision: str) -> Iterable[str]:
+    def _list_candidates(self, path: str, revision: str) -> Iterable[str]:
         """Files among which those of a like path are: by the index if it stands for the revision, else by the tree."""
         try:
-            with self._index() as index:
-                if index.state().revision == revision:
-                    return [page.file for page in index.named([folded(path)])]
-        except IndexFault:
+            with self._open_index() as index:
+                if index.get_state().revision == revision:
+                    return [page.file for page in index.find_pages_by_key([fold_path(path)])]
+        except IndexUnavailable:
             pass
-        return self._source.tree(revision)
+        return self._source.read_tree(revision)
 
 
-def checked_path(path: str) -> str:
+def validate_path(path: str) -> str:
     """The path without slashes around it; raises InvalidPage for what can be no path."""
     inner = path.strip("/")
-    if not inner or len(inner) > MAX_PATH or not _is_text(inner):
+    if not inner or len(inner) > MAX_PATH_CHARS or not _is_text(inner):
         raise InvalidPage(
             f"{path[:80]!r} is no path of a page", hint="name it as in the list of pages, such as guides/backup"
         )
     return inner
 
 
-def files_of(path: str) -> tuple[str, ...]:
+def get_candidate_files(path: str) -> tuple[str, ...]:
     """The files a path may stand for, the likeliest first."""
-    return (path, f"{path}.md") if has_ending(path) else (f"{path}.md",)
+    return (path, f"{path}.md") if has_page_extension(path) else (f"{path}.md",)
 
 
-def new_file(path: str) -> str:
+def get_new_file(path: str) -> str:
     """The file of a page that is yet to be."""
-    return files_of(checked_path(path))[0]
+    return get_candidate_files(validate_path(path))[0]
 
 
-def _same(file: str, path: str) -> bool:
-    return path.casefold() in (file.casefold(), page_path(file).casefold())
+def _is_same_path(file: str, path: str) -> bool:
+    return path.casefold() in (file.casefold(), get_page_path(file).casefold())
 
 
 def _is_text(path: str) -> bool:

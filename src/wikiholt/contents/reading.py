@@ -3,50 +3,50 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from wikiholt.contents.linking import Linking
-from wikiholt.contents.locating import Located, Locator, checked_path, files_of
-from wikiholt.errors import IndexFault, InvalidPage, PageNotFound, TooLarge
-from wikiholt.model import Commit, LogEntry, Page, PageContent, PageLinks, Problem
-from wikiholt.pages import Pipeline
+from wikiholt.contents.linking import IndexedPages
+from wikiholt.contents.locating import PageFile, PageLocator, validate_path, get_candidate_files
+from wikiholt.errors import IndexUnavailable, InvalidPage, PageNotFound, InputTooLarge
+from wikiholt.model import Commit, LogEntry, Page, PageContent, PageLinks, PageProblem
+from wikiholt.pages import TextPipeline
 from wikiholt.ports import Source
-from wikiholt.text.decoding import decode
-from wikiholt.text.frontmatter import split
-from wikiholt.text.page import file_name, parse_page
+from wikiholt.text.decoding import decode_bytes
+from wikiholt.text.frontmatter import split_frontmatter
+from wikiholt.text.page import make_page_name, parse_page
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class RawPage:
     """A page file's bytes, and its text as somebody may edit it."""
 
     data: bytes
     text: str
 
 
-class Reading:
+class PageReader:
     """Reads the pages of one wiki."""
 
-    def __init__(self, source: Source, pipeline: Pipeline, locator: Locator, linking: Linking) -> None:
+    def __init__(self, source: Source, pipeline: TextPipeline, locator: PageLocator, indexed_pages: IndexedPages) -> None:
         self._source = source
         self._pipeline = pipeline
         self._locator = locator
-        self._linking = linking
+        self._indexed_pages = indexed_pages
 
     def read(self, path: str, revision: str | None) -> PageContent:
-        at, place = self._at(path, revision)
+        at, place = self._resolve(path, revision)
         found = read_text(self._source, place, self._pipeline.max_bytes)
-        commits = self._source.history(place.file, 1, at)
+        commits = self._source.read_history(place.file, 1, at)
         last = commits[0] if commits else None
         page = parse_page(place.file, place.blob, found.data, last.date if last else None, self._pipeline.anchors)
-        if isinstance(page, Problem):
+        if isinstance(page, PageProblem):
             raise InvalidPage(f"{place.path} cannot be shown: {page.detail}", hint="read it with git")
-        links, notes = self._links(page)
+        links, notes = self._load_links(page)
         return PageContent(
             name=page.name,
             path=place.path,
             file=place.file,
             content=found.text,
             metadata=page.metadata,
-            frontmatter=split(found.text.removeprefix("\ufeff").replace("\r\n", "\n")).fields,
+            frontmatter=split_frontmatter(found.text.removeprefix("\ufeff").replace("\r\n", "\n")).fields,
             words=page.words,
             length=page.length,
             blob=place.blob,
@@ -61,64 +61,64 @@ class Reading:
             headings=page.headings,
         )
 
-    def history(self, path: str, limit: int) -> Sequence[Commit]:
-        head = self._locator.head()
-        place = self._locator.find(path, head)
+    def read_history(self, path: str, limit: int) -> Sequence[Commit]:
+        head = self._locator.get_head()
+        place = self._locator.find_page(path, head)
         if head is not None:
-            for file in (place.file,) if place else files_of(checked_path(path)):
-                commits = self._source.history(file, limit, head)
+            for file in (place.file,) if place else get_candidate_files(validate_path(path)):
+                commits = self._source.read_history(file, limit, head)
                 if commits:
                     return commits
         raise PageNotFound(f"there is no page {path[:200]!r}, nor was there", hint="list the pages to see their paths")
 
-    def changelog(self, limit: int, skip: int) -> Sequence[LogEntry]:
-        return self._source.log(limit, skip)
+    def read_changelog(self, limit: int, skip: int) -> Sequence[LogEntry]:
+        return self._source.read_log(limit, skip)
 
-    def known_path(self, path: str) -> str:
+    def resolve_path(self, path: str) -> str:
         """The path of the page that is meant."""
-        return self._at(path, None)[1].path
+        return self._resolve(path, None)[1].path
 
-    def _at(self, path: str, revision: str | None) -> tuple[str, Located]:
+    def _resolve(self, path: str, revision: str | None) -> tuple[str, PageFile]:
         """The revision that is meant, and the page there."""
-        head = self._locator.head()
+        head = self._locator.get_head()
         if head is None or revision is None:
-            return head or "", self._locator.page(path, head)
-        at = self._source.resolve(revision)
-        return at, self._locator.page(path, at)
+            return head or "", self._locator.get_page(path, head)
+        at = self._source.resolve_revision(revision)
+        return at, self._locator.get_page(path, at)
 
-    def _links(self, page: Page) -> tuple[PageLinks, tuple[str, ...]]:
+    def _load_links(self, page: Page) -> tuple[PageLinks, tuple[str, ...]]:
         try:
-            return self._linking.links_of(page.path, page.links), ()
-        except IndexFault as error:
+            return self._indexed_pages.resolve_links(page.path, page.links), ()
+        except IndexUnavailable as error:
             return PageLinks(page.path), (f"its links are not known now ({error.code})",)
 
 
-def read_text(source: Source, place: Located, limit: int) -> Read:
+def read_text(source: Source, page_file: PageFile, limit: int) -> RawPage:
     """The page's file; raises TooLarge for one over the limit and InvalidPage for one that is no text."""
-    (blob,) = source.read([place.blob], limit)
+    (blob,) = source.read_blobs([page_file.blob], limit)
     if blob.size > limit:
-        raise TooLarge(
-            f"{place.path} has {blob.size:,} bytes; the limit is {limit:,}", hint="raise page.max_bytes, or split it"
+        raise InputTooLarge(
+            f"{page_file.path} has {blob.size:,} bytes; the limit is {limit:,}", hint="raise page.max_bytes, or split it"
         )
     if blob.data is None:
-        raise InvalidPage(f"git could not read {place.path}", hint="look at the repository with `git fsck`")
+        raise InvalidPage(f"git could not read {page_file.path}", hint="look at the repository with `git fsck`")
     try:
         # As it is in the file, so that writing it back changes nothing.
-        return Read(blob.data, blob.data.decode("utf-8"))
+        return RawPage(blob.data, blob.data.decode("utf-8"))
     except UnicodeDecodeError:
-        decoded = decode(blob.data)
+        decoded = decode_bytes(blob.data)
     if decoded is None:
-        raise InvalidPage(f"{place.path} holds binary data, not text", hint="read it with git")
-    return Read(blob.data, decoded.text)
+        raise InvalidPage(f"{page_file.path} holds binary data, not text", hint="read it with git")
+    return RawPage(blob.data, decoded.text)
 
 
-def read_blob(source: Source, place: Located, limit: int) -> bytes | None:
+def read_blob(source: Source, page_file: PageFile, limit: int) -> bytes | None:
     """The bytes of the page's file, as far as they can be read and are not over the limit."""
-    (blob,) = source.read([place.blob], limit)
+    (blob,) = source.read_blobs([page_file.blob], limit)
     return blob.data
 
 
-def name_and_warnings(file: str, data: bytes, pipeline: Pipeline) -> tuple[str, tuple[str, ...]]:
+def parse_name_and_warnings(file: str, data: bytes, pipeline: TextPipeline) -> tuple[str, tuple[str, ...]]:
     """What a page with this content is called, and what is odd about it."""
     page = parse_page(file, "", data, None, pipeline.anchors)
-    return (file_name(file), (page.detail,)) if isinstance(page, Problem) else (page.name, page.warnings)
+    return (make_page_name(file), (page.detail,)) if isinstance(page, PageProblem) else (page.name, page.warnings)

@@ -4,74 +4,74 @@ import re
 from collections.abc import Callable
 from typing import TypeVar
 
-from wikiholt.contents.locating import Located, Locator, new_file
-from wikiholt.contents.reading import name_and_warnings, read_blob, read_text
-from wikiholt.errors import Busy, InvalidPage, PageExists, RevisionMismatch, TooLarge
-from wikiholt.model import Author, Deleted, FileEdit, Written
-from wikiholt.pages import Pipeline
+from wikiholt.contents.locating import PageFile, PageLocator, get_new_file
+from wikiholt.contents.reading import parse_name_and_warnings, read_blob, read_text
+from wikiholt.errors import Busy, InvalidPage, PageExists, RevisionMismatch, InputTooLarge
+from wikiholt.model import Author, PageDeleteResult, FileEdit, PageWriteResult
+from wikiholt.pages import TextPipeline
 from wikiholt.ports import Source
-from wikiholt.text.page import page_path
+from wikiholt.text.page import get_page_path
 
-_TRIES = 8
+_MAX_TRIES = 8
 """Times a write is made again, from what is there then, when another one came between."""
 
-_REVISION = re.compile(r"[0-9a-f]{7,64}")
+_REVISION_PATTERN = re.compile(r"[0-9a-f]{7,64}")
 
 T = TypeVar("T")
 
 
-class Writing:
+class PageWriter:
     """Writes the pages of one wiki."""
 
-    def __init__(self, source: Source, pipeline: Pipeline, locator: Locator) -> None:
+    def __init__(self, source: Source, pipeline: TextPipeline, locator: PageLocator) -> None:
         self.source = source
         self.pipeline = pipeline
         self.locator = locator
 
-    def put(
+    def write(
         self, path: str, content: str, author: Author, message: str, expected: str | None, create_only: bool
-    ) -> Written:
-        data = self.encoded(content)
+    ) -> PageWriteResult:
+        data = self.encode(content)
 
-        def once() -> Written:
-            place = self.locator.find(path, self.locator.head())
-            self._require(place, expected)
+        def attempt() -> PageWriteResult:
+            place = self.locator.find_page(path, self.locator.get_head())
+            self._require_revision(place, expected)
             if place is not None and create_only:
                 raise PageExists(f"there is a page {place.path!r} already", hint="edit it, or choose another path")
-            return self._save(place, place.file if place else new_file(path), data, author, message)
+            return self._save(place, place.file if place else get_new_file(path), data, author, message)
 
-        return self.retried(once)
+        return self.retry(attempt)
 
-    def patch(self, path: str, old: str, new: str, author: Author, message: str, expected: str | None) -> Written:
+    def replace_text(self, path: str, old: str, new: str, author: Author, message: str, expected: str | None) -> PageWriteResult:
         if not old:
             raise InvalidPage("the text to replace is empty", hint="give the text as it stands on the page")
 
-        def replaced(text: str) -> str:
-            return _replaced(text, old, new)
+        def edit_text(text: str) -> str:
+            return _replace_once(text, old, new)
 
-        return self._edit(path, replaced, author, message, expected)
+        return self._edit(path, edit_text, author, message, expected)
 
-    def append(self, path: str, text: str, author: Author, message: str, expected: str | None) -> Written:
+    def append(self, path: str, text: str, author: Author, message: str, expected: str | None) -> PageWriteResult:
         if not text:
             raise InvalidPage("the text to add is empty", hint="say what to add")
 
-        def longer(before: str) -> str:
+        def edit_text(before: str) -> str:
             end = "\r\n" if "\r\n" in before else "\n"
             gap = end if before and not before.endswith("\n") else ""
             return f"{before}{gap}{text}" + ("" if text.endswith("\n") else end)
 
-        return self._edit(path, longer, author, message, expected)
+        return self._edit(path, edit_text, author, message, expected)
 
-    def delete(self, path: str, author: Author, message: str, expected: str | None) -> Deleted:
-        def once() -> Deleted:
-            place = self.standing(path, expected)
+    def delete(self, path: str, author: Author, message: str, expected: str | None) -> PageDeleteResult:
+        def attempt() -> PageDeleteResult:
+            place = self.get_current(path, expected)
             edit = FileEdit(place.file, None, place.blob)
             revision = self.commit([edit], author, message or f"Delete {place.path}")
-            return Deleted(place.path, place.file, revision)
+            return PageDeleteResult(place.path, place.file, revision)
 
-        return self.retried(once)
+        return self.retry(attempt)
 
-    def encoded(self, content: str) -> bytes:
+    def encode(self, content: str) -> bytes:
         """The content as it will lie in git; raises InvalidPage or TooLarge before anything is touched."""
         if "\0" in content:
             raise InvalidPage("the page holds a NUL character", hint="send text")
@@ -80,24 +80,24 @@ class Writing:
         except UnicodeEncodeError:
             raise InvalidPage("the page is no text that UTF-8 can hold", hint="send UTF-8") from None
         if len(data) > self.pipeline.max_bytes:
-            raise TooLarge(
+            raise InputTooLarge(
                 f"the page has {len(data):,} bytes; the limit is {self.pipeline.max_bytes:,}",
                 hint="split it into several pages, or raise page.max_bytes",
             )
         return data
 
-    def standing(self, path: str, expected: str | None) -> Located:
+    def get_current(self, path: str, expected: str | None) -> PageFile:
         """The page at HEAD, which must be as the writer last saw it."""
-        place = self.locator.page(path, self.locator.head())
-        self._require(place, expected)
+        place = self.locator.get_page(path, self.locator.get_head())
+        self._require_revision(place, expected)
         return place
 
-    def _require(self, place: Located | None, expected: str | None) -> None:
+    def _require_revision(self, page_file: PageFile | None, expected: str | None) -> None:
         if expected is None:
             return
-        if not _REVISION.fullmatch(expected.lower()):
+        if not _REVISION_PATTERN.fullmatch(expected.lower()):
             raise InvalidPage(f"{expected[:80]!r} is no revision", hint="send at least 7 digits of a commit's id")
-        current = self._revision(place) if place is not None else None
+        current = self._get_revision(page_file) if page_file is not None else None
         if current is None or not current.startswith(expected.lower()):
             raise RevisionMismatch(
                 "the page was changed since it was read" if current else "the page is not there",
@@ -105,53 +105,53 @@ class Writing:
                 hint="read it again and make the change on what it says now",
             )
 
-    def _revision(self, place: Located) -> str:
+    def _get_revision(self, page_file: PageFile) -> str:
         """The commit that last changed the page."""
-        commits = self.source.history(place.file, 1)
-        return commits[0].revision if commits else self.source.head()
+        commits = self.source.read_history(page_file.file, 1)
+        return commits[0].revision if commits else self.source.get_head()
 
     def _edit(
         self, path: str, change: Callable[[str], str], author: Author, message: str, expected: str | None
-    ) -> Written:
-        def once() -> Written:
-            place = self.standing(path, expected)
+    ) -> PageWriteResult:
+        def attempt() -> PageWriteResult:
+            place = self.get_current(path, expected)
             text = read_text(self.source, place, self.pipeline.max_bytes).text
-            return self._save(place, place.file, self.encoded(change(text)), author, message)
+            return self._save(place, place.file, self.encode(change(text)), author, message)
 
-        return self.retried(once)
+        return self.retry(attempt)
 
-    def _save(self, place: Located | None, file: str, data: bytes, author: Author, message: str) -> Written:
-        path = page_path(file)
-        name, warnings = name_and_warnings(file, data, self.pipeline)
-        if place is not None and read_blob(self.source, place, self.pipeline.max_bytes) == data:
-            return Written(name, path, file, self._revision(place), created=False, changed=False, warnings=warnings)
-        edit = FileEdit(file, data, place.blob if place else None)
-        told = message or f"{'Update' if place else 'Create'} {path}"
+    def _save(self, page_file: PageFile | None, file: str, data: bytes, author: Author, message: str) -> PageWriteResult:
+        path = get_page_path(file)
+        name, warnings = parse_name_and_warnings(file, data, self.pipeline)
+        if page_file is not None and read_blob(self.source, page_file, self.pipeline.max_bytes) == data:
+            return PageWriteResult(name, path, file, self._get_revision(page_file), created=False, changed=False, warnings=warnings)
+        edit = FileEdit(file, data, page_file.blob if page_file else None)
+        told = message or f"{'Update' if page_file else 'Create'} {path}"
         revision = self.commit([edit], author, told)
-        return Written(name, path, file, revision, created=place is None, changed=True, warnings=warnings)
+        return PageWriteResult(name, path, file, revision, created=page_file is None, changed=True, warnings=warnings)
 
-    def retried(self, once: Callable[[], T]) -> T:
+    def retry(self, attempt: Callable[[], T]) -> T:
         """The write, made again from what is there then as long as others come between."""
-        for _ in range(_TRIES):
+        for _ in range(_MAX_TRIES):
             try:
-                return once()
-            except _Overtaken:
+                return attempt()
+            except _EditConflict:
                 continue
         raise Busy("others keep changing this page", hint="try again in a moment")
 
     def commit(self, edits: list[FileEdit], author: Author, message: str) -> str:
         """One commit of these edits, or _Overtaken where a file is not what it was when the edits were made."""
         try:
-            return self.source.write(edits, author, message)
+            return self.source.commit(edits, author, message)
         except RevisionMismatch as error:
-            raise _Overtaken from error
+            raise _EditConflict from error
 
 
-class _Overtaken(Exception):
+class _EditConflict(Exception):
     """Somebody else changed what an edit was made on."""
 
 
-def _replaced(text: str, old: str, new: str) -> str:
+def _replace_once(text: str, old: str, new: str) -> str:
     if "\r\n" in text and old not in text:
         # Whoever edits sees lines, not how they end.
         old, new = (re.sub(r"\r?\n", "\r\n", each) for each in (old, new))

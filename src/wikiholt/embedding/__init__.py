@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wikiholt.embedding.card import RERANKER
-from wikiholt.embedding.identity import identify, lasting
+from wikiholt.embedding.identity import identify_model, resolve_model_name
 
 if TYPE_CHECKING:
     from wikiholt.embedding.embedder import OnnxEmbedder
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
 
 
-def load(
+def load_embedder(
     model: str | Path = DEFAULT_MODEL, *, precision: str | None = None, threads: int | None = None
 ) -> "OnnxEmbedder":
     """The embedder of a built-in model or of a directory with a card, every file verified.
@@ -27,9 +27,9 @@ def load(
     """
     # onnxruntime and tokenizers cost a tenth of a second to import; commands that embed nothing do not pay it.
     from wikiholt.embedding.embedder import OnnxEmbedder  # noqa: PLC0415
-    from wikiholt.embedding.opening import open_model  # noqa: PLC0415
+    from wikiholt.embedding.opening import load_model  # noqa: PLC0415
 
-    return OnnxEmbedder(open_model(model, precision), threads=threads, model=lasting(model))
+    return OnnxEmbedder(load_model(model, precision), threads=threads, model=resolve_model_name(model))
 
 
 def load_reranker(model: str | Path, *, threads: int | None = None) -> "OnnxReranker":
@@ -37,12 +37,12 @@ def load_reranker(model: str | Path, *, threads: int | None = None) -> "OnnxRera
 
     Raises ModelMissing, ModelCorrupt, ModelMismatch or ModelUnproven.
     """
-    from wikiholt.embedding.opening import open_model  # noqa: PLC0415 - as above
+    from wikiholt.embedding.opening import load_model  # noqa: PLC0415 - as above
     from wikiholt.embedding.reranker import OnnxReranker  # noqa: PLC0415
 
-    loaded = OnnxReranker(open_model(model, None, RERANKER), threads=threads)
-    loaded.prove()
+    loaded = OnnxReranker(load_model(model, None, RERANKER), threads=threads)
+    loaded.run_self_test()
     return loaded
 
 
-__all__ = ["DEFAULT_MODEL", "RERANKER", "identify", "load", "load_reranker"]
+__all__ = ["DEFAULT_MODEL", "RERANKER", "identify_model", "load_embedder", "load_reranker"]

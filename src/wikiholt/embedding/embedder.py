@@ -13,26 +13,26 @@ from types import TracebackType
 
 import numpy as np
 
-from wikiholt.embedding.opening import OpenModel
-from wikiholt.embedding.proof import check_vector, prove
+from wikiholt.embedding.opening import LoadedModel
+from wikiholt.embedding.proof import check_vector, check_references
 from wikiholt.errors import ModelMismatch
-from wikiholt.model import Floats, Ints, Scale
+from wikiholt.model import FloatArray, IntArray, CosineScale
 
-_PROOF_HOLDS = 600.0
+_SELF_TEST_TTL_S = 600.0
 """Seconds in which a model that has proved itself need not do so again; a proof takes as long as embedding a page."""
 
 
 class OnnxEmbedder:
     """Embeds with one verified model; made by `wikiholt.embedding.load`."""
 
-    def __init__(self, opened: OpenModel, *, threads: int | None = None, model: str = "") -> None:
-        self._model = opened
-        self.model = model or opened.card.name
-        self._threads = max(1, threads if threads is not None else available_cores())
+    def __init__(self, loaded: LoadedModel, *, threads: int | None = None, model: str = "") -> None:
+        self._model = loaded
+        self.model = model or loaded.card.name
+        self._threads = max(1, threads if threads is not None else count_available_cores())
         self._pool: ThreadPoolExecutor | None = None
         self._pool_pid = 0
         self._lock = threading.Lock()
-        self._proved: tuple[int, float] | None = None
+        self._tested_at: tuple[int, float] | None = None
         """In which process, and when."""
 
     @property
@@ -52,27 +52,27 @@ class OnnxEmbedder:
         return self._model.card.dimensions
 
     @property
-    def scale(self) -> Scale:
+    def scale(self) -> CosineScale:
         return self._model.card.scale
 
     @property
     def max_tokens(self) -> int:
-        return self._model.tokens.max_tokens
+        return self._model.tokenizer.max_tokens
 
-    def token_spans(self, text: str) -> Sequence[tuple[int, int]]:
+    def get_token_spans(self, text: str) -> Sequence[tuple[int, int]]:
         """The character range of each token of the text, in order, special tokens left out, nothing truncated."""
-        return self._model.tokens.spans(text)
+        return self._model.tokenizer.get_spans(text)
 
-    def knows(self, word: str) -> bool:
+    def is_known_word(self, word: str) -> bool:
         """Whether the word is a token, whole."""
-        return self._model.tokens.holds(word)
+        return self._model.tokenizer.is_token(word)
 
-    def passages(self, texts: Sequence[str]) -> Floats:
+    def embed_passages(self, texts: Sequence[str]) -> FloatArray:
         """One unit vector a text, all or none; BadInput when a text is over the window."""
         if len(texts) == 0:
             return np.empty((0, self.dimensions), np.float32)
         if len(texts) == 1 or self._threads == 1:
-            return np.stack([self._passage(text) for text in texts])
+            return np.stack([self._embed_passage(text) for text in texts])
         futures = self._submit(texts)
         try:
             return np.stack([future.result() for future in futures])
@@ -80,24 +80,24 @@ class OnnxEmbedder:
             for future in futures:
                 future.cancel()
 
-    def query(self, text: str) -> Floats:
+    def embed_query(self, text: str) -> FloatArray:
         """The unit vector of a query, made in the calling thread; a query over the window is cut."""
-        return self._vector(self._model.tokens.query(text))
+        return self._compute_vector(self._model.tokenizer.encode_query(text))
 
-    def closeness(self, query: str) -> Callable[[Sequence[str]], Sequence[float]] | None:
+    def make_sentence_scorer(self, query: str) -> Callable[[Sequence[str]], Sequence[float]] | None:
         """What says how close sentences are to the query by the meanings of their words; None if this model cannot."""
-        return self._model.senses.closeness(query) if self._model.senses is not None else None
+        return self._model.word_vectors.make_sentence_scorer(query) if self._model.word_vectors is not None else None
 
-    def prove(self) -> None:
+    def run_self_test(self) -> None:
         """Raise ModelUnproven unless known sentences give the known vectors.
 
         A proof holds for ten minutes in this process, or until the model fails at anything.
         """
-        now, proved = time.monotonic(), self._proved
-        if proved is not None and proved[0] == os.getpid() and now - proved[1] < _PROOF_HOLDS:
+        now, proved = time.monotonic(), self._tested_at
+        if proved is not None and proved[0] == os.getpid() and now - proved[1] < _SELF_TEST_TTL_S:
             return
-        prove(self._model.card, self._model.variant.fidelity, self._model.references, self._passage)
-        self._proved = (os.getpid(), now)
+        check_references(self._model.card, self._model.variant.fidelity, self._model.references, self._embed_passage)
+        self._tested_at = (os.getpid(), now)
 
     def close(self) -> None:
         """End the worker threads; a later call starts them again."""
@@ -114,40 +114,40 @@ class OnnxEmbedder:
     ) -> None:
         self.close()
 
-    def _submit(self, texts: Sequence[str]) -> list[Future[Floats]]:
+    def _submit(self, texts: Sequence[str]) -> list[Future[FloatArray]]:
         with self._lock:
             # Threads do not survive a fork, so a pool belongs to the process that made it.
             if self._pool is None or self._pool_pid != os.getpid():
                 self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="wikiholt-embed")
                 self._pool_pid = os.getpid()
-            return [self._pool.submit(self._passage, text) for text in texts]
+            return [self._pool.submit(self._embed_passage, text) for text in texts]
 
-    def _passage(self, text: str) -> Floats:
-        return self._vector(self._model.tokens.passage(text))
+    def _embed_passage(self, text: str) -> FloatArray:
+        return self._compute_vector(self._model.tokenizer.encode_passage(text))
 
-    def _vector(self, ids: Ints) -> Floats:
+    def _compute_vector(self, ids: IntArray) -> FloatArray:
         try:
-            vector = self._pooled(self._run(ids))
+            vector = self._pool_output(self._run_model(ids))
             if self._model.card.normalise:
                 length = np.float32(np.sqrt(np.dot(vector, vector)))
                 # What cannot be scaled is left as it is, for the check below to name.
                 vector = vector / length if np.isfinite(length) and length > 0 else vector
             check_vector(vector, self._model.card)
         except Exception:
-            self._proved = None
+            self._tested_at = None
             raise
         return vector
 
-    def _run(self, ids: Ints) -> Floats:
+    def _run_model(self, ids: IntArray) -> FloatArray:
         feed = {"input_ids": ids[None, :]}
         if "attention_mask" in self._model.inputs:
             feed["attention_mask"] = np.ones((1, len(ids)), np.int64)
         if "token_type_ids" in self._model.inputs:
             feed["token_type_ids"] = np.zeros((1, len(ids)), np.int64)
-        output: Floats = self._model.session.run(None, feed)[0]
+        output: FloatArray = self._model.session.run(None, feed)[0]
         return output
 
-    def _pooled(self, output: Floats) -> Floats:
+    def _pool_output(self, output: FloatArray) -> FloatArray:
         pooling, dimensions = self._model.card.pooling, self.dimensions
         if output.shape[-1] != dimensions or (pooling == "none") != (output.size == dimensions and output.ndim < 3):
             message = f"{self.name} gave an output of shape {output.shape}; its card says {dimensions} and {pooling!r}"
@@ -155,11 +155,11 @@ class OnnxEmbedder:
         if pooling == "none":
             return output.reshape(dimensions).astype(np.float32, copy=False)
         states = output[0]
-        pooled: Floats = states[0] if pooling == "cls" else states.mean(axis=0, dtype=np.float32)
+        pooled: FloatArray = states[0] if pooling == "cls" else states.mean(axis=0, dtype=np.float32)
         return pooled.astype(np.float32, copy=False)
 
 
-def available_cores() -> int:
+def count_available_cores() -> int:
     """How many cores this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))

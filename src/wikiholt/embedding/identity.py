@@ -4,10 +4,10 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from wikiholt.embedding.card import EMBEDDER, Card, Variant
+from wikiholt.embedding.card import EMBEDDER, ModelCard, ModelVariant
 from wikiholt.embedding.files import find_model
 from wikiholt.errors import ModelMismatch
-from wikiholt.model import Scale
+from wikiholt.model import CosineScale
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,17 +18,17 @@ class ModelIdentity:
     model: str
     precision: str
     dimensions: int
-    scale: Scale
+    scale: CosineScale
 
 
-def identify(model: str | Path, precision: str | None, kind: str = EMBEDDER) -> ModelIdentity:
+def identify_model(model: str | Path, precision: str | None, kind: str = EMBEDDER) -> ModelIdentity:
     """The identity that the model will have once it is loaded; raises ModelMissing, ModelCorrupt or ModelMismatch."""
     _, card = find_model(model, kind)
-    variant = variant_of(card, precision)
-    return ModelIdentity(fingerprint(card, variant), lasting(model), variant.precision, card.dimensions, card.scale)
+    variant = get_variant(card, precision)
+    return ModelIdentity(compute_fingerprint(card, variant), resolve_model_name(model), variant.precision, card.dimensions, card.scale)
 
 
-def variant_of(card: Card, precision: str | None) -> Variant:
+def get_variant(card: ModelCard, precision: str | None) -> ModelVariant:
     chosen = card.variants.get(precision or card.precision)
     if chosen is None:
         hint = f"choose one of: {', '.join(sorted(card.variants))}"
@@ -36,7 +36,7 @@ def variant_of(card: Card, precision: str | None) -> Variant:
     return chosen
 
 
-def fingerprint(card: Card, variant: Variant) -> str:
+def compute_fingerprint(card: ModelCard, variant: ModelVariant) -> str:
     """Changes whenever the same text could get another vector."""
     digests = [f"{file}={card.digests[file]}" for file in sorted({card.tokenizer, *variant.files})]
     how = [variant.precision, card.pooling, str(card.normalise), repr(card.query_prefix), repr(card.passage_prefix)]
@@ -44,6 +44,6 @@ def fingerprint(card: Card, variant: Variant) -> str:
     return f"{card.name}/{variant.precision}/{digest[:8]}"
 
 
-def lasting(model: str | Path) -> str:
+def resolve_model_name(model: str | Path) -> str:
     """The name or directory of a model, from whichever directory it will be asked for."""
     return str(Path(model).resolve()) if Path(model).is_dir() else str(model)

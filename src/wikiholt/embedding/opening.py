@@ -6,108 +6,108 @@ from pathlib import Path
 
 import onnxruntime
 
-from wikiholt.embedding.card import EMBEDDER, RERANKER, Card, Variant
+from wikiholt.embedding.card import EMBEDDER, RERANKER, ModelCard, ModelVariant
 from wikiholt.embedding.files import ModelFiles, find_model
-from wikiholt.embedding.identity import fingerprint, variant_of
-from wikiholt.embedding.proof import KnownPair, Reference, parse_pairs, parse_references
-from wikiholt.embedding.senses import WordSenses
-from wikiholt.embedding.tokens import Tokens
-from wikiholt.embedding.weights import Array, Layout, cut, cut_int8, tensor
+from wikiholt.embedding.identity import compute_fingerprint, get_variant
+from wikiholt.embedding.proof import KnownPair, ReferenceVector, parse_pairs, parse_references
+from wikiholt.embedding.senses import WordVectors
+from wikiholt.embedding.tokens import ModelTokenizer
+from wikiholt.embedding.weights import Array, WeightsLayout, extract_tensors, extract_int8_tensors, extract_tensor
 from wikiholt.errors import ModelCorrupt, ModelMismatch
 
-_INPUTS = {"input_ids", "attention_mask", "token_type_ids"}
+_KNOWN_INPUTS = {"input_ids", "attention_mask", "token_type_ids"}
 
 
 @dataclass(frozen=True, slots=True)
-class OpenModel:
+class LoadedModel:
     """A verified model, ready to run."""
 
-    card: Card
-    variant: Variant
+    card: ModelCard
+    variant: ModelVariant
     fingerprint: str
     session: onnxruntime.InferenceSession
     inputs: frozenset[str]
-    tokens: Tokens
-    references: tuple[Reference, ...]
+    tokenizer: ModelTokenizer
+    references: tuple[ReferenceVector, ...]
     pairs: tuple[KnownPair, ...]
-    senses: WordSenses | None
+    word_vectors: WordVectors | None
 
 
-def open_model(model: str | Path, precision: str | None, kind: str = EMBEDDER) -> OpenModel:
+def load_model(model: str | Path, precision: str | None, kind: str = EMBEDDER) -> LoadedModel:
     """The model with every file verified; raises ModelMissing, ModelCorrupt or ModelMismatch."""
     directory, card = find_model(model, kind)
-    variant = variant_of(card, precision)
+    variant = get_variant(card, precision)
     files = ModelFiles(directory, card)
-    session = _session(files, card, variant)
-    inputs = _checked_inputs(session, card)
-    known = files.read(card.references) if card.references else b"[]"
-    tokens = Tokens(files.read(card.tokenizer), card)
-    return OpenModel(
+    session = _open_session(files, card, variant)
+    inputs = _check_inputs(session, card)
+    known = files.read_verified(card.references) if card.references else b"[]"
+    tokens = ModelTokenizer(files.read_verified(card.tokenizer), card)
+    return LoadedModel(
         card=card,
         variant=variant,
-        fingerprint=fingerprint(card, variant),
+        fingerprint=compute_fingerprint(card, variant),
         session=session,
         inputs=inputs,
-        tokens=tokens,
+        tokenizer=tokens,
         references=parse_references(known, card) if kind == EMBEDDER else (),
         pairs=parse_pairs(known, card) if kind == RERANKER else (),
-        senses=_senses(files, variant, tokens),
+        word_vectors=_load_word_vectors(files, variant, tokens),
     )
 
 
-def _senses(files: ModelFiles, variant: Variant, tokens: Tokens) -> WordSenses | None:
+def _load_word_vectors(files: ModelFiles, variant: ModelVariant, tokenizer: ModelTokenizer) -> WordVectors | None:
     """The table of words, where the layout says where it lies; the file was verified when the session was made.
 
     It is mapped anew: of this view only rows that are looked up come into memory.
     """
     if variant.weights is None or variant.layout is None:
         return None
-    parts = Layout.parse(files.read(variant.layout)).tensors.get("words", ())
+    parts = WeightsLayout.parse(files.read_verified(variant.layout)).tensors.get("words", ())
     if len(parts) != 1:
         return None
-    return WordSenses(tensor(parts, files.view(variant.weights)), tokens)
+    return WordVectors(extract_tensor(parts, files.map_file(variant.weights)), tokenizer)
 
 
-def _session(files: ModelFiles, card: Card, variant: Variant) -> onnxruntime.InferenceSession:
-    graph = files.read(variant.graph)
+def _open_session(files: ModelFiles, card: ModelCard, variant: ModelVariant) -> onnxruntime.InferenceSession:
+    graph = files.read_verified(variant.graph)
     if variant.weights is None:
-        return _start(graph, _options(), card)
-    data = files.view(variant.weights)
+        return _start_session(graph, _make_options(), card)
+    data = files.map_file(variant.weights)
     # Hashing the weights takes as long as preparing them (plain numbers, whatever they are): the two go side by side,
     # and no session leaves here before the digest is right. A wrong digest says more than whatever it led to.
     with ThreadPoolExecutor(1) as pool:
-        verified = pool.submit(files.verify, variant.weights, data)
+        verified = pool.submit(files.verify_digest, variant.weights, data)
         try:
             if variant.layout is None:
-                return _started_beside(graph, bytes(data), card, Path(variant.weights).name)
-            return _started_with(graph, _tensors(files, variant, data), card)
+                return _start_with_weights_file(graph, bytes(data), card, Path(variant.weights).name)
+            return _start_with_tensors(graph, _read_tensors(files, variant, data), card)
         finally:
             verified.result()
 
 
-def _started_beside(graph: bytes, weights: bytes, card: Card, name: str) -> onnxruntime.InferenceSession:
+def _start_with_weights_file(graph: bytes, weights: bytes, card: ModelCard, name: str) -> onnxruntime.InferenceSession:
     """A session whose graph refers to a file of weights by name; `weights` must live until the session is made."""
-    options = _options()
+    options = _make_options()
     options.add_external_initializers_from_files_in_memory([name], [weights], [len(weights)])
-    return _start(graph, options, card)
+    return _start_session(graph, options, card)
 
 
-def _started_with(graph: bytes, tensors: dict[str, Array], card: Card) -> onnxruntime.InferenceSession:
+def _start_with_tensors(graph: bytes, tensors: dict[str, Array], card: ModelCard) -> onnxruntime.InferenceSession:
     """A session with these weights; onnxruntime copies them when the session is made, so they must live until then."""
-    options = _options()
+    options = _make_options()
     values = [onnxruntime.OrtValue.ortvalue_from_numpy(value) for value in tensors.values()]
     options.add_external_initializers(list(tensors), values)
-    return _start(graph, options, card)
+    return _start_session(graph, options, card)
 
 
-def _tensors(files: ModelFiles, variant: Variant, weights: memoryview) -> dict[str, Array]:
-    layout = Layout.parse(files.read(variant.layout or ""))
+def _read_tensors(files: ModelFiles, variant: ModelVariant, weights: memoryview) -> dict[str, Array]:
+    layout = WeightsLayout.parse(files.read_verified(variant.layout or ""))
     if variant.smoothing is None:
-        return cut(layout, weights)
-    return cut_int8(layout, weights, files.read(variant.smoothing))
+        return extract_tensors(layout, weights)
+    return extract_int8_tensors(layout, weights, files.read_verified(variant.smoothing))
 
 
-def _options() -> onnxruntime.SessionOptions:
+def _make_options() -> onnxruntime.SessionOptions:
     options = onnxruntime.SessionOptions()
     # One thread a call and several calls at a time: on few cores this is the fastest way (bench/results/embed.md).
     options.intra_op_num_threads = 1
@@ -116,7 +116,7 @@ def _options() -> onnxruntime.SessionOptions:
     return options
 
 
-def _start(graph: bytes, options: onnxruntime.SessionOptions, card: Card) -> onnxruntime.InferenceSession:
+def _start_session(graph: bytes, options: onnxruntime.SessionOptions, card: ModelCard) -> onnxruntime.InferenceSession:
     try:
         # Fusing would undo the vectorised layer normalisation of our graphs.
         return onnxruntime.InferenceSession(
@@ -127,10 +127,10 @@ def _start(graph: bytes, options: onnxruntime.SessionOptions, card: Card) -> onn
         raise ModelCorrupt(f"The graph of {card.name} cannot be loaded: {error}", hint=hint) from error
 
 
-def _checked_inputs(session: onnxruntime.InferenceSession, card: Card) -> frozenset[str]:
+def _check_inputs(session: onnxruntime.InferenceSession, card: ModelCard) -> frozenset[str]:
     names = {given.name for given in session.get_inputs()}
-    if "input_ids" not in names or not names <= _INPUTS:
-        hint = f"a text model takes input_ids and, if it wants them, {' and '.join(sorted(_INPUTS - {'input_ids'}))}"
+    if "input_ids" not in names or not names <= _KNOWN_INPUTS:
+        hint = f"a text model takes input_ids and, if it wants them, {' and '.join(sorted(_KNOWN_INPUTS - {'input_ids'}))}"
         raise ModelMismatch(f"The graph of {card.name} takes {', '.join(sorted(names))}", hint=hint)
     width = session.get_outputs()[0].shape[-1:]
     if width and isinstance(width[0], int) and width[0] != card.dimensions:

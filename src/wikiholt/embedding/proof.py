@@ -6,21 +6,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wikiholt.embedding.card import Card
-from wikiholt.errors import ModelCorrupt, ModelUnproven
-from wikiholt.model import Floats
+from wikiholt.embedding.card import ModelCard
+from wikiholt.errors import ModelCorrupt, ModelSelfTestFailed
+from wikiholt.model import FloatArray
 
-_PAIR = ("The cat sleeps on the sofa.", "A cat is sleeping on the couch.")
-_STRANGER = "The central bank raised interest rates again."
-_HINT = "nothing was indexed; install the model again, or choose another precision (fp32 runs everywhere)"
+_SIMILAR_SENTENCES = ("The cat sleeps on the sofa.", "A cat is sleeping on the couch.")
+_UNRELATED_SENTENCE = "The central bank raised interest rates again."
+_SELF_TEST_HINT = "nothing was indexed; install the model again, or choose another precision (fp32 runs everywhere)"
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class ReferenceVector:
     """A passage and the vector that the model's own authors' code gives it."""
 
     text: str
-    vector: Floats
+    vector: FloatArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class KnownPair:
     score: float
 
 
-def parse_pairs(data: bytes, card: Card) -> tuple[KnownPair, ...]:
+def parse_pairs(data: bytes, card: ModelCard) -> tuple[KnownPair, ...]:
     """The known pairs in this JSON file: a list of objects with `query`, `text` and `score`."""
     try:
         rows = json.loads(data)
@@ -42,10 +42,10 @@ def parse_pairs(data: bytes, card: Card) -> tuple[KnownPair, ...]:
         raise ModelCorrupt(f"The references of {card.name} cannot be read: {error}", hint=hint) from error
 
 
-def parse_references(data: bytes, card: Card) -> tuple[Reference, ...]:
+def parse_references(data: bytes, card: ModelCard) -> tuple[ReferenceVector, ...]:
     """The references in this JSON file: a list of objects with `text` and `vector`."""
     try:
-        found = tuple(Reference(str(row["text"]), np.array(row["vector"], np.float32)) for row in json.loads(data))
+        found = tuple(ReferenceVector(str(row["text"]), np.array(row["vector"], np.float32)) for row in json.loads(data))
     except (ValueError, KeyError, TypeError) as error:
         hint = "the file must be a JSON list of objects with text and vector"
         raise ModelCorrupt(f"The references of {card.name} cannot be read: {error}", hint=hint) from error
@@ -55,42 +55,42 @@ def parse_references(data: bytes, card: Card) -> tuple[Reference, ...]:
     return found
 
 
-def check_vector(vector: Floats, card: Card) -> None:
+def check_vector(vector: FloatArray, card: ModelCard) -> None:
     """Raise ModelUnproven unless this is a vector that may be indexed."""
     if vector.shape != (card.dimensions,):
-        raise ModelUnproven(f"{card.name} gave {vector.shape} instead of {card.dimensions} numbers", hint=_HINT)
+        raise ModelSelfTestFailed(f"{card.name} gave {vector.shape} instead of {card.dimensions} numbers", hint=_SELF_TEST_HINT)
     length = float(np.sqrt(np.dot(vector, vector)))
     if not np.isfinite(length):
-        raise ModelUnproven(f"{card.name} gave a vector with numbers that are not finite", hint=_HINT)
+        raise ModelSelfTestFailed(f"{card.name} gave a vector with numbers that are not finite", hint=_SELF_TEST_HINT)
     if length == 0:
-        raise ModelUnproven(f"{card.name} gave a vector of zeros", hint=_HINT)
+        raise ModelSelfTestFailed(f"{card.name} gave a vector of zeros", hint=_SELF_TEST_HINT)
     if card.normalise and abs(length - 1) > 1e-3:
-        raise ModelUnproven(f"{card.name} gave a vector of length {length:.4f} instead of 1", hint=_HINT)
+        raise ModelSelfTestFailed(f"{card.name} gave a vector of length {length:.4f} instead of 1", hint=_SELF_TEST_HINT)
 
 
-def prove(card: Card, fidelity: float, references: tuple[Reference, ...], embed: Callable[[str], Floats]) -> None:
+def check_references(card: ModelCard, fidelity: float, references: tuple[ReferenceVector, ...], embed: Callable[[str], FloatArray]) -> None:
     """Raise ModelUnproven unless the references come out as they should and like sentences lie closer than unlike."""
     for reference in references:
-        found = _cosine(embed(reference.text), reference.vector)
+        found = _compute_cosine(embed(reference.text), reference.vector)
         if not found >= fidelity:
             message = f"{card.name} gave {reference.text!r} a vector with cosine {found:.4f} to the known one"
-            raise ModelUnproven(f"{message}, below {fidelity}", hint=_HINT)
-    one, other, stranger = (embed(text) for text in (*_PAIR, _STRANGER))
-    if not _cosine(one, other) > _cosine(one, stranger) + 1e-6:
-        raise ModelUnproven(f"{card.name} finds unlike sentences as near as like ones", hint=_HINT)
+            raise ModelSelfTestFailed(f"{message}, below {fidelity}", hint=_SELF_TEST_HINT)
+    one, other, stranger = (embed(text) for text in (*_SIMILAR_SENTENCES, _UNRELATED_SENTENCE))
+    if not _compute_cosine(one, other) > _compute_cosine(one, stranger) + 1e-6:
+        raise ModelSelfTestFailed(f"{card.name} finds unlike sentences as near as like ones", hint=_SELF_TEST_HINT)
 
 
-def prove_pairs(card: Card, tolerance: float, pairs: tuple[KnownPair, ...], score: Callable[[str, str], float]) -> None:
+def check_pairs(card: ModelCard, tolerance: float, pairs: tuple[KnownPair, ...], score: Callable[[str, str], float]) -> None:
     """Raise ModelUnproven unless known pairs get the known scores and an answer gets more than a stranger."""
     hint = "nothing is reranked meanwhile; install the model again, or choose another as rerank.model"
     for pair in pairs:
         found = score(pair.query, pair.text)
         if not abs(found - pair.score) <= tolerance:
             message = f"{card.name} gave a known pair the score {found:.3f} instead of {pair.score:.3f}"
-            raise ModelUnproven(f"{message}, more than {tolerance} off", hint=hint)
-    if not score("where does the cat sleep?", _PAIR[0]) > score("where does the cat sleep?", _STRANGER):
-        raise ModelUnproven(f"{card.name} finds a strange text as good an answer as the right one", hint=hint)
+            raise ModelSelfTestFailed(f"{message}, more than {tolerance} off", hint=hint)
+    if not score("where does the cat sleep?", _SIMILAR_SENTENCES[0]) > score("where does the cat sleep?", _UNRELATED_SENTENCE):
+        raise ModelSelfTestFailed(f"{card.name} finds a strange text as good an answer as the right one", hint=hint)
 
 
-def _cosine(one: Floats, other: Floats) -> float:
+def _compute_cosine(one: FloatArray, other: FloatArray) -> float:
     return float(np.dot(one, other) / (np.linalg.norm(one) * np.linalg.norm(other)))

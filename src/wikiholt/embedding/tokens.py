@@ -6,44 +6,44 @@ from collections.abc import Sequence
 import numpy as np
 from tokenizers import Tokenizer
 
-from wikiholt.embedding.card import Card
-from wikiholt.errors import BadInput, ModelCorrupt
-from wikiholt.model import Ints
+from wikiholt.embedding.card import ModelCard
+from wikiholt.errors import InvalidInput, ModelCorrupt
+from wikiholt.model import IntArray
 
-_WORD = re.compile(r"\w+")
-_SURROGATE = re.compile("[\ud800-\udfff]")
+_WORD_PATTERN = re.compile(r"\w+")
+_SURROGATE_PATTERN = re.compile("[\ud800-\udfff]")
 
 
-class Tokens:
+class ModelTokenizer:
     """One model's tokenizer. Safe to use from many threads: nothing in it changes after it is made."""
 
-    def __init__(self, data: bytes, card: Card) -> None:
-        self._tokenizer = _loaded(data, card)
+    def __init__(self, data: bytes, card: ModelCard) -> None:
+        self._tokenizer = _load_tokenizer(data, card)
         self._card = card
         empty = len(self._tokenizer.encode(card.passage_prefix).ids)
         self.max_tokens = card.window - empty
 
-    def spans(self, text: str) -> list[tuple[int, int]]:
+    def get_spans(self, text: str) -> list[tuple[int, int]]:
         """The character range of each token of the text, special tokens left out."""
-        spans: list[tuple[int, int]] = self._tokenizer.encode(_writable(text), add_special_tokens=False).offsets
+        spans: list[tuple[int, int]] = self._tokenizer.encode(_replace_surrogates(text), add_special_tokens=False).offsets
         return spans
 
-    def holds(self, word: str) -> bool:
+    def is_token(self, word: str) -> bool:
         """Whether the word is one token, and not the one for what is unknown."""
-        found = self._tokenizer.encode(_writable(word), add_special_tokens=False).tokens
+        found = self._tokenizer.encode(_replace_surrogates(word), add_special_tokens=False).tokens
         return len(found) == 1 and found[0] != getattr(self._tokenizer.model, "unk_token", None)
 
-    def passage(self, text: str) -> Ints:
+    def encode_passage(self, text: str) -> IntArray:
         """The token ids of a passage; BadInput when they do not fit the window."""
-        ids = self._tokenizer.encode(_writable(self._card.passage_prefix + text)).ids
+        ids = self._tokenizer.encode(_replace_surrogates(self._card.passage_prefix + text)).ids
         if len(ids) > self._card.window:
             message = f"A text of {len(ids)} tokens does not fit the window of {self._card.name}, {self._card.window}"
-            raise BadInput(message, hint=f"cut it into chunks of at most {self.max_tokens} tokens")
+            raise InvalidInput(message, hint=f"cut it into chunks of at most {self.max_tokens} tokens")
         return np.array(ids, np.int64)
 
-    def query(self, text: str) -> Ints:
+    def encode_query(self, text: str) -> IntArray:
         """The token ids of a query, its end cut off where it does not fit the window."""
-        text = _writable(self._card.query_prefix + text)
+        text = _replace_surrogates(self._card.query_prefix + text)
         encoding = self._tokenizer.encode(text)
         over = len(encoding.ids) - self._card.window
         if over > 0:
@@ -52,13 +52,13 @@ class Tokens:
             encoding = self._tokenizer.post_process(plain)
         return np.array(encoding.ids[: self._card.window], np.int64)
 
-    def words(self, texts: Sequence[str]) -> list[list[int]]:
+    def encode_words(self, texts: Sequence[str]) -> list[list[int]]:
         """For each text the ids of its different words or parts of words, in no telling order, signs left out.
 
         Far faster than the tokenizer where most words are in the vocabulary; the others go through it together.
         """
         known = self._tokenizer.token_to_id
-        split = [dict.fromkeys(_WORD.findall(_writable(text).lower())) for text in texts]
+        split = [dict.fromkeys(_WORD_PATTERN.findall(_replace_surrogates(text).lower())) for text in texts]
         parts: dict[str, list[int]] = {}
         rare: list[str] = []
         for word in {word: None for words in split for word in words}:
@@ -73,21 +73,21 @@ class Tokens:
                     parts[rare[of]].append(number)
         return [list({number: None for word in words for number in parts[word]}) for words in split]
 
-    def pair(self, query: str, text: str, most: int) -> tuple[Ints, Ints]:
+    def encode_pair(self, query: str, text: str, max_tokens: int) -> tuple[IntArray, IntArray]:
         """Query and text as a reranker reads them, and which token is of which, in at most so many tokens.
 
         Of a long query the beginning is read, and of the text what has room then.
         """
-        asked = self._tokenizer.encode(_writable(query), add_special_tokens=False)
-        read = self._tokenizer.encode(_writable(text), add_special_tokens=False)
-        room = min(most, self._card.window) - self._tokenizer.num_special_tokens_to_add(is_pair=True)
+        asked = self._tokenizer.encode(_replace_surrogates(query), add_special_tokens=False)
+        read = self._tokenizer.encode(_replace_surrogates(text), add_special_tokens=False)
+        room = min(max_tokens, self._card.window) - self._tokenizer.num_special_tokens_to_add(is_pair=True)
         asked.truncate(min(len(asked.ids), room // 2))
         read.truncate(min(len(read.ids), room - len(asked.ids)))
         both = self._tokenizer.post_process(asked, read)
         return np.array(both.ids, np.int64), np.array(both.type_ids, np.int64)
 
 
-def _loaded(data: bytes, card: Card) -> Tokenizer:
+def _load_tokenizer(data: bytes, card: ModelCard) -> Tokenizer:
     try:
         tokenizer = Tokenizer.from_buffer(data)
     except Exception as error:  # tokenizers raises bare Exception
@@ -98,6 +98,6 @@ def _loaded(data: bytes, card: Card) -> Tokenizer:
     return tokenizer
 
 
-def _writable(text: str) -> str:
+def _replace_surrogates(text: str) -> str:
     """The text with each half of a broken surrogate pair replaced, one character for one, so that spans stay right."""
-    return _SURROGATE.sub("\ufffd", text)
+    return _SURROGATE_PATTERN.sub("\ufffd", text)

@@ -14,55 +14,55 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wikiholt.errors import ModelCorrupt
-from wikiholt.model import Floats
+from wikiholt.model import FloatArray
 
 Array = NDArray[Any]
-_GRID = 127
+_INT8_MAX = 127
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class WeightsLayout:
     """Where each tensor's parts lie in the weights, which matrices int8 rounds, and which it evens out before that."""
 
     tensors: Mapping[str, tuple[tuple[int, ...], ...]]
-    rounded: tuple[str, ...]
+    quantized: tuple[str, ...]
     smoothed: tuple[str, ...]
 
     @classmethod
-    def parse(cls, data: bytes) -> "Layout":
+    def parse(cls, data: bytes) -> "WeightsLayout":
         table = json.loads(data)
         tensors = {name: tuple(tuple(part) for part in parts) for name, parts in table["tensors"].items()}
         return cls(tensors, tuple(table["rounded"]), tuple(table["smoothed"]))
 
 
-def cut(layout: Layout, weights: memoryview) -> dict[str, Array]:
+def extract_tensors(layout: WeightsLayout, weights: memoryview) -> dict[str, Array]:
     """Every tensor in fp32; those that lie in one piece are not copied."""
-    return {name: tensor(parts, weights) for name, parts in layout.tensors.items()}
+    return {name: extract_tensor(parts, weights) for name, parts in layout.tensors.items()}
 
 
-def cut_int8(layout: Layout, weights: memoryview, smoothing: bytes) -> dict[str, Array]:
+def extract_int8_tensors(layout: WeightsLayout, weights: memoryview, smoothing: bytes) -> dict[str, Array]:
     """Every tensor, the rounded matrices as `.int8` and `.scale` and, for those evened out, `.smooth`."""
-    tensors = cut(layout, weights)
-    factors: Floats = np.load(io.BytesIO(smoothing), allow_pickle=False)
+    tensors = extract_tensors(layout, weights)
+    factors: FloatArray = np.load(io.BytesIO(smoothing), allow_pickle=False)
     start = 0
-    for name in layout.rounded:
-        matrix: Floats = tensors.pop(name)
+    for name in layout.quantized:
+        matrix: FloatArray = tensors.pop(name)
         if name in layout.smoothed:
             smooth = factors[start : start + len(matrix)]
             start += len(matrix)
             matrix = np.divide(matrix, smooth[:, None], dtype=np.float32)
             tensors[f"{name}.smooth"] = smooth
-        tensors[f"{name}.int8"], tensors[f"{name}.scale"] = _rounded(matrix)
+        tensors[f"{name}.int8"], tensors[f"{name}.scale"] = _quantize(matrix)
     return tensors
 
 
-def _rounded(matrix: Floats) -> tuple[Array, Floats]:
-    scale = np.maximum(matrix.max(axis=0), -matrix.min(axis=0)) / np.float32(_GRID)
+def _quantize(matrix: FloatArray) -> tuple[Array, FloatArray]:
+    scale = np.maximum(matrix.max(axis=0), -matrix.min(axis=0)) / np.float32(_INT8_MAX)
     scale[scale == 0] = 1
     return np.rint(matrix / scale).astype(np.int8), scale
 
 
-def tensor(parts: tuple[tuple[int, ...], ...], weights: memoryview) -> Array:
+def extract_tensor(parts: tuple[tuple[int, ...], ...], weights: memoryview) -> Array:
     """One tensor in fp32 from where its parts lie; not copied where it lies in one piece."""
     pieces = []
     for offset, *shape in parts:

@@ -7,16 +7,16 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-Doubles = NDArray[np.float64]
+DoubleArray = NDArray[np.float64]
 
-_RESAMPLES = 2_000
-_EXCHANGES = 10_000
-_AT_ONCE = 1 << 20
+_RESAMPLE_COUNT = 2_000
+_PERMUTATION_COUNT = 10_000
+_MAX_BATCH_NUMBERS = 1 << 20
 """Numbers held at a time, so that many questions need no more memory than few."""
 
 
 @dataclass(frozen=True, slots=True)
-class Interval:
+class ConfidenceInterval:
     """A mean, and the bounds that hold it with 95 % confidence."""
 
     mean: float
@@ -25,47 +25,47 @@ class Interval:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class MetricDifference:
     """How much better the one is than the other, and how often chance alone would give a difference as large."""
 
-    interval: Interval
+    interval: ConfidenceInterval
     p_value: float
     better: int
     worse: int
     same: int
 
 
-def interval(values: Sequence[float], seed: int = 0) -> Interval:
+def compute_interval(values: Sequence[float], seed: int = 0) -> ConfidenceInterval:
     """The mean of at least one value with its bootstrap interval (percentiles of the means of resamples)."""
     array = np.asarray(values, np.float64)
     draws = np.random.default_rng(seed)
-    means = np.concatenate([_resampled(array, draws, count) for count in _portions(_RESAMPLES, len(array))])
+    means = np.concatenate([_compute_resampled_means(array, draws, count) for count in _split_batches(_RESAMPLE_COUNT, len(array))])
     low, high = np.quantile(means, [0.025, 0.975]).tolist()
-    return Interval(float(array.mean()), low, high)
+    return ConfidenceInterval(float(array.mean()), low, high)
 
 
-def difference(ours: Sequence[float], theirs: Sequence[float], seed: int = 0) -> Difference:
+def compute_difference(ours: Sequence[float], theirs: Sequence[float], seed: int = 0) -> MetricDifference:
     """The mean difference over the same questions, tested by exchanging the two at random, question by question."""
     gaps = np.asarray(ours, np.float64) - np.asarray(theirs, np.float64)
     draws = np.random.default_rng(seed)
     # A sum of the same gaps in another order may differ in its last digit.
     reached = abs(float(gaps.sum())) - 1e-9
-    as_large = sum(_exchanged(gaps, draws, count, reached) for count in _portions(_EXCHANGES, len(gaps)))
+    as_large = sum(_count_as_large(gaps, draws, count, reached) for count in _split_batches(_PERMUTATION_COUNT, len(gaps)))
     better, worse = int((gaps > 1e-9).sum()), int((gaps < -1e-9).sum())
-    return Difference(
-        interval(gaps.tolist(), seed), (as_large + 1) / (_EXCHANGES + 1), better, worse, len(gaps) - better - worse
+    return MetricDifference(
+        compute_interval(gaps.tolist(), seed), (as_large + 1) / (_PERMUTATION_COUNT + 1), better, worse, len(gaps) - better - worse
     )
 
 
-def _resampled(values: Doubles, draws: Generator, count: int) -> Doubles:
-    return np.asarray(values[draws.integers(0, len(values), (count, len(values)))].mean(axis=1))
+def _compute_resampled_means(values: DoubleArray, generator: Generator, count: int) -> DoubleArray:
+    return np.asarray(values[generator.integers(0, len(values), (count, len(values)))].mean(axis=1))
 
 
-def _exchanged(gaps: Doubles, draws: Generator, count: int, reached: float) -> int:
-    signs = draws.integers(0, 2, (count, len(gaps)), np.int8) * 2 - 1
-    return int((np.abs(signs @ gaps) >= reached).sum())
+def _count_as_large(gaps: DoubleArray, generator: Generator, count: int, threshold: float) -> int:
+    signs = generator.integers(0, 2, (count, len(gaps)), np.int8) * 2 - 1
+    return int((np.abs(signs @ gaps) >= threshold).sum())
 
 
-def _portions(total: int, width: int) -> list[int]:
-    each = max(1, _AT_ONCE // width)
+def _split_batches(total: int, width: int) -> list[int]:
+    each = max(1, _MAX_BATCH_NUMBERS // width)
     return [min(each, total - begun) for begun in range(0, total, each)]

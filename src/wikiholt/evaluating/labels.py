@@ -4,29 +4,29 @@ import json
 from collections.abc import Callable, Iterable
 
 from wikiholt.errors import InvalidEvaluation
-from wikiholt.evaluating.questions import Kind, Question
-from wikiholt.search import MAX_QUERY
+from wikiholt.evaluating.questions import QuestionKind, Question
+from wikiholt.search import MAX_QUERY_CHARS
 
-_HIGHEST = 100
+_MAX_GRADE = 100
 
 
-def labelled(queries: Iterable[str], judgements: Iterable[str], known: Callable[[str], str | None]) -> list[Question]:
+def parse_judged_questions(queries: Iterable[str], judgements: Iterable[str], resolve_path: Callable[[str], str | None]) -> list[Question]:
     """The queries somebody judged a page relevant for; `known` gives the path of a page by any of its names.
 
     Raises InvalidEvaluation, naming the line, for what makes no sense. A query without a relevant page cannot be
     judged and is left out.
     """
-    texts = _texts(queries)
+    texts = _parse_queries(queries)
     relevant: dict[str, dict[str, int]] = {}
     for number, line in enumerate(judgements, 1):
         if not line.strip() or (number == 1 and line.split("\t")[0] in ("query-id", "query_id", "query")):
             continue
-        query, name, grade = _judgement(line, number)
+        query, name, grade = _parse_judgement(line, number)
         if query not in texts:
-            raise _fault("qrels", number, f"judges the query {query!r}, which is not asked", "give it in --queries")
-        path = known(name)
+            raise _build_error("qrels", number, f"judges the query {query!r}, which is not asked", "give it in --queries")
+        path = resolve_path(name)
         if path is None:
-            raise _fault(
+            raise _build_error(
                 "qrels",
                 number,
                 f"names {name!r}, which is no page in the index",
@@ -35,39 +35,39 @@ def labelled(queries: Iterable[str], judgements: Iterable[str], known: Callable[
         if grade > 0:
             pages = relevant.setdefault(query, {})
             pages[path] = max(grade, pages.get(path, 0))
-    return [Question(query, Kind.LABELLED, texts[query], pages) for query, pages in relevant.items()]
+    return [Question(query, QuestionKind.LABELLED, texts[query], pages) for query, pages in relevant.items()]
 
 
-def _texts(lines: Iterable[str]) -> dict[str, str]:
+def _parse_queries(lines: Iterable[str]) -> dict[str, str]:
     texts: dict[str, str] = {}
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
-        query, text = _query(line, number)
+        query, text = _parse_query(line, number)
         if query in texts:
-            raise _fault(
+            raise _build_error(
                 "queries", number, f"gives the id {query!r} a second time", "give every query an id of its own"
             )
         texts[query] = text
     return texts
 
 
-def _query(line: str, number: int) -> tuple[str, str]:
+def _parse_query(line: str, number: int) -> tuple[str, str]:
     wanted = 'write one query a line: {"id": "q1", "text": "how to …"}'
     try:
         row = json.loads(line)
     except ValueError as error:
-        raise _fault("queries", number, f"is no JSON ({str(error)[:100]})", wanted) from None
+        raise _build_error("queries", number, f"is no JSON ({str(error)[:100]})", wanted) from None
     query = row.get("id", row.get("_id")) if isinstance(row, dict) else None
     text = row.get("text") if isinstance(row, dict) else None
     if not isinstance(query, str | int) or isinstance(query, bool) or not isinstance(text, str) or not text.strip():
-        raise _fault("queries", number, "lacks an id or a text", wanted)
-    if len(text) > MAX_QUERY:
-        raise _fault("queries", number, f"has a text of {len(text)} characters", f"use at most {MAX_QUERY}")
+        raise _build_error("queries", number, "lacks an id or a text", wanted)
+    if len(text) > MAX_QUERY_CHARS:
+        raise _build_error("queries", number, f"has a text of {len(text)} characters", f"use at most {MAX_QUERY_CHARS}")
     return str(query), text
 
 
-def _judgement(line: str, number: int) -> tuple[str, str, int]:
+def _parse_judgement(line: str, number: int) -> tuple[str, str, int]:
     """Query, page, grade; the form of TREC (query, 0, page, grade) is understood too."""
     columns = [column.strip() for column in line.rstrip("\r\n").split("\t")]
     if len(columns) == 4:
@@ -77,11 +77,11 @@ def _judgement(line: str, number: int) -> tuple[str, str, int]:
         level = int(grade)
     except ValueError:
         hint = "write query, page and grade, separated by tabs; the grade is a whole number, 0 for irrelevant"
-        raise _fault("qrels", number, "is no judgement", hint) from None
-    if not query or not name or level > _HIGHEST:
-        raise _fault("qrels", number, "is no judgement", f"name a query and a page; grades go up to {_HIGHEST}")
+        raise _build_error("qrels", number, "is no judgement", hint) from None
+    if not query or not name or level > _MAX_GRADE:
+        raise _build_error("qrels", number, "is no judgement", f"name a query and a page; grades go up to {_MAX_GRADE}")
     return query, name, level
 
 
-def _fault(file: str, number: int, what: str, hint: str) -> InvalidEvaluation:
-    return InvalidEvaluation(f"line {number} of the {file} {what}", hint=hint)
+def _build_error(file: str, number: int, problem: str, hint: str) -> InvalidEvaluation:
+    return InvalidEvaluation(f"line {number} of the {file} {problem}", hint=hint)

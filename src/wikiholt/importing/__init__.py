@@ -4,21 +4,21 @@ Nothing of a foreign row gets into an index but its vector, and that only for a 
 have word for word. So whatever a shared collection holds, no wiki can receive another's text.
 """
 
-from wikiholt.importing.importer import Importer, Options
-from wikiholt.importing.owners import Rules
-from wikiholt.importing.report import Agreement, Dropped, ImportReport, Proof, Unclear, WikiImport
-from wikiholt.importing.shared import Shared, SharedRow
+from wikiholt.importing.importer import Importer, ImportOptions
+from wikiholt.importing.owners import OwnershipRules
+from wikiholt.importing.report import ModelAgreement, DroppedRows, ImportReport, ImportProof, UnclearOwnership, WikiImport
+from wikiholt.importing.shared import SharedIndex, SharedRow
 
 __all__ = [
-    "Agreement",
-    "Dropped",
+    "ModelAgreement",
+    "DroppedRows",
     "ImportReport",
     "Importer",
-    "Options",
-    "Proof",
-    "Rules",
-    "Shared",
+    "ImportOptions",
+    "ImportProof",
+    "OwnershipRules",
+    "SharedIndex",
     "SharedRow",
-    "Unclear",
+    "UnclearOwnership",
     "WikiImport",
 ]

@@ -14,11 +14,11 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-_AT_ONCE = 500
-_END_WITH_PARENT = 1
+_BATCH_ROWS = 500
+_PR_SET_PDEATHSIG = 1
 
 
-def _lines(directory: str, tenant: str, database: str, name: str) -> Iterator[dict[str, object]]:
+def _iter_lines(directory: str, tenant: str, database: str, name: str) -> Iterator[dict[str, object]]:
     chromadb: Any = importlib.import_module("chromadb")
     settings: Any = importlib.import_module("chromadb.config").Settings
     client = chromadb.PersistentClient(
@@ -32,8 +32,8 @@ def _lines(directory: str, tenant: str, database: str, name: str) -> Iterator[di
     collection = client.get_collection(name, embedding_function=None)
     count = collection.count()
     yield {"count": count, "metadata": collection.metadata}
-    for offset in range(0, count, _AT_ONCE):
-        got = collection.get(limit=_AT_ONCE, offset=offset, include=["documents", "metadatas", "embeddings"])
+    for offset in range(0, count, _BATCH_ROWS):
+        got = collection.get(limit=_BATCH_ROWS, offset=offset, include=["documents", "metadatas", "embeddings"])
         vectors = got["embeddings"].astype("<f4")
         yield {
             "ids": got["ids"],
@@ -48,11 +48,11 @@ def _lines(directory: str, tenant: str, database: str, name: str) -> Iterator[di
 def main(arguments: list[str]) -> int:
     """Whatever goes wrong is told in a line of its own, if there is time for it."""
     with contextlib.suppress(AttributeError, OSError):  # elsewhere than on Linux it ends with its pipe
-        ctypes.CDLL(None).prctl(_END_WITH_PARENT, signal.SIGKILL)
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what libraries print is no row
     try:
-        for line in _lines(*arguments):
+        for line in _iter_lines(*arguments):
             out.write(json.dumps(line) + "\n")
             out.flush()
     except ImportError as error:

@@ -11,16 +11,16 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 import numpy as np
 
 from wikiholt.errors import InvalidImport
-from wikiholt.importing.chroma import AGAIN, Named, batch, require
-from wikiholt.importing.shared import SharedRows, parsed
-from wikiholt.model import Floats
+from wikiholt.importing.chroma import RETRY_HINT, ImportedCollection, parse_batch, require_collection
+from wikiholt.importing.shared import SharedRows, parse_json
+from wikiholt.model import FloatArray
 
-_AT_ONCE = 500
-_LARGEST = 1 << 28
+_BATCH_ROWS = 500
+_MAX_RESPONSE_BYTES = 1 << 28
 """Bytes an answer may have."""
 
 
-class _NoRedirect(HTTPRedirectHandler):
+class _ChromaNoRedirect(HTTPRedirectHandler):
     """A token is for the server that was named, and no other."""
 
     def redirect_request(self, *_: object) -> None:
@@ -32,79 +32,79 @@ class ChromaServer:
     """`patience` is for one answer."""
 
     url: str
-    which: Named = field(default_factory=Named)
+    target: ImportedCollection = field(default_factory=ImportedCollection)
     token: str = field(default="", repr=False)
-    patience: float = 120.0
+    timeout_s: float = 120.0
 
     @property
     def name(self) -> str:
         address = urlsplit(self.url)
-        return f"{self.which.collection} of Chroma at {address.hostname}:{address.port or 80}"
+        return f"{self.target.collection} of Chroma at {address.hostname}:{address.port or 80}"
 
-    def rows(self) -> SharedRows:
-        collections = self._collections()
-        require(self.which.collection, sorted(collections))
-        found = collections[self.which.collection]
+    def iter_rows(self) -> SharedRows:
+        collections = self._list_collections()
+        require_collection(self.target.collection, sorted(collections))
+        found = collections[self.target.collection]
         told = found.get("metadata")
-        base = f"{self._base()}/{quote(str(found.get('id')), '')}"
-        count = self._ask(f"{base}/count")
+        base = f"{self._get_base_path()}/{quote(str(found.get('id')), '')}"
+        count = self._send_request(f"{base}/count")
         seen = 0
         while True:
-            body = {"limit": _AT_ONCE, "offset": seen, "include": ["documents", "metadatas", "embeddings"]}
-            got = self._ask(f"{base}/get", body)
+            body = {"limit": _BATCH_ROWS, "offset": seen, "include": ["documents", "metadatas", "embeddings"]}
+            got = self._send_request(f"{base}/get", body)
             if not isinstance(got, dict) or not isinstance(got.get("ids"), list):
-                raise _nonsense()
+                raise _build_response_error()
             rows = {**got, "texts": got.get("documents")}
-            yield from batch(rows, _vectors(got.get("embeddings")), told if isinstance(told, dict) else {})
+            yield from parse_batch(rows, _parse_vectors(got.get("embeddings")), told if isinstance(told, dict) else {})
             seen += len(got["ids"])
-            if len(got["ids"]) < _AT_ONCE:
+            if len(got["ids"]) < _BATCH_ROWS:
                 break
         if seen != count:
             raise InvalidImport(
                 f"Chroma counts {count} rows and gave {seen}", hint="stop whoever writes to it and try again"
             )
 
-    def _base(self) -> str:
-        which = self.which
+    def _get_base_path(self) -> str:
+        which = self.target
         return f"/api/v2/tenants/{quote(which.tenant, '')}/databases/{quote(which.database, '')}/collections"
 
-    def _collections(self) -> Mapping[str, Mapping[str, object]]:
+    def _list_collections(self) -> Mapping[str, Mapping[str, object]]:
         found: dict[str, Mapping[str, object]] = {}
         while True:
-            listed = self._ask(f"{self._base()}?limit={_AT_ONCE}&offset={len(found)}")
+            listed = self._send_request(f"{self._get_base_path()}?limit={_BATCH_ROWS}&offset={len(found)}")
             if not isinstance(listed, list) or not all(isinstance(each, dict) for each in listed):
-                raise _nonsense()
+                raise _build_response_error()
             before = len(found)
             found |= {str(each.get("name")): each for each in listed}
-            if len(listed) < _AT_ONCE or len(found) == before:
+            if len(listed) < _BATCH_ROWS or len(found) == before:
                 return found
 
-    def _ask(self, path: str, body: Mapping[str, object] | None = None) -> object:
+    def _send_request(self, path: str, body: Mapping[str, object] | None = None) -> object:
         headers = {"Content-Type": "application/json"}
         if self.token:
             headers |= {"Authorization": f"Bearer {self.token}", "X-Chroma-Token": self.token}
         sent = None if body is None else json.dumps(body).encode()
         try:
             request = Request(self.url.rstrip("/") + path, sent, headers)  # noqa: S310 - http or https, see `opened`
-            with build_opener(_NoRedirect).open(request, timeout=self.patience) as answer:
-                content = answer.read(_LARGEST + 1)
+            with build_opener(_ChromaNoRedirect).open(request, timeout=self.timeout_s) as answer:
+                content = answer.read(_MAX_RESPONSE_BYTES + 1)
         except HTTPError as error:
             error.close()
-            raise _refused(error.code) from error
+            raise _build_refused_error(error.code) from error
         except (OSError, ValueError, HTTPException) as error:
             reason = getattr(error, "reason", None) or error
             raise InvalidImport(
                 f"Chroma cannot be asked ({reason})", hint="check the address, and that it runs"
             ) from error
-        if len(content) > _LARGEST:
-            raise InvalidImport("Chroma's answer is too large", hint=AGAIN)
+        if len(content) > _MAX_RESPONSE_BYTES:
+            raise InvalidImport("Chroma's answer is too large", hint=RETRY_HINT)
         try:
-            return parsed(content)
+            return parse_json(content)
         except ValueError as error:
-            raise _nonsense() from error
+            raise _build_response_error() from error
 
 
-def _refused(status: int) -> InvalidImport:
+def _build_refused_error(status: int) -> InvalidImport:
     if status in (401, 403):
         return InvalidImport(f"Chroma wants another token ({status})", hint="set chroma.token")
     if status in (404, 405, 410):
@@ -112,17 +112,17 @@ def _refused(status: int) -> InvalidImport:
             f"what answers there has no such tenant or database, or is older than Chroma 1.0 ({status})",
             hint="name them with --chroma-tenant and --chroma-database, or stop it and give its directory instead",
         )
-    return InvalidImport(f"Chroma refused with {status}", hint=AGAIN)
+    return InvalidImport(f"Chroma refused with {status}", hint=RETRY_HINT)
 
 
-def _vectors(embeddings: object) -> Sequence[Floats]:
+def _parse_vectors(embeddings: object) -> Sequence[FloatArray]:
     if not isinstance(embeddings, list):
-        raise _nonsense()
+        raise _build_response_error()
     try:
         return [np.array(vector, np.float32) for vector in embeddings]
     except (TypeError, ValueError) as error:
-        raise _nonsense() from error
+        raise _build_response_error() from error
 
 
-def _nonsense() -> InvalidImport:
+def _build_response_error() -> InvalidImport:
     return InvalidImport("what answers there is no Chroma, or of another version", hint="check the address")

@@ -11,16 +11,16 @@ from pathlib import Path
 import numpy as np
 
 from wikiholt.errors import InvalidImport
-from wikiholt.importing.shared import SharedRow, SharedRows, page_of, parsed
-from wikiholt.model import Floats
+from wikiholt.importing.shared import SharedRow, SharedRows, parse_row_id, parse_json
+from wikiholt.model import FloatArray
 
-_INDEX, _TEXTS = "index.faiss", "embeddings.json"
-_FLAT = (b"IxFI", b"IxF2", b"IxFl")
+_INDEX_FILE, _TEXTS_FILE = "index.faiss", "embeddings.json"
+_FLAT_MAGIC = (b"IxFI", b"IxF2", b"IxFl")
 """What an index begins with that keeps its vectors as they are; any other has cut them down."""
-_HEAD = struct.Struct("<4siqqq?iQ")
+_HEADER = struct.Struct("<4siqqq?iQ")
 """Kind, dimensions, vectors, two fields nobody uses, trained, metric, how many numbers follow."""
-_PICKLES = (".pkl", ".pickle")
-_AGAIN = "stop whoever writes it and try again; `wikiholt sync` makes the same indexes from git alone"
+_PICKLE_SUFFIXES = (".pkl", ".pickle")
+_RETRY_HINT = "stop whoever writes it and try again; `wikiholt sync` makes the same indexes from git alone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,74 +33,74 @@ class FaissDirectory:
     def name(self) -> str:
         return f"FAISS in {self.directory}"
 
-    def rows(self) -> SharedRows:
-        for tenant, place in self._places():
-            yield from _rows(place, tenant)
+    def iter_rows(self) -> SharedRows:
+        for tenant, place in self._find_indexes():
+            yield from _read_rows(place, tenant)
 
-    def _places(self) -> Sequence[tuple[str | None, Path]]:
+    def _find_indexes(self) -> Sequence[tuple[str | None, Path]]:
         """Where the indexes are, each with the tenant its directory is named by."""
         if not self.directory.is_dir():
             raise InvalidImport(f"there is no directory {self.directory}", hint="give FAISS_INDEX_DIR of the old wiki")
-        if (self.directory / _INDEX).exists() or (self.directory / _TEXTS).exists():
+        if (self.directory / _INDEX_FILE).exists() or (self.directory / _TEXTS_FILE).exists():
             return [(None, self.directory)]
-        inner = sorted(place for place in self.directory.iterdir() if (place / _INDEX).exists())
+        inner = sorted(place for place in self.directory.iterdir() if (place / _INDEX_FILE).exists())
         if inner:
             return [(place.name, place) for place in inner]
-        if any(file.suffix in _PICKLES for file in self.directory.rglob("*")):
+        if any(file.suffix in _PICKLE_SUFFIXES for file in self.directory.rglob("*")):
             raise InvalidImport(
                 "this directory holds pickles, and reading a pickle runs what its writer put into it",
                 hint="it is not of otterwiki-semantic-search; let `wikiholt sync` make the index from git",
             )
         raise InvalidImport(
-            f"there is no {_INDEX} in {self.directory} nor in a directory in it",
+            f"there is no {_INDEX_FILE} in {self.directory} nor in a directory in it",
             hint="give FAISS_INDEX_DIR of the old wiki, or a directory in it",
         )
 
 
-def _rows(place: Path, tenant: str | None) -> Iterator[SharedRow]:
-    vectors, entries = _vectors(place / _INDEX), _entries(place / _TEXTS)
+def _read_rows(directory: Path, tenant: str | None) -> Iterator[SharedRow]:
+    vectors, entries = _open_vectors(directory / _INDEX_FILE), _read_entries(directory / _TEXTS_FILE)
     if len(vectors) != len(entries):
         raise InvalidImport(
-            f"{place}: {len(vectors)} vectors and {len(entries)} texts; which is whose cannot be told", hint=_AGAIN
+            f"{directory}: {len(vectors)} vectors and {len(entries)} texts; which is whose cannot be told", hint=_RETRY_HINT
         )
     for entry, vector in zip(entries, vectors, strict=True):
         if not isinstance(entry, dict) or not isinstance(entry.get("text"), str):
-            raise InvalidImport(f"{place / _TEXTS}: there is an entry without a text", hint=_AGAIN)
-        page, index = page_of(str(entry.get("id", "")), entry.get("metadata"))
+            raise InvalidImport(f"{directory / _TEXTS_FILE}: there is an entry without a text", hint=_RETRY_HINT)
+        page, index = parse_row_id(str(entry.get("id", "")), entry.get("metadata"))
         yield SharedRow(page, entry["text"], np.array(vector, np.float32), tenant, index)
 
 
-def _vectors(file: Path) -> Floats:
+def _open_vectors(file: Path) -> FloatArray:
     """The vectors, mapped and not loaded."""
     try:
         size = file.stat().st_size
         with file.open("rb") as opened:
-            head = opened.read(_HEAD.size)
+            head = opened.read(_HEADER.size)
     except OSError as error:
-        raise InvalidImport(f"{file} cannot be read ({error.strerror})", hint=_AGAIN) from error
-    if head[:4] not in _FLAT:
+        raise InvalidImport(f"{file} cannot be read ({error.strerror})", hint=_RETRY_HINT) from error
+    if head[:4] not in _FLAT_MAGIC:
         raise InvalidImport(
             f"{file} is no flat FAISS index, so the vectors in it are not those the model gave",
             hint="let `wikiholt sync` make the index from git",
         )
-    if len(head) < _HEAD.size:
-        raise InvalidImport(f"{file} ends in the middle", hint=_AGAIN)
-    _, dimensions, count, _, _, _, metric, numbers = _HEAD.unpack(head)
+    if len(head) < _HEADER.size:
+        raise InvalidImport(f"{file} ends in the middle", hint=_RETRY_HINT)
+    _, dimensions, count, _, _, _, metric, numbers = _HEADER.unpack(head)
     sound = 0 < dimensions <= 65536 and count >= 0 and metric in (0, 1) and numbers == count * dimensions
-    if not sound or size < _HEAD.size + 4 * numbers:
-        raise InvalidImport(f"{file} is damaged: its head does not fit its size", hint=_AGAIN)
+    if not sound or size < _HEADER.size + 4 * numbers:
+        raise InvalidImport(f"{file} is damaged: its head does not fit its size", hint=_RETRY_HINT)
     if not count:
         return np.empty((0, dimensions), np.float32)
-    return np.memmap(file, np.float32, "r", _HEAD.size, (count, dimensions))
+    return np.memmap(file, np.float32, "r", _HEADER.size, (count, dimensions))
 
 
-def _entries(file: Path) -> Sequence[object]:
+def _read_entries(file: Path) -> Sequence[object]:
     try:
-        found = parsed(file.read_bytes())
+        found = parse_json(file.read_bytes())
     except OSError as error:
-        raise InvalidImport(f"{file} cannot be read ({error.strerror})", hint=_AGAIN) from error
+        raise InvalidImport(f"{file} cannot be read ({error.strerror})", hint=_RETRY_HINT) from error
     except ValueError as error:
-        raise InvalidImport(f"{file} is damaged: it is no JSON ({error})", hint=_AGAIN) from error
+        raise InvalidImport(f"{file} is damaged: it is no JSON ({error})", hint=_RETRY_HINT) from error
     if not isinstance(found, list):
-        raise InvalidImport(f"{file} is not of otterwiki-semantic-search: it holds no list", hint=_AGAIN)
+        raise InvalidImport(f"{file} is not of otterwiki-semantic-search: it holds no list", hint=_RETRY_HINT)
     return found

@@ -9,126 +9,126 @@ from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from wikiholt.errors import IndexFault, WikiholtError, WikiNotFound
-from wikiholt.forecast import WRITING, seconds_a_text
-from wikiholt.importing.knowing import Knowing
-from wikiholt.importing.owners import NOBODY, Owners, Rules
-from wikiholt.importing.proving import agreement, proof
-from wikiholt.importing.reading import Reading, read
-from wikiholt.importing.report import Agreement, ImportReport, WikiImport
-from wikiholt.importing.shared import Shared
-from wikiholt.importing.spool import Spool, workplace
-from wikiholt.importing.surveying import Samples, Survey, chunk_counts, survey
+from wikiholt.errors import IndexUnavailable, WikiholtError, WikiNotFound
+from wikiholt.forecast import WRITE_SECONDS_PER_CHUNK, measure_seconds_per_text
+from wikiholt.importing.knowing import ReusingEmbedder
+from wikiholt.importing.owners import IGNORE, OwnershipResolver, OwnershipRules
+from wikiholt.importing.proving import check_agreement, verify_index
+from wikiholt.importing.reading import ReadSummary, read_shared_index
+from wikiholt.importing.report import ModelAgreement, ImportReport, WikiImport
+from wikiholt.importing.shared import SharedIndex
+from wikiholt.importing.spool import VectorSpool, open_work_directory
+from wikiholt.importing.surveying import VectorSamples, ImportSurvey, count_chunks, build_survey
 from wikiholt.model import Wiki
 from wikiholt.ports import Embedder, WikiIndex
-from wikiholt.service import Service
-from wikiholt.sync import Progress
+from wikiholt.service import WikiService
+from wikiholt.sync import SyncProgress
 
-_PATIENCE = 600.0
+_CACHE_TIMEOUT_S = 600.0
 """Seconds to wait for a large wiki's caches, so that the next search finds them."""
 
-Watch = Callable[[str], AbstractContextManager[Callable[[Progress], None]]]
+ProgressOpener = Callable[[str], AbstractContextManager[Callable[[SyncProgress], None]]]
 
 
-def _unwatched(_: str) -> AbstractContextManager[Callable[[Progress], None]]:
+def _ignore_progress(_: str) -> AbstractContextManager[Callable[[SyncProgress], None]]:
     return nullcontext(lambda _: None)
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ImportOptions:
     """How to import."""
 
-    rules: Rules = field(default_factory=Rules)
+    rules: OwnershipRules = field(default_factory=OwnershipRules)
     wikis: tuple[str, ...] = ()
     """Only these; every wiki if empty."""
-    sample: int = 64
+    sample_size: int = 64
     dry_run: bool = False
 
 
 class Importer:
     """Imports into the wikis of one service."""
 
-    def __init__(self, service: Service, data: Path, options: Options, watch: Watch = _unwatched) -> None:
+    def __init__(self, service: WikiService, data: Path, options: ImportOptions, open_progress: ProgressOpener = _ignore_progress) -> None:
         self._service = service
         self._data = data
         self._options = options
-        self._watch = watch
+        self._open_progress = open_progress
         self._failed: dict[str, tuple[str, str]] = {}
 
-    def run(self, open_shared: Callable[[Path], Shared]) -> ImportReport:
+    def run(self, open_shared_index: Callable[[Path], SharedIndex]) -> ImportReport:
         """Import, unless it is unclear whose something is: then the report says so, and no index was touched.
 
         `open_shared` gets a directory to work in, which is gone afterwards.
         """
-        wikis = {wiki.slug: wiki for wiki in self._service.wikis()}
+        wikis = {wiki.slug: wiki for wiki in self._service.list_wikis()}
         if not wikis:
             raise WikiNotFound("there are no wikis to import into", hint="add each: wikiholt add SLUG PATH")
-        for slug in (*self._options.wikis, *self._told_slugs()):
+        for slug in (*self._options.wikis, *self._list_rule_slugs()):
             self._service.registry.get(slug)
         chosen = [slug for slug in wikis if not self._options.wikis or slug in self._options.wikis]
-        with workplace(self._data) as place, closing(Spool(place / "vectors.sqlite")) as spool:
-            shared = open_shared(place)
-            embedder = self._service.workshop.embedder()
-            owners = Owners(self._trees(wikis, chosen), self._options.rules)
-            reading = read(shared, owners, embedder.dimensions, spool)
+        with open_work_directory(self._data) as place, closing(VectorSpool(place / "vectors.sqlite")) as spool:
+            shared = open_shared_index(place)
+            embedder = self._service.components.embedder()
+            owners = OwnershipResolver(self._read_trees(wikis, chosen), self._options.rules)
+            reading = read_shared_index(shared, owners, embedder.dimensions, spool)
             report = ImportReport(
                 shared.name, reading.rows, reading.dropped, reading.unclear, dry_run=self._options.dry_run
             )
             if not report.unclear or report.dry_run:
                 there = [wikis[slug] for slug in chosen if slug not in self._failed]
-                report = self._imported(report, there, reading, spool, embedder)
+                report = self._import_wikis(report, there, reading, spool, embedder)
             return replace(report, failed=dict(self._failed))
 
-    def _told_slugs(self) -> list[str]:
+    def _list_rule_slugs(self) -> list[str]:
         rules = self._options.rules
         told = [*(slug for _, slug in rules.owners), *rules.tenants.values()]
-        return [slug for slug in told if slug != NOBODY]
+        return [slug for slug in told if slug != IGNORE]
 
-    def _trees(self, wikis: Mapping[str, Wiki], chosen: Sequence[str]) -> dict[str, Sequence[str]]:
+    def _read_trees(self, wikis: Mapping[str, Wiki], chosen: Sequence[str]) -> dict[str, Sequence[str]]:
         """The files of every wiki that can be read; one that cannot is not imported, and keeps no other from it."""
         found: dict[str, Sequence[str]] = {}
         for slug, wiki in wikis.items():
             try:
                 if slug in chosen and not self._options.dry_run:
-                    self._service.background(slug).fetch()
-                source = self._service.source(wiki)
-                found[slug] = list(source.tree(source.head()))
+                    self._service.get_background_handle(slug).fetch()
+                source = self._service.get_source(wiki)
+                found[slug] = list(source.read_tree(source.get_head()))
             except WikiholtError as error:
                 if slug in chosen:
                     self._failed[slug] = (error.code, error.message)
                 found[slug] = ()
         return found
 
-    def _imported(
-        self, report: ImportReport, wikis: Sequence[Wiki], reading: Reading, spool: Spool, embedder: Embedder
+    def _import_wikis(
+        self, report: ImportReport, wikis: Sequence[Wiki], summary: ReadSummary, spool: VectorSpool, embedder: Embedder
     ) -> ImportReport:
-        embedder.prove()
-        samples = Samples(self._options.sample)
-        surveys = {wiki.slug: self._surveyed(wiki, spool, embedder, samples) for wiki in wikis}
-        models = [*samples.drawn] if samples.drawn else ([""] if reading.of_wiki else [])
-        agreements = tuple(agreement(model, samples.drawn.get(model, ()), embedder) for model in models)
+        embedder.run_self_test()
+        samples = VectorSamples(self._options.sample_size)
+        surveys = {wiki.slug: self._survey_wiki(wiki, spool, embedder, samples) for wiki in wikis}
+        models = [*samples.samples] if samples.samples else ([""] if summary.rows_by_wiki else [])
+        agreements = tuple(check_agreement(model, samples.samples.get(model, ()), embedder) for model in models)
         trusted = frozenset(each.model for each in agreements if each.agrees)
-        pace = seconds_a_text(embedder, samples.fresh) if report.dry_run else 0.0
+        pace = measure_seconds_per_text(embedder, samples.new_texts) if report.dry_run else 0.0
         done: list[WikiImport] = []
         for wiki in wikis:
             found = surveys[wiki.slug]
             if found is None:
                 continue
-            planned = _planned(wiki.slug, found, reading.of_wiki.get(wiki.slug, 0), trusted, agreements, pace)
+            planned = _plan_import(wiki.slug, found, summary.rows_by_wiki.get(wiki.slug, 0), trusted, agreements, pace)
             if report.dry_run:
                 done.append(planned)
                 continue
             try:
-                done.append(self._one(wiki, planned, found, Knowing(embedder, spool.of(wiki.slug), trusted)))
+                done.append(self._import_wiki(wiki, planned, found, ReusingEmbedder(embedder, spool.get_wiki_vectors(wiki.slug), trusted)))
             except WikiholtError as error:
                 self._failed[wiki.slug] = (error.code, error.message)
         return replace(report, agreements=agreements, wikis=tuple(done))
 
-    def _surveyed(self, wiki: Wiki, spool: Spool, embedder: Embedder, samples: Samples) -> Survey | None:
+    def _survey_wiki(self, wiki: Wiki, spool: VectorSpool, embedder: Embedder, samples: VectorSamples) -> ImportSurvey | None:
         index: WikiIndex | None = None
         try:
-            index = self._donor(wiki, embedder)
-            return survey(self._service.parts(wiki), embedder, index, spool.of(wiki.slug), samples)
+            index = self._open_vector_source(wiki, embedder)
+            return build_survey(self._service.get_config(wiki), embedder, index, spool.get_wiki_vectors(wiki.slug), samples)
         except WikiholtError as error:
             self._failed[wiki.slug] = (error.code, error.message)
             return None
@@ -136,47 +136,47 @@ class Importer:
             if index is not None:
                 index.close()
 
-    def _donor(self, wiki: Wiki, embedder: Embedder) -> WikiIndex | None:
+    def _open_vector_source(self, wiki: Wiki, embedder: Embedder) -> WikiIndex | None:
         """The wiki's index, if a sync could take vectors from it."""
         try:
-            index = self._service.workshop.store.open(wiki.id)
-        except IndexFault:
+            index = self._service.components.store.open(wiki.id)
+        except IndexUnavailable:
             return None
-        if index.state().recipe.fingerprint == embedder.fingerprint:
+        if index.get_state().recipe.fingerprint == embedder.fingerprint:
             return index
         index.close()
         return None
 
-    def _one(self, wiki: Wiki, planned: WikiImport, found: Survey, knowing: Knowing) -> WikiImport:
+    def _import_wiki(self, wiki: Wiki, planned: WikiImport, survey: ImportSurvey, embedder: ReusingEmbedder) -> WikiImport:
         began = time.monotonic()
-        handle = self._service.lent(wiki.slug, knowing)
-        parts, shop = self._service.parts(wiki), self._service.workshop
+        handle = self._service.open_with_embedder(wiki.slug, embedder)
+        parts, shop = self._service.get_config(wiki), self._service.components
 
-        def chunks_at(revision: str) -> Mapping[str, int]:
-            return found.chunks if revision == found.revision else chunk_counts(parts, revision, knowing)
+        def get_chunk_counts(revision: str) -> Mapping[str, int]:
+            return survey.chunks if revision == survey.revision else count_chunks(parts, revision, embedder)
 
         try:
-            with self._watch(wiki.slug) as progress:
+            with self._open_progress(wiki.slug) as progress:
                 handle.sync(progress)
-            handle.settle(_PATIENCE)
-            proved = proof(wiki.id, shop.store, parts.source, chunks_at, shop.lock_timeout)
+            handle.wait_for_caches(_CACHE_TIMEOUT_S)
+            proved = verify_index(wiki.id, shop.store, parts.source, get_chunk_counts, shop.lock_timeout)
         finally:
             handle.close()
         return replace(
             planned,
             seconds=time.monotonic() - began,
-            reused=knowing.reused,
-            embedded=knowing.embedded,
+            reused=embedder.reused,
+            embedded=embedder.embedded,
             proof=proved,
         )
 
 
-def _planned(
-    slug: str, found: Survey, rows: int, trusted: frozenset[str], agreements: Sequence[Agreement], pace: float
+def _plan_import(
+    slug: str, survey: ImportSurvey, rows: int, trusted: frozenset[str], agreements: Sequence[ModelAgreement], seconds_per_text: float
 ) -> WikiImport:
-    chunks = sum(found.chunks.values())
+    chunks = sum(survey.chunks.values())
     # Where one model of several proved another, how many of this wiki's matches are its is not known: none count.
-    reusable = found.matched if agreements and all(each.model in trusted for each in agreements) else 0
-    to_embed = found.to_embed + found.matched - reusable
-    seconds = to_embed * pace + WRITING * chunks
-    return WikiImport(slug, found.pages, chunks, rows, found.indexed, found.matched, to_embed, round(seconds, 3))
+    reusable = survey.matched if agreements and all(each.model in trusted for each in agreements) else 0
+    to_embed = survey.to_embed + survey.matched - reusable
+    seconds = to_embed * seconds_per_text + WRITE_SECONDS_PER_CHUNK * chunks
+    return WikiImport(slug, survey.pages, chunks, rows, survey.indexed, survey.matched, to_embed, round(seconds, 3))

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-EXAMPLES = 10
+MAX_EXAMPLES = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Dropped:
+class DroppedRows:
     """Rows that no index gets, by the reason, with some of their pages."""
 
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -19,7 +19,7 @@ class Dropped:
 
 
 @dataclass(frozen=True, slots=True)
-class Unclear:
+class UnclearOwnership:
     """What the operator has to say before anything is imported."""
 
     pages: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -32,7 +32,7 @@ class Unclear:
 
 
 @dataclass(frozen=True, slots=True)
-class Agreement:
+class ModelAgreement:
     """What embedding a random sample anew says of the vectors that one model is told to have made."""
 
     model: str
@@ -44,7 +44,7 @@ class Agreement:
 
 
 @dataclass(frozen=True, slots=True)
-class Proof:
+class ImportProof:
     """That an index holds the pages and chunks of its wiki at HEAD, and nothing else."""
 
     revision: str
@@ -73,7 +73,7 @@ class WikiImport:
     """An estimate before, what it took after."""
     reused: int = 0
     embedded: int = 0
-    proof: Proof | None = None
+    proof: ImportProof | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +82,9 @@ class ImportReport:
 
     source: str
     rows: int
-    dropped: Dropped
-    unclear: Unclear
-    agreements: tuple[Agreement, ...] = ()
+    dropped: DroppedRows
+    unclear: UnclearOwnership
+    agreements: tuple[ModelAgreement, ...] = ()
     wikis: tuple[WikiImport, ...] = ()
     failed: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     dry_run: bool = False

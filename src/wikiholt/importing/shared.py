@@ -5,9 +5,9 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Protocol
 
-from wikiholt.model import Floats
+from wikiholt.model import FloatArray
 
-_MARK = "::chunk_"
+_CHUNK_MARKER = "::chunk_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +16,7 @@ class SharedRow:
 
     page: str
     text: str
-    vector: Floats
+    vector: FloatArray
     tenant: str | None = None
     """Whose it is, where the index tells; None where it does not."""
     index: int | None = None
@@ -27,21 +27,21 @@ class SharedRow:
 SharedRows = Generator[SharedRow, None, None]
 
 
-class Shared(Protocol):
+class SharedIndex(Protocol):
     """A shared index, opened for reading only."""
 
     @property
     def name(self) -> str:
         """What the operator called it, without secrets."""
 
-    def rows(self) -> SharedRows:
+    def iter_rows(self) -> SharedRows:
         """Every row, once; raises InvalidImport where it cannot be read to the end. Closing ends what it began."""
 
 
-def page_of(row_id: str, metadata: object) -> tuple[str, int | None]:
+def parse_row_id(row_id: str, metadata: object) -> tuple[str, int | None]:
     """Page path and chunk number of a row that otterwiki-semantic-search wrote: by its metadata, else by its id."""
     told = metadata if isinstance(metadata, dict) else {}
-    stem, mark, number = row_id.rpartition(_MARK)
+    stem, mark, number = row_id.rpartition(_CHUNK_MARKER)
     page, index = told.get("page_path"), told.get("chunk_index")
     if not isinstance(page, str) or not page:
         page = stem if mark else ""
@@ -50,7 +50,7 @@ def page_of(row_id: str, metadata: object) -> tuple[str, int | None]:
     return page, index
 
 
-def parsed(text: str | bytes) -> object:
+def parse_json(text: str | bytes) -> object:
     """A JSON document from elsewhere; whatever is wrong with it is a ValueError."""
     try:
         return json.loads(text)

@@ -15,19 +15,19 @@ from typing import cast
 
 import numpy as np
 
-from wikiholt.errors import Busy, StorageRefused
-from wikiholt.model import Floats
+from wikiholt.errors import Busy, StorageError
+from wikiholt.model import FloatArray
 
 
 @contextmanager
-def workplace(data: Path) -> Iterator[Path]:
+def open_work_directory(data: Path) -> Iterator[Path]:
     """An empty directory for one import, gone afterwards; raises Busy while another import has it."""
     place = data / "importing"
     try:
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = os.open(place / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise StorageRefused(
+        raise StorageError(
             f"there is no place to work in ({error.strerror})", hint="check the data directory's permissions"
         ) from error
     try:
@@ -35,24 +35,24 @@ def workplace(data: Path) -> Iterator[Path]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise Busy("another import is at work in this data directory", hint="wait for it to finish") from None
-        _clear(place)
+        _clear_directory(place)
         try:
             yield place
         finally:
-            _clear(place)
+            _clear_directory(place)
     finally:
         os.close(lock)
 
 
-def _clear(place: Path) -> None:
-    for left in place.iterdir():
+def _clear_directory(directory: Path) -> None:
+    for left in directory.iterdir():
         if left.is_dir() and not left.is_symlink():
             shutil.rmtree(left)
         elif left.name != "lock":
             left.unlink()
 
 
-class Spool:
+class VectorSpool:
     """Safe to use from many threads. Nothing in it outlives the import, so nothing is synchronised to the disk."""
 
     def __init__(self, file: Path) -> None:
@@ -63,7 +63,7 @@ class Spool:
         self._connection.execute("CREATE TABLE vectors (wiki TEXT, hash BLOB, model TEXT, vector BLOB)")
         self._connection.execute("CREATE UNIQUE INDEX by_text ON vectors (wiki, hash)")
 
-    def add(self, rows: Iterable[tuple[str, bytes, str, Floats]]) -> None:
+    def add(self, rows: Iterable[tuple[str, bytes, str, FloatArray]]) -> None:
         """Keep vectors by wiki, hash and model; of a text that comes twice in a wiki, the first stays."""
         try:
             with self._lock:
@@ -74,18 +74,18 @@ class Spool:
                 )
                 self._connection.execute("COMMIT")
         except sqlite3.Error as error:
-            raise StorageRefused(f"the vectors cannot be kept ({error})", hint="check free disk space") from error
+            raise StorageError(f"the vectors cannot be kept ({error})", hint="check free disk space") from error
 
-    def of(self, wiki: str) -> "WikiVectors":
-        return WikiVectors(self, wiki)
+    def get_wiki_vectors(self, slug: str) -> "WikiVectors":
+        return WikiVectors(self, slug)
 
     def select(self, wiki: str, hashes: Sequence[bytes]) -> list[tuple[bytes, str, bytes]]:
         """Hash, model and vector of those that are there."""
         with self._lock:
-            found = (self._one(wiki, digest) for digest in hashes)
+            found = (self._select_one(wiki, digest) for digest in hashes)
             return [row for row in found if row is not None]
 
-    def _one(self, wiki: str, digest: bytes) -> tuple[bytes, str, bytes] | None:
+    def _select_one(self, wiki: str, digest: bytes) -> tuple[bytes, str, bytes] | None:
         asked = self._connection.execute(
             "SELECT hash, model, vector FROM vectors WHERE wiki = ? AND hash = ?", (wiki, digest)
         )
@@ -99,18 +99,18 @@ class Spool:
 class WikiVectors:
     """One wiki's vectors of the shared index; knows no other's."""
 
-    def __init__(self, spool: Spool, wiki: str) -> None:
+    def __init__(self, spool: VectorSpool, slug: str) -> None:
         self._spool = spool
-        self._wiki = wiki
+        self._slug = slug
 
-    def models(self, hashes: Sequence[bytes]) -> Mapping[bytes, str]:
+    def find_models(self, hashes: Sequence[bytes]) -> Mapping[bytes, str]:
         """Those of the hashes that have a vector, with what made it."""
-        return {digest: model for digest, model, _ in self._spool.select(self._wiki, hashes)}
+        return {digest: model for digest, model, _ in self._spool.select(self._slug, hashes)}
 
-    def vectors(self, hashes: Sequence[bytes], models: frozenset[str]) -> Mapping[bytes, Floats]:
+    def find_vectors(self, hashes: Sequence[bytes], models: frozenset[str]) -> Mapping[bytes, FloatArray]:
         """The vectors of those hashes that one of these models made."""
         return {
             digest: np.frombuffer(vector, np.float32)
-            for digest, model, vector in self._spool.select(self._wiki, hashes)
+            for digest, model, vector in self._spool.select(self._slug, hashes)
             if model in models
         }

@@ -1,7 +1,7 @@
 """Keeping many wikis' indexes at their HEAD: schedule, fair turns, jobs."""
 
-from wikiholt.keeper.entries import Activity, Counters, Finding, Pace, Standing
-from wikiholt.keeper.jobs import Job, JobState
-from wikiholt.keeper.keeper import Keeper
+from wikiholt.keeper.entries import WikiActivity, SchedulerCounters, DiscoveredRepository, SchedulerConfig, SyncState
+from wikiholt.keeper.jobs import ReindexJob, ReindexState
+from wikiholt.keeper.keeper import Scheduler
 
-__all__ = ["Activity", "Counters", "Finding", "Job", "JobState", "Keeper", "Pace", "Standing"]
+__all__ = ["WikiActivity", "SchedulerCounters", "DiscoveredRepository", "ReindexJob", "ReindexState", "Scheduler", "SchedulerConfig", "SyncState"]

@@ -2,19 +2,19 @@
 
 from collections.abc import Callable
 
-from wikiholt.ports import Call
+from wikiholt.ports import NodeMessage
 
 
-class Alone:
+class SingleNode:
     """Shifts where there is one node, or where all processes of a machine look after the same files."""
 
-    def mine(self) -> None:
+    def get_assigned(self) -> None:
         return None
 
-    def wake(self, wiki_id: str, why: Call) -> None:
+    def send(self, wiki_id: str, message: NodeMessage) -> None:
         pass
 
-    def begin(self, called: Callable[[str, Call], None]) -> None:
+    def start(self, on_message: Callable[[str, NodeMessage], None]) -> None:
         pass
 
     def close(self) -> None:

@@ -7,57 +7,57 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from threading import Condition
 
-from wikiholt.keeper.entries import Counters, Entry, Standing
-from wikiholt.keeper.line import Line, Rank
+from wikiholt.keeper.entries import SchedulerCounters, WikiEntry, SyncState
+from wikiholt.keeper.line import WikiQueue, SyncPriority
 from wikiholt.model import Wiki
 
 
-class Board:
+class SchedulerState:
     """Every method may be called from any thread."""
 
     def __init__(self) -> None:
         self.changed = Condition()
         self.stopping = False
-        self.declined: set[tuple[str, str]] = set()
+        self.removed_sources: set[tuple[str, str]] = set()
         """Places of wikis that were removed while this process ran: not to be found again by itself."""
-        self.count: Counter[str] = Counter()
-        self._entries: dict[str, Entry] = {}
+        self.counts: Counter[str] = Counter()
+        self._entries: dict[str, WikiEntry] = {}
         self._due: list[tuple[float, str]] = []
-        self._syncs = Line()
-        self._fetches = Line()
+        self._sync_queue = WikiQueue()
+        self._fetch_queue = WikiQueue()
 
-    def get(self, wiki_id: str) -> Entry | None:
+    def get(self, wiki_id: str) -> WikiEntry | None:
         return self._entries.get(wiki_id)
 
-    def all(self) -> Sequence[Entry]:
+    def list_entries(self) -> Sequence[WikiEntry]:
         with self.changed:
             return list(self._entries.values())
 
-    def adopt(self, wiki: Wiki, interval: float, rank: Rank | None = None) -> Entry:
+    def add(self, wiki: Wiki, interval_s: float, priority: SyncPriority | None = None) -> WikiEntry:
         """Begin to look after a wiki, or take up its new settings; with a rank it is put in line at once."""
         with self.changed:
-            self.declined.discard(wiki.place)
+            self.removed_sources.discard(wiki.get_location)
             entry = self._entries.get(wiki.id)
             if entry is None:
-                entry = self._entries[wiki.id] = Entry(wiki, interval, 0.0)
+                entry = self._entries[wiki.id] = WikiEntry(wiki, interval_s, 0.0)
             elif entry.wiki != wiki:
-                entry.wiki, entry.interval, entry.looked, entry.revision = wiki, interval, False, None
-                entry.forgiven()
+                entry.wiki, entry.interval_s, entry.checked, entry.revision = wiki, interval_s, False, None
+                entry.clear_failures()
             else:
                 return entry
-            if rank is None:
+            if priority is None:
                 self.schedule(entry, 0.0)
             else:
-                self.schedule(entry, time.monotonic() + interval)
-                self.put(entry, rank)
+                self.schedule(entry, time.monotonic() + interval_s)
+                self.enqueue(entry, priority)
             return entry
 
-    def forget(self, wiki_id: str) -> None:
+    def remove(self, wiki_id: str) -> None:
         """The wiki was removed."""
         with self.changed:
             entry = self._entries.get(wiki_id)
             if entry is not None:
-                self.declined.add(entry.wiki.place)
+                self.removed_sources.add(entry.wiki.get_location)
                 self.release(wiki_id)
 
     def release(self, wiki_id: str) -> None:
@@ -65,112 +65,112 @@ class Board:
         with self.changed:
             entry = self._entries.pop(wiki_id, None)
             if entry is not None:
-                self._syncs.drop(wiki_id)
-                self._fetches.drop(wiki_id)
-                entry.turns += 1
+                self._sync_queue.remove(wiki_id)
+                self._fetch_queue.remove(wiki_id)
+                entry.finished_runs += 1
                 self.changed.notify_all()
 
-    def put(self, entry: Entry, rank: Rank) -> None:
+    def enqueue(self, entry: WikiEntry, priority: SyncPriority) -> None:
         """Have a wiki wait for its turn; if it is having one, for another."""
         with self.changed:
             if entry.wiki.id not in self._entries:
                 return
             if entry.running:
-                entry.again = rank if entry.again is None else min(entry.again, rank)
+                entry.rerun_priority = priority if entry.rerun_priority is None else min(entry.rerun_priority, priority)
             else:
-                self._syncs.put(entry.wiki.id, rank)
+                self._sync_queue.add(entry.wiki.id, priority)
                 self.changed.notify_all()
 
-    def put_fetch(self, entry: Entry, rank: Rank) -> None:
+    def enqueue_fetch(self, entry: WikiEntry, priority: SyncPriority) -> None:
         with self.changed:
             if entry.wiki.id in self._entries:
-                self._fetches.put(entry.wiki.id, rank)
+                self._fetch_queue.add(entry.wiki.id, priority)
                 self.changed.notify_all()
 
-    def waits(self, entry: Entry) -> bool:
-        return entry.wiki.id in self._syncs
+    def is_queued(self, entry: WikiEntry) -> bool:
+        return entry.wiki.id in self._sync_queue
 
-    def leave(self, entry: Entry) -> None:
+    def dequeue(self, entry: WikiEntry) -> None:
         """Out of the line again: there is no use in a turn now."""
         with self.changed:
-            self._syncs.drop(entry.wiki.id)
+            self._sync_queue.remove(entry.wiki.id)
 
-    def turns(self, *, urgent_only: bool = False) -> Iterator[Entry]:
+    def iter_syncs(self, *, urgent_only: bool = False) -> Iterator[WikiEntry]:
         """The wikis whose turn to be synced it is, as they come, until the keeper stops."""
-        while (entry := self._take(self._syncs, urgent_only)) is not None:
+        while (entry := self._wait_next(self._sync_queue, urgent_only)) is not None:
             yield entry
 
-    def fetches(self) -> Iterator[Entry]:
+    def iter_fetches(self) -> Iterator[WikiEntry]:
         """The wikis whose remote is to be fetched from, as they come, until the keeper stops."""
-        while (entry := self._take(self._fetches, urgent_only=False)) is not None:
+        while (entry := self._wait_next(self._fetch_queue, urgent_only=False)) is not None:
             yield entry
 
-    def _take(self, line: Line, urgent_only: bool) -> Entry | None:
+    def _wait_next(self, queue: WikiQueue, urgent_only: bool) -> WikiEntry | None:
         """Wait for the next in line; None when the keeper stops."""
         with self.changed:
-            self.changed.wait_for(lambda: self.stopping or (line.urgent if urgent_only else len(line)))
-            wiki_id = None if self.stopping else line.take(urgent_only=urgent_only)
+            self.changed.wait_for(lambda: self.stopping or (queue.has_urgent if urgent_only else len(queue)))
+            wiki_id = None if self.stopping else queue.pop(urgent_only=urgent_only)
             if wiki_id is None:
                 return None
             entry = self._entries[wiki_id]
-            if line is self._syncs:
-                entry.running, entry.again = True, None
+            if queue is self._sync_queue:
+                entry.running, entry.rerun_priority = True, None
             return entry
 
-    def ended(self, entry: Entry, then: Callable[[Rank | None], Rank | None]) -> None:
+    def finish(self, entry: WikiEntry, next_priority: Callable[[SyncPriority | None], SyncPriority | None]) -> None:
         """A turn has ended; `then` makes of what was asked for in the middle of it why there is to be another."""
         with self.changed:
-            asked, entry.again = entry.again, None
+            asked, entry.rerun_priority = entry.rerun_priority, None
             entry.running, entry.activity = False, None
-            entry.turns += 1
-            rank = then(asked)
+            entry.finished_runs += 1
+            rank = next_priority(asked)
             if rank is not None:
-                self.put(entry, rank)
+                self.enqueue(entry, rank)
             self.changed.notify_all()
 
-    def schedule(self, entry: Entry, at: float) -> None:
+    def schedule(self, entry: WikiEntry, due_at: float) -> None:
         """Look at the wiki next at this time of the monotonic clock."""
         with self.changed:
-            entry.due = at
-            heapq.heappush(self._due, (at, entry.wiki.id))
-            if self._due[0][0] == at:
+            entry.due_at = due_at
+            heapq.heappush(self._due, (due_at, entry.wiki.id))
+            if self._due[0][0] == due_at:
                 self.changed.notify_all()
 
-    def due(self) -> Iterator[Entry]:
+    def iter_due(self) -> Iterator[WikiEntry]:
         """The wikis that are to be looked at, each when it is, until the keeper stops."""
         while True:
             with self.changed:
-                entry = self._next_due()
+                entry = self._pop_due()
                 while entry is None:
                     if self.stopping:
                         return
                     self.changed.wait(self._due[0][0] - time.monotonic() if self._due else None)
-                    entry = self._next_due()
+                    entry = self._pop_due()
             yield entry
 
-    def _next_due(self) -> Entry | None:
+    def _pop_due(self) -> WikiEntry | None:
         now = time.monotonic()
         while not self.stopping and self._due and self._due[0][0] <= now:
             at, wiki_id = heapq.heappop(self._due)
             entry = self._entries.get(wiki_id)
-            if entry is not None and entry.due == at:
+            if entry is not None and entry.due_at == at:
                 return entry
         return None
 
-    def others_wait(self) -> bool:
-        return len(self._syncs) > 0
+    def has_waiting(self) -> bool:
+        return len(self._sync_queue) > 0
 
-    def at_work(self) -> bool:
+    def is_busy(self) -> bool:
         """Whether a wiki has its turn or waits for one."""
-        return len(self._syncs) > 0 or any(entry.running for entry in self._entries.copy().values())
+        return len(self._sync_queue) > 0 or any(entry.running for entry in self._entries.copy().values())
 
-    def urgent_wait(self) -> bool:
-        return self._syncs.urgent
+    def has_urgent(self) -> bool:
+        return self._sync_queue.has_urgent
 
-    def standing(self, entry: Entry) -> Standing:
+    def get_sync_state(self, entry: WikiEntry) -> SyncState:
         with self.changed:
-            return Standing(
-                waiting=entry.wiki.id in self._syncs or entry.wiki.id in self._fetches,
+            return SyncState(
+                waiting=entry.wiki.id in self._sync_queue or entry.wiki.id in self._fetch_queue,
                 missing=entry.missing,
                 failures=entry.failures,
                 error=entry.error,
@@ -179,18 +179,18 @@ class Board:
                 backup_error=entry.backup_error,
             )
 
-    def counters(self) -> Counters:
+    def get_counters(self) -> SchedulerCounters:
         with self.changed:
             entries = self._entries.values()
             return replace(
-                Counters(**self.count),
+                SchedulerCounters(**self.counts),
                 wikis=len(entries),
-                waiting=len(self._syncs) + len(self._fetches),
+                waiting=len(self._sync_queue) + len(self._fetch_queue),
                 running=sum(entry.running for entry in entries),
                 missing=sum(entry.missing for entry in entries),
                 failing=sum(entry.failures > 0 for entry in entries),
-                healing=sum(not entry.well and not entry.failures for entry in entries),
-                broken=sum(not entry.well and entry.failures > 0 for entry in entries),
+                healing=sum(not entry.index_ok and not entry.failures for entry in entries),
+                broken=sum(not entry.index_ok and entry.failures > 0 for entry in entries),
             )
 
     def stop(self) -> None:

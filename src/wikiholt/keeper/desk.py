@@ -7,40 +7,40 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import datetime
 
-from wikiholt.keeper.entries import Activity
-from wikiholt.ports import Store
+from wikiholt.keeper.entries import WikiActivity
+from wikiholt.ports import IndexStore
 
-_EVERY = 1.0
+_REPORT_INTERVAL_S = 1.0
 """Seconds between two notes."""
 
 
-class Desk:
+class ActivityReporter:
     """A desk one sits at. Telling never fails: how far it is, is not worth a sync."""
 
-    def __init__(self, leave: Callable[[str], None]) -> None:
-        self._leave = leave
-        self._told = 0.0
+    def __init__(self, write_note: Callable[[str], None]) -> None:
+        self._write_note = write_note
+        self._reported_at = 0.0
 
-    def tell(self, activity: Activity) -> None:
+    def report(self, activity: WikiActivity) -> None:
         """Leave a note, once a second at most."""
         now = time.monotonic()
-        if now - self._told < _EVERY:
+        if now - self._reported_at < _REPORT_INTERVAL_S:
             return
-        self._told = now
-        self._leave(json.dumps({**asdict(activity), "since": activity.since.isoformat()}))
+        self._reported_at = now
+        self._write_note(json.dumps({**asdict(activity), "since": activity.since.isoformat()}))
 
 
 @contextmanager
-def sitting(store: Store, wiki_id: str) -> Iterator[Desk]:
+def lock_activity(store: IndexStore, wiki_id: str) -> Iterator[ActivityReporter]:
     """Sit down at the wiki's desk; raises Busy where another sits, and StorageRefused."""
-    with store.sitting(wiki_id) as leave:
-        yield Desk(leave)
+    with store.activity_lock(wiki_id) as leave:
+        yield ActivityReporter(leave)
 
 
-def read_activity(store: Store, wiki_id: str) -> Activity | None:
+def read_activity(store: IndexStore, wiki_id: str) -> WikiActivity | None:
     """What is being done for the wiki by whichever process; None when nothing is, or nothing was noted yet."""
     try:
-        note = json.loads(store.seated(wiki_id) or "")
-        return Activity(**{**note, "since": datetime.fromisoformat(note["since"])})
+        note = json.loads(store.get_activity(wiki_id) or "")
+        return WikiActivity(**{**note, "since": datetime.fromisoformat(note["since"])})
     except (ValueError, TypeError, KeyError):
         return None

@@ -7,38 +7,38 @@ from pathlib import Path
 from random import Random
 
 from wikiholt.errors import NoCommits, WikiholtError
-from wikiholt.keeper.line import Rank
+from wikiholt.keeper.line import SyncPriority
 from wikiholt.model import Wiki
 
-_FIRST_DELAY = 5.0
-_LONGEST_DELAY = 3600.0
-_LONGEST_EMPTY = 300.0
+_FIRST_RETRY_S = 5.0
+_MAX_RETRY_S = 3600.0
+_MAX_RETRY_EMPTY_S = 300.0
 """A repository without commits is no broken one, but only git can tell when it has its first."""
 
 
 # The keeper's own: whoever draws from the common one for something repeatable shall not find us there too.
-spread = Random().uniform  # noqa: S311 - only spreads the load
+jitter = Random().uniform  # noqa: S311 - only spreads the load
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class SchedulerConfig:
     """How hard a keeper works."""
 
     workers: int = 2
-    slice: float = 10.0
+    slice_s: float = 10.0
     """Seconds after which a sync lets others go first."""
-    discover: float = 10.0
+    discovery_interval_s: float = 10.0
     """Seconds between two looks for repositories and newly registered wikis."""
-    interval_of: Callable[[Wiki], float] = lambda _: 60.0
+    get_interval: Callable[[Wiki], float] = lambda _: 60.0
     """Seconds between two looks at a wiki's HEAD."""
-    backups: float = 0.0
+    backup_interval_s: float = 0.0
     """Seconds between two backups of a wiki that changes; 0 means none."""
-    checks: float = 0.0
+    check_interval_s: float = 0.0
     """Seconds between two full checks of a wiki's index; 0 means none."""
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class DiscoveredRepository:
     """A repository found in a directory of wikis; with a `reason`, one that cannot be taken up.
 
     It may take nothing from outside `within`, whoever opens it.
@@ -47,11 +47,11 @@ class Finding:
     slug: str
     path: Path
     reason: str = ""
-    within: Path | None = None
+    confined_to: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Activity:
+class WikiActivity:
     """What is being done for a wiki just now: `fetch`, `sync` or `reindex`, and how far it is."""
 
     kind: str
@@ -62,7 +62,7 @@ class Activity:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class SyncState:
     """How the keeper sees a wiki."""
 
     waiting: bool
@@ -79,7 +79,7 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Counters:
+class SchedulerCounters:
     """What a keeper has done since it started, and what lies before it."""
 
     wikis: int = 0
@@ -105,60 +105,60 @@ class Counters:
 
 
 @dataclass(slots=True)
-class Entry:
+class WikiEntry:
     """One wiki. Changed under the keeper's lock only."""
 
     wiki: Wiki
-    interval: float
-    due: float
+    interval_s: float
+    due_at: float
     """When to look at it next, by the monotonic clock."""
-    looked: bool = False
+    checked: bool = False
     revision: str | None = None
-    stamp: str = ""
+    change_token: str = ""
     trusted_until: float = 0.0
     """Until when, by the monotonic clock, the stamp need not be compared at every look."""
-    activity: Activity | None = None
+    activity: WikiActivity | None = None
     running: bool = False
-    begun: bool = False
+    in_progress: bool = False
     """Whether it has had a turn and did not finish."""
-    again: Rank | None = None
+    rerun_priority: SyncPriority | None = None
     """To be put in line once more when its turn ends: somebody asked in the middle of it."""
-    postponed: Rank | None = None
+    retry_priority: SyncPriority | None = None
     """To be put in line at the next look: another process was writing its index."""
-    job: bool = False
+    reindexing: bool = False
     """Whether a reindexing is under way."""
     missing: bool = False
-    well: bool = True
+    index_ok: bool = True
     """Whether its index is whole, as far as is known."""
     failures: int = 0
     failed_head: str | None = None
     error: WikiholtError | None = None
     retry_at: float = 0.0
-    turns: int = 0
+    finished_runs: int = 0
     fetched_at: float = 0.0
     """When the last fetch that succeeded began."""
     backup_error: WikiholtError | None = None
     lock_timeouts: int = 0
     """How often in a row the database did not grant a lock on its index in time."""
-    urgent: bool = False
+    fetch_urgent: bool = False
     """Whether somebody waits for what the next fetch brings."""
-    shared: tuple[tuple[object, ...], str] | None = None
+    published_note: tuple[tuple[object, ...], str] | None = None
     """What other nodes were last told of it: what was known, and the note."""
 
     @property
-    def remote(self) -> bool:
+    def is_remote(self) -> bool:
         return not self.wiki.source.startswith("/")
 
-    def failed(self, error: WikiholtError, head: str | None, now: float) -> None:
+    def record_failure(self, error: WikiholtError, head: str | None, now: float) -> None:
         """Note a failure: the next try is twice as far off as the one before, up to an hour."""
         self.failures += 1
         self.error = error
         self.failed_head = head
-        longest = _LONGEST_EMPTY if isinstance(error, NoCommits) else _LONGEST_DELAY
-        delay = min(longest, _FIRST_DELAY * 2 ** min(self.failures - 1, 12))
-        self.retry_at = now + delay * spread(0.75, 1.25)
+        longest = _MAX_RETRY_EMPTY_S if isinstance(error, NoCommits) else _MAX_RETRY_S
+        delay = min(longest, _FIRST_RETRY_S * 2 ** min(self.failures - 1, 12))
+        self.retry_at = now + delay * jitter(0.75, 1.25)
 
-    def forgiven(self) -> None:
+    def clear_failures(self) -> None:
         """Forget failures: it works, or somebody wants it tried at once."""
         self.failures, self.failed_head, self.error, self.retry_at = 0, None, None, 0.0
         self.lock_timeouts = 0

@@ -7,12 +7,12 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from wikiholt.ports import Store
+from wikiholt.ports import IndexStore
 
-_NAME = "reindex"
+_JOB_NOTE = "reindex"
 
 
-class JobState(StrEnum):
+class ReindexState(StrEnum):
     """`none` when the wiki was never reindexed; `queued` until its first turn."""
 
     NONE = "none"
@@ -23,10 +23,10 @@ class JobState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class ReindexJob:
     """One reindexing of one wiki. `resumed` counts how often a process took it up that another had left unfinished."""
 
-    state: JobState = JobState.NONE
+    state: ReindexState = ReindexState.NONE
     id: str = ""
     started_at: datetime | None = None
     finished_at: datetime | None = None
@@ -43,31 +43,31 @@ class Job:
     hint: str = ""
 
     @property
-    def open(self) -> bool:
-        return self.state in (JobState.QUEUED, JobState.RUNNING)
+    def is_open(self) -> bool:
+        return self.state in (ReindexState.QUEUED, ReindexState.RUNNING)
 
 
-def read_job(store: Store, wiki_id: str) -> Job:
+def read_job(store: IndexStore, wiki_id: str) -> ReindexJob:
     """The wiki's last job; one that cannot be read counts as none, for a new one can be started at any time."""
     try:
-        return _job(json.loads(store.note(wiki_id, _NAME) or ""))
+        return _parse_job(json.loads(store.get_note(wiki_id, _JOB_NOTE) or ""))
     except (ValueError, TypeError, KeyError, AttributeError):
-        return Job()
+        return ReindexJob()
 
 
-def write_job(store: Store, wiki_id: str, job: Job, *, make: bool = False) -> None:
+def write_job(store: IndexStore, wiki_id: str, job: ReindexJob, *, create: bool = False) -> None:
     """Keep the job, whole or not at all; without `make` a wiki that is gone is left so. Raises StorageRefused."""
-    document = {name: _plain(value) for name, value in asdict(job).items()}
-    store.keep_note(wiki_id, _NAME, json.dumps(document), make=make)
+    document = {name: _to_json_value(value) for name, value in asdict(job).items()}
+    store.set_note(wiki_id, _JOB_NOTE, json.dumps(document), create=create)
 
 
-def _plain(value: object) -> object:
+def _to_json_value(value: object) -> object:
     return value.isoformat() if isinstance(value, datetime) else value
 
 
-def _job(document: Mapping[str, Any]) -> Job:
-    known = {field.name for field in fields(Job)}
+def _parse_job(document: Mapping[str, Any]) -> ReindexJob:
+    known = {field.name for field in fields(ReindexJob)}
     values = {name: value for name, value in document.items() if name in known}
     for name in ("started_at", "finished_at"):
         values[name] = datetime.fromisoformat(values[name]) if values.get(name) else None
-    return Job(**{**values, "state": JobState(values["state"])})
+    return ReindexJob(**{**values, "state": ReindexState(values["state"])})

@@ -3,56 +3,56 @@
 from collections import OrderedDict
 from enum import IntEnum
 
-_IN_A_ROW = 8
+_MAX_SKIPS = 8
 """So many are let past at most before one of those that only wait their turn is taken."""
 
 
-class Rank(IntEnum):
+class SyncPriority(IntEnum):
     """Why a wiki waits; the smaller goes first."""
 
-    ASKED = 0
-    WOKEN = 1
-    DUE = 2
+    INTERACTIVE = 0
+    NOTIFIED = 1
+    SCHEDULED = 2
 
 
-class Line:
+class WikiQueue:
     """First come, first served within a rank; no rank starves. Not for several threads without a lock around it."""
 
     def __init__(self) -> None:
-        self._ranks: tuple[OrderedDict[str, None], ...] = tuple(OrderedDict() for _ in Rank)
-        self._let_past = 0
+        self._queues: tuple[OrderedDict[str, None], ...] = tuple(OrderedDict() for _ in SyncPriority)
+        self._skipped = 0
 
-    def put(self, wiki_id: str, rank: Rank) -> None:
+    def add(self, wiki_id: str, priority: SyncPriority) -> None:
         """Have a wiki wait; one that waits already keeps its place, or moves up to the better rank's end."""
-        if any(wiki_id in self._ranks[better] for better in Rank if better <= rank):
+        if any(wiki_id in self._queues[better] for better in SyncPriority if better <= priority):
             return
-        self.drop(wiki_id)
-        self._ranks[rank][wiki_id] = None
+        self.remove(wiki_id)
+        self._queues[priority][wiki_id] = None
 
-    def drop(self, wiki_id: str) -> None:
-        for waiting in self._ranks:
+    def remove(self, wiki_id: str) -> None:
+        for waiting in self._queues:
             waiting.pop(wiki_id, None)
 
-    def take(self, *, urgent_only: bool = False) -> str | None:
+    def pop(self, *, urgent_only: bool = False) -> str | None:
         """The wiki whose turn it is, out of the line; `urgent_only` leaves those alone that are only due."""
-        if self._let_past >= _IN_A_ROW and self._ranks[Rank.DUE] and not urgent_only:
-            self._let_past = 0
-            return self._ranks[Rank.DUE].popitem(last=False)[0]
-        for rank in Rank:
-            if rank is Rank.DUE and urgent_only:
+        if self._skipped >= _MAX_SKIPS and self._queues[SyncPriority.SCHEDULED] and not urgent_only:
+            self._skipped = 0
+            return self._queues[SyncPriority.SCHEDULED].popitem(last=False)[0]
+        for rank in SyncPriority:
+            if rank is SyncPriority.SCHEDULED and urgent_only:
                 break
-            if self._ranks[rank]:
-                self._let_past = self._let_past + 1 if rank is not Rank.DUE and self._ranks[Rank.DUE] else 0
-                return self._ranks[rank].popitem(last=False)[0]
+            if self._queues[rank]:
+                self._skipped = self._skipped + 1 if rank is not SyncPriority.SCHEDULED and self._queues[SyncPriority.SCHEDULED] else 0
+                return self._queues[rank].popitem(last=False)[0]
         return None
 
     @property
-    def urgent(self) -> bool:
+    def has_urgent(self) -> bool:
         """Whether somebody waits for one of those that wait."""
-        return bool(self._ranks[Rank.ASKED] or self._ranks[Rank.WOKEN])
+        return bool(self._queues[SyncPriority.INTERACTIVE] or self._queues[SyncPriority.NOTIFIED])
 
     def __len__(self) -> int:
-        return sum(map(len, self._ranks))
+        return sum(map(len, self._queues))
 
     def __contains__(self, wiki_id: object) -> bool:
-        return any(wiki_id in waiting for waiting in self._ranks)
+        return any(wiki_id in waiting for waiting in self._queues)

@@ -6,45 +6,45 @@ from datetime import UTC, datetime, timedelta
 from time import monotonic
 
 from wikiholt.errors import WikiholtError
-from wikiholt.keeper.entries import Entry, Standing
-from wikiholt.ports import Store
+from wikiholt.keeper.entries import WikiEntry, SyncState
+from wikiholt.ports import IndexStore
 
-_NAME = "standing"
-_WELL = Standing(waiting=False, missing=False, failures=0, error=None, next_try_seconds=0.0, synced_revision=None)
+_STATE_NOTE = "standing"
+_HEALTHY_STATE = SyncState(waiting=False, missing=False, failures=0, error=None, next_try_seconds=0.0, synced_revision=None)
 
 
-def share(store: Store, entry: Entry) -> None:
+def publish_state(store: IndexStore, entry: WikiEntry) -> None:
     """Leave a note if there is news; never raises, for that is not worth a sync."""
     known = (entry.missing, entry.failures, entry.error, entry.backup_error)
-    if entry.shared is not None and entry.shared[0] == known:
+    if entry.published_note is not None and entry.published_note[0] == known:
         return
     with suppress(WikiholtError):
-        before = entry.shared[1] if entry.shared is not None else store.note(entry.wiki.id, _NAME) or ""
-        text = _written(entry)
+        before = entry.published_note[1] if entry.published_note is not None else store.get_note(entry.wiki.id, _STATE_NOTE) or ""
+        text = _encode_state(entry)
         if text != before:
-            store.keep_note(entry.wiki.id, _NAME, text)
-        entry.shared = (known, text)
+            store.set_note(entry.wiki.id, _STATE_NOTE, text)
+        entry.published_note = (known, text)
 
 
-def shared(store: Store, wiki_id: str) -> Standing:
+def read_state(store: IndexStore, wiki_id: str) -> SyncState:
     """What the node that looks after the wiki says of it; where it says nothing, all is well."""
     try:
-        note = json.loads(store.note(wiki_id, _NAME) or "")
+        note = json.loads(store.get_note(wiki_id, _STATE_NOTE) or "")
         next_try = (datetime.fromisoformat(note["next_try"]) - datetime.now(UTC)).total_seconds()
-        return Standing(
+        return SyncState(
             waiting=False,
             missing=bool(note["missing"]),
             failures=int(note["failures"]),
-            error=_error(note["error"]),
+            error=_decode_error(note["error"]),
             next_try_seconds=max(0.0, next_try),
             synced_revision=None,
-            backup_error=_error(note["backup_error"]),
+            backup_error=_decode_error(note["backup_error"]),
         )
     except (WikiholtError, ValueError, TypeError, KeyError):
-        return _WELL
+        return _HEALTHY_STATE
 
 
-def _written(entry: Entry) -> str:
+def _encode_state(entry: WikiEntry) -> str:
     if not (entry.missing or entry.failures or entry.backup_error):
         return ""
     next_try = datetime.now(UTC) + timedelta(seconds=max(0.0, entry.retry_at - monotonic()))
@@ -52,22 +52,22 @@ def _written(entry: Entry) -> str:
         {
             "missing": entry.missing,
             "failures": entry.failures,
-            "error": _told(entry.error),
+            "error": _encode_error(entry.error),
             "next_try": next_try.isoformat(),
-            "backup_error": _told(entry.backup_error),
+            "backup_error": _encode_error(entry.backup_error),
         }
     )
 
 
-def _told(error: WikiholtError | None) -> list[str] | None:
+def _encode_error(error: WikiholtError | None) -> list[str] | None:
     return [error.code, error.message, error.hint] if error else None
 
 
-def _error(told: list[str] | None) -> WikiholtError | None:
+def _decode_error(encoded: list[str] | None) -> WikiholtError | None:
     """The error again, of the kind it was, for a surface shows each kind in its own way."""
-    if told is None:
+    if encoded is None:
         return None
-    code, message, hint = told
+    code, message, hint = encoded
     kinds = [WikiholtError]
     for kind in kinds:
         kinds += kind.__subclasses__()

@@ -6,13 +6,13 @@ from enum import StrEnum
 
 from wikiholt.errors import InvalidQuery
 
-MAX_VALUES = 50
+MAX_FILTER_VALUES = 50
 """Tags, and categories, that one filter may name."""
-MAX_VALUE = 500
+MAX_FILTER_VALUE_CHARS = 500
 """Characters of one value of a filter."""
 
 
-class Mode(StrEnum):
+class SearchMode(StrEnum):
     HYBRID = "hybrid"
     SEMANTIC = "semantic"
     KEYWORD = "keyword"
@@ -25,7 +25,7 @@ class Confidence(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Filter:
+class PageFilter:
     """Narrows the pages that may be found; an empty filter lets every page pass. All given parts must hold."""
 
     categories: tuple[str, ...] = ()
@@ -36,30 +36,30 @@ class Filter:
     def __bool__(self) -> bool:
         return bool(self.categories or self.tags or self.path_prefix or self.updated_since)
 
-    def check(self) -> None:
+    def validate(self) -> None:
         """Raise InvalidQuery for a filter that no store should be asked to apply."""
         for what, values in (("tags", self.tags), ("categories", self.categories)):
-            if len(values) > MAX_VALUES:
-                raise InvalidQuery(f"the filter names {len(values)} {what}", hint=f"use at most {MAX_VALUES}")
+            if len(values) > MAX_FILTER_VALUES:
+                raise InvalidQuery(f"the filter names {len(values)} {what}", hint=f"use at most {MAX_FILTER_VALUES}")
         for what, values in (("tag", self.tags), ("category", self.categories), ("path", (self.path_prefix,))):
             for value in values:
-                if len(value) > MAX_VALUE:
+                if len(value) > MAX_FILTER_VALUE_CHARS:
                     raise InvalidQuery(
-                        f"a {what} of the filter has {len(value)} characters", hint=f"use at most {MAX_VALUE}"
+                        f"a {what} of the filter has {len(value)} characters", hint=f"use at most {MAX_FILTER_VALUE_CHARS}"
                     )
-                check_text(f"a {what} of the filter", value)
+                validate_text(f"a {what} of the filter", value)
 
 
-def check_text(what: str, text: str) -> None:
+def validate_text(label: str, text: str) -> None:
     """Refuse what no encoding of Unicode can hold: half a surrogate pair, which bytes that are no text turn into."""
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise InvalidQuery(f"{what} is not text: {text[:80]!r}", hint="send UTF-8") from None
+        raise InvalidQuery(f"{label} is not text: {text[:80]!r}", hint="send UTF-8") from None
 
 
 @dataclass(frozen=True, slots=True)
-class WordQuery:
+class KeywordQuery:
     """A keyword query, analysed. Pages must hold every phrase, no excluded phrase, and at least one term.
 
     Each phrase is a tuple of terms that follow one another; `prefix` is the last word as typed so far.
@@ -75,7 +75,7 @@ class WordQuery:
 
 
 @dataclass(frozen=True, slots=True)
-class WordHit:
+class KeywordHit:
     """A page found by words; a larger BM25 score is better."""
 
     page_id: int
@@ -172,11 +172,11 @@ class Hit:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class SearchResult:
     """What a search returns; says how fresh it is and whether it had to make do."""
 
     query: str
-    mode: Mode
+    mode: SearchMode
     hits: tuple[Hit, ...]
     total: int
     took_ms: float

@@ -3,5 +3,5 @@
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float32]
-Ints = NDArray[np.int64]
+FloatArray = NDArray[np.float32]
+IntArray = NDArray[np.int64]

@@ -4,13 +4,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from wikiholt.model.index import State
+from wikiholt.model.index import IndexState
 
 
-class Occasion(StrEnum):
+class BackupReason(StrEnum):
     """Why a copy was made."""
 
-    ASKED = "asked"
+    REQUESTED = "asked"
     SCHEDULED = "scheduled"
     BEFORE_PUBLISHING = "before-publishing"
     BEFORE_RESTORING = "before-restoring"
@@ -22,9 +22,9 @@ class Backup:
 
     name: str
     taken_at: datetime
-    occasion: str
+    reason: str
     bytes: int
-    state: State | None
+    state: IndexState | None
     fault: str = ""
 
 
@@ -34,7 +34,7 @@ class RegistryBackup:
 
     name: str
     taken_at: datetime
-    occasion: str
+    reason: str
     bytes: int
     wikis: int
     keys: int

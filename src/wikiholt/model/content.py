@@ -30,7 +30,7 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
-class Metadata:
+class PageMetadata:
     """What a page's frontmatter says, in the forms search needs."""
 
     title: str | None = None
@@ -43,7 +43,7 @@ class Metadata:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class MarkdownBlock:
     """A block of a page's Markdown: `page.body[start:end]`, on these lines of the file (both included)."""
 
     kind: str
@@ -60,13 +60,13 @@ class Page:
     file: str
     path: str
     name: str
-    metadata: Metadata
+    metadata: PageMetadata
     headings: tuple[Heading, ...]
     links: tuple[Link, ...]
     body: str
     body_line: int
     warnings: tuple[str, ...] = ()
-    blocks: tuple[Block, ...] = ()
+    blocks: tuple[MarkdownBlock, ...] = ()
     name_in_content: bool = False
     """Whether the name comes from the blob (title or first heading) and not from the file's name."""
     words: int = 0
@@ -90,7 +90,7 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class PageTerms:
     """A page as the keyword index holds it: analysed terms, separated by spaces, one string a field."""
 
     name: str
@@ -99,7 +99,7 @@ class Words:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class PageProblem:
     """A page that could not be indexed, and why."""
 
     file: str

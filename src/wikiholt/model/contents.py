@@ -6,10 +6,10 @@ from datetime import datetime
 from typing import TypeAlias
 
 from wikiholt.model.answers import StoredPage
-from wikiholt.model.content import Heading, Metadata
+from wikiholt.model.content import Heading, PageMetadata
 from wikiholt.model.source import Commit
 
-Plain: TypeAlias = "str | list[Plain] | dict[str, Plain] | None"
+FrontmatterValue: TypeAlias = "str | list[Plain] | dict[str, Plain] | None"
 """A value of a frontmatter: every scalar is the text that was written."""
 
 
@@ -88,8 +88,8 @@ class PageContent:
     path: str
     file: str
     content: str
-    metadata: Metadata
-    frontmatter: Mapping[str, Plain]
+    metadata: PageMetadata
+    frontmatter: Mapping[str, FrontmatterValue]
     words: int
     length: int
     blob: str
@@ -107,7 +107,7 @@ class PageContent:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class PageWriteResult:
     """A page as it stands after a write; `changed` is False where it held that content already."""
 
     name: str
@@ -120,7 +120,7 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
-class Deleted:
+class PageDeleteResult:
     """A page that was deleted by this commit."""
 
     path: str
@@ -129,7 +129,7 @@ class Deleted:
 
 
 @dataclass(frozen=True, slots=True)
-class Renamed:
+class PageRenameResult:
     """A page that has another path since this commit, and the pages whose links the commit rewrote."""
 
     name: str
@@ -153,7 +153,7 @@ class Attachment:
 
 
 @dataclass(frozen=True, slots=True)
-class Attachments:
+class AttachmentList:
     """The files attached to a page, by name."""
 
     path: str
@@ -161,7 +161,7 @@ class Attachments:
 
 
 @dataclass(frozen=True, slots=True)
-class Attached:
+class AttachmentResult:
     """An attachment as it stands after a write; `data` is given where it was read."""
 
     path: str

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class DatabaseStanding:
+class DatabaseStatus:
     """One database. `address` is without secrets; `away` says why it could not be asked, and is empty where it was."""
 
     name: str

@@ -5,15 +5,15 @@ from datetime import datetime
 from enum import StrEnum
 
 
-class Condition(StrEnum):
+class HealthCondition(StrEnum):
     """`broken` once damage is noticed, `healing` once the damaged index is set aside and until another stands."""
 
     OK = "ok"
-    HEALING = "healing"
+    REPAIRING = "healing"
     BROKEN = "broken"
 
 
-class Proof(StrEnum):
+class VerificationResult(StrEnum):
     """What comparing an index's bytes with those its last writer left has shown.
 
     `none` while there is no index, or it is being written; `too large` for one whose bytes are not compared; `changed`
@@ -27,16 +27,16 @@ class Proof(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Health:
+class IndexHealth:
     """How an index is. `reason` says what was found, `since` when, `aside` where the damaged one was put."""
 
-    condition: Condition = Condition.OK
+    condition: HealthCondition = HealthCondition.OK
     reason: str = ""
     since: datetime | None = None
-    aside: str = ""
+    quarantined_as: str = ""
     checked_at: datetime | None = None
     """When every byte was last read and found right."""
 
     @property
-    def well(self) -> bool:
-        return self.condition is Condition.OK
+    def is_ok(self) -> bool:
+        return self.condition is HealthCondition.OK

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from wikiholt.model.arrays import Floats, Ints
-from wikiholt.model.content import Chunk, Page, Problem, Words
+from wikiholt.model.arrays import FloatArray, IntArray
+from wikiholt.model.content import Chunk, Page, PageProblem, PageTerms
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,17 +15,17 @@ class PageEntry:
     page: Page
     chunks: tuple[Chunk, ...]
     hashes: tuple[bytes, ...]
-    vectors: Floats
-    words: Words
+    vectors: FloatArray
+    terms: PageTerms
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class IndexChange:
     """What one transaction makes true. With a revision, the index then stands for that commit."""
 
     pages: tuple[PageEntry, ...] = ()
     deleted: tuple[str, ...] = ()
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[PageProblem, ...] = ()
     revision: str | None = None
 
 
@@ -42,22 +42,22 @@ class Recipe:
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
+class CosineScale:
     """What a model's cosines mean: as near as passages that have nothing in common, and as near as question and answer.
 
     Some models put any two texts close together. On the common scale that is nought.
     """
 
     unrelated: float = 0.0
-    alike: float = 1.0
+    related: float = 1.0
 
-    def meaning(self, cosine: float) -> float:
+    def normalize(self, cosine: float) -> float:
         """How near in meaning: 0 for the unrelated, 1 for the alike, more for the same; the order stays."""
-        return max(0.0, (cosine - self.unrelated) / (self.alike - self.unrelated))
+        return max(0.0, (cosine - self.unrelated) / (self.related - self.unrelated))
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class IndexState:
     """Where an index stands. `version` grows with every committed change."""
 
     generation: int
@@ -74,9 +74,9 @@ class State:
 class VectorRows:
     """Chunks as a vector cache sees them, row by row."""
 
-    chunk_ids: Ints
-    page_ids: Ints
-    vectors: Floats
+    chunk_ids: IntArray
+    page_ids: IntArray
+    vectors: FloatArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,32 +85,32 @@ class VectorDelta:
 
     version: int
     added: VectorRows
-    dropped: Ints
+    dropped: IntArray
 
 
 @dataclass(frozen=True, slots=True)
-class WordRow:
+class KeywordRow:
     """A page as a word cache sees it; `words` is empty for a page that is hidden from search."""
 
     page_id: int
-    words: Words
+    terms: PageTerms
 
 
 @dataclass(frozen=True, slots=True)
-class WordDelta:
+class KeywordDelta:
     """Pages whose words changed between two versions, as they are now, and the ids of pages that are gone."""
 
     version: int
-    changed: tuple[WordRow, ...]
-    dropped: Ints
+    changed: tuple[KeywordRow, ...]
+    dropped: IntArray
 
 
 @dataclass(frozen=True, slots=True)
-class Neighbours:
+class VectorHits:
     """Nearest chunks, nearest first; `distances` are cosine distances (1 - cosine)."""
 
-    chunk_ids: Ints
-    page_ids: Ints
-    distances: Floats
+    chunk_ids: IntArray
+    page_ids: IntArray
+    distances: FloatArray
     degraded: bool = False
     """Whether a cache found them in another way than it should have, since part of it is away. They are right."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Surface(StrEnum):
+class SearchInterface(StrEnum):
     """By which way somebody searched."""
 
     HTTP = "http"
@@ -14,7 +14,7 @@ class Surface(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Searched:
+class QueryRecord:
     """One search and what came of it; nothing says who asked."""
 
     at: float
@@ -37,17 +37,17 @@ class Searched:
 
 
 @dataclass(frozen=True, slots=True)
-class QueryBounds:
+class QueryRetention:
     """What a query log may hold: entries of so many days, and the newest so many of them."""
 
-    days: float
-    entries: int
+    max_days: float
+    max_records: int
 
 
 @dataclass(frozen=True, slots=True)
-class QueryEntries:
+class QueryRecords:
     """What a query log holds of a period, oldest first."""
 
-    searches: tuple[Searched, ...]
+    records: tuple[QueryRecord, ...]
     damaged_at: float | None = None
     """When the log was found damaged and begun anew, if it ever was."""

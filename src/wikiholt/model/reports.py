@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from wikiholt.model.content import Problem
+from wikiholt.model.content import PageProblem
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,13 +17,13 @@ class SyncReport:
     unchanged: int = 0
     chunks_embedded: int = 0
     chunks_reused: int = 0
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[PageProblem, ...] = ()
     seconds: float = 0.0
     rebuilt: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Forecast:
+class ReindexEstimate:
     """What building an index anew would take, on this machine and with the settings of now.
 
     `chunks_to_embed` are chunks with a text of their own: equal texts are embedded once. `reusable_vectors` is how many

@@ -65,11 +65,11 @@ class LogEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
+class FileVersion:
     """What a page was before: `file` is the page today; `then`, from the top of the repository, is where it lay."""
 
     file: str
-    then: str
+    old_file: str
     blob: str
 
 
@@ -90,5 +90,5 @@ class FileEdit:
 
     file: str
     data: bytes | None
-    expected: str | None
-    attached: bool = False
+    expected_blob: str | None
+    is_attachment: bool = False

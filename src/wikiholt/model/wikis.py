@@ -19,7 +19,7 @@ class Wiki:
     """What tells its repository from another at the same path (`sources/identity.py`); empty where nothing does."""
 
     @property
-    def place(self) -> tuple[str, str]:
+    def get_location(self) -> tuple[str, str]:
         """Where its repository lies, and when that was created, as far as it is known."""
         return self.source, self.repository.removeprefix("marked").strip()
 
@@ -31,9 +31,9 @@ class Scope(StrEnum):
     WRITE = "write"
     ADMIN = "admin"
 
-    def allows(self, needed: "Scope") -> bool:
+    def allows(self, required: "Scope") -> bool:
         order = tuple(Scope)
-        return order.index(self) >= order.index(needed)
+        return order.index(self) >= order.index(required)
 
 
 @dataclass(frozen=True, slots=True)

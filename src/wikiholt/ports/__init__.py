@@ -1,28 +1,28 @@
 """What the core asks of the world. Each Protocol is bound to its scope when made: none takes a wiki beside a query."""
 
-from wikiholt.ports.caches import Lexicon, VectorCache, VectorEngine, WordCache
-from wikiholt.ports.embedding import Embedder, Identity, Reranker, WordSense
-from wikiholt.ports.indexes import Snapshot, Store, WikiIndex
-from wikiholt.ports.nodes import Call, Databases, Shifts
+from wikiholt.ports.caches import Lexicon, VectorCache, VectorEngine, KeywordCache
+from wikiholt.ports.embedding import Embedder, ModelInfo, Reranker, SupportsSentenceScoring
+from wikiholt.ports.indexes import VectorSnapshot, IndexStore, WikiIndex
+from wikiholt.ports.nodes import NodeMessage, DatabaseAdmin, NodeAssignments
 from wikiholt.ports.queries import QueryLog
-from wikiholt.ports.sources import Repositories, Source
+from wikiholt.ports.sources import RepositoryIdentities, Source
 
 __all__ = [
-    "Call",
-    "Databases",
+    "NodeMessage",
+    "DatabaseAdmin",
     "Embedder",
-    "Identity",
+    "ModelInfo",
     "Lexicon",
     "QueryLog",
-    "Repositories",
+    "RepositoryIdentities",
     "Reranker",
-    "Shifts",
-    "Snapshot",
+    "NodeAssignments",
+    "VectorSnapshot",
     "Source",
-    "Store",
+    "IndexStore",
     "VectorCache",
     "VectorEngine",
     "WikiIndex",
-    "WordCache",
-    "WordSense",
+    "KeywordCache",
+    "SupportsSentenceScoring",
 ]

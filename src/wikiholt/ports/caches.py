@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from wikiholt.model import Floats, Ints, Neighbours, WordHit, WordQuery
+from wikiholt.model import FloatArray, IntArray, VectorHits, KeywordHit, KeywordQuery
 
 
 class VectorCache(Protocol):
@@ -16,13 +16,13 @@ class VectorCache(Protocol):
     def refresh(self) -> None:
         """Bring the cache to the index's version: by the rows changed since, by a file on disk, or by building."""
 
-    def search(self, vector: Floats, limit: int, pages: Ints | None) -> Neighbours:
+    def search(self, vector: FloatArray, limit: int, page_ids: IntArray | None) -> VectorHits:
         """The nearest chunks, of these pages (sorted ids) only if given."""
 
     def verify(self) -> None:
         """Read every byte of its file; raises where one is not as it was written, and never uses that file again."""
 
-    def settle(self, timeout: float | None = None) -> bool:
+    def wait_idle(self, timeout: float | None = None) -> bool:
         """Wait for work in the background to end; the next refresh takes it up."""
 
     def close(self) -> None: ...
@@ -35,16 +35,16 @@ class VectorEngine(Protocol):
     def name(self) -> str: ...
 
     @property
-    def up(self) -> bool:
+    def is_up(self) -> bool:
         """Whether it answered when it was last needed."""
 
-    def figures(self) -> Mapping[str, tuple[str, int]]:
+    def get_metrics(self) -> Mapping[str, tuple[str, int]]:
         """Each counter with what it counts; none belongs to a wiki."""
 
-    def examine(self) -> str:
+    def check(self) -> str:
         """What is wrong with it, in words for the operator; empty when nothing is."""
 
-    def forget(self, wiki_id: str, slug: str) -> None:
+    def delete_wiki(self, wiki_id: str, slug: str) -> None:
         """Remove what it holds of a wiki that was removed; later, if it is away. Never raises."""
 
     def close(self) -> None: ...
@@ -53,17 +53,17 @@ class VectorEngine(Protocol):
 class Lexicon(Protocol):
     """The terms of one index at one version; a term that no living page holds is not in it."""
 
-    def pages(self, term: str) -> int:
+    def count_pages(self, term: str) -> int:
         """How many pages hold the term."""
 
-    def beginning_with(self, beginning: str, most: int, lengths: range | None = None) -> Sequence[str]:
+    def find_by_prefix(self, prefix: str, limit: int, lengths: range | None = None) -> Sequence[str]:
         """At most so many terms that begin so, of so many letters if given."""
 
-    def ending_with(self, ending: str, most: int, lengths: range | None = None) -> Sequence[str]:
+    def find_by_suffix(self, suffix: str, limit: int, lengths: range | None = None) -> Sequence[str]:
         """At most so many terms that end so, of so many letters if given."""
 
 
-class WordCache(Protocol):
+class KeywordCache(Protocol):
     """A faster form of one index's words: the same pages with the same scores. May fail in any way."""
 
     @property
@@ -71,15 +71,15 @@ class WordCache(Protocol):
 
     def refresh(self) -> None: ...
 
-    def search(self, query: WordQuery, limit: int, pages: Ints | None) -> Sequence[WordHit]: ...
+    def search(self, query: KeywordQuery, limit: int, page_ids: IntArray | None) -> Sequence[KeywordHit]: ...
 
-    def best_possible(self, query: WordQuery) -> float: ...
+    def get_max_score(self, query: KeywordQuery) -> float: ...
 
-    def lexicon(self) -> Lexicon:
+    def get_lexicon(self) -> Lexicon:
         """The terms of the version it stands for; fails as `search` does."""
 
     def verify(self) -> None: ...
 
-    def settle(self, timeout: float | None = None) -> bool: ...
+    def wait_idle(self, timeout: float | None = None) -> bool: ...
 
     def close(self) -> None: ...

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from wikiholt.model import QueryBounds, QueryEntries, Searched
+from wikiholt.model import QueryRetention, QueryRecords, QueryRecord
 
 
 class QueryLog(Protocol):
@@ -12,16 +12,16 @@ class QueryLog(Protocol):
     All may raise Busy, StorageRefused or DatabaseAway, and others of IndexFault; what was committed stays.
     """
 
-    def write(self, searches: Sequence[Searched], bounds: QueryBounds) -> None:
+    def write(self, records: Sequence[QueryRecord], retention: QueryRetention) -> None:
         """Add these, and forget what is out of bounds, in one transaction; a damaged log is begun anew.
 
         Of a wiki of which nothing is here nothing is written: it was removed.
         """
 
-    def read(self, since: float) -> QueryEntries | None:
+    def read(self, since: float) -> QueryRecords | None:
         """What was written since then; None where nothing was ever written."""
 
-    def trim(self, bounds: QueryBounds) -> None:
+    def trim(self, retention: QueryRetention) -> None:
         """Forget what is out of bounds."""
 
     def clear(self) -> int:

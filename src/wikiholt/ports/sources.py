@@ -4,52 +4,52 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
-from wikiholt.model import AttachedFile, Author, Blob, Commit, FileEdit, LogEntry, TreeChange, TreeEntry, Version, Wiki
+from wikiholt.model import AttachedFile, Author, Blob, Commit, FileEdit, LogEntry, TreeChange, TreeEntry, FileVersion, Wiki
 
 
 class Source(Protocol):
     """Where a wiki's pages come from: one git repository, read at a revision."""
 
-    def head(self) -> str:
+    def get_head(self) -> str:
         """The commit at HEAD; raises SourceMissing, SourceBroken or NoCommits."""
 
-    def seen(self) -> str:
+    def get_last_known_head(self) -> str:
         """HEAD as far as anybody knows it, for saying whether an answer is behind; brings nothing, so it never waits.
 
         Raises what `head` raises.
         """
 
-    def tree(self, revision: str) -> Mapping[str, TreeEntry]:
+    def read_tree(self, revision: str) -> Mapping[str, TreeEntry]:
         """Every page file at the revision (relative to the wiki's sub-directory) with its blob."""
 
-    def changes(self, old: str, new: str) -> Sequence[TreeChange] | None:
+    def get_changes(self, old: str, new: str) -> Sequence[TreeChange] | None:
         """The page files that differ between two revisions, at a cost of the difference; None when that is unknown."""
 
-    def read(self, blobs: Iterable[str], limit: int) -> Iterator[Blob]:
+    def read_blobs(self, blobs: Iterable[str], limit: int) -> Iterator[Blob]:
         """The blobs, in the order asked for; one larger than `limit` bytes comes without its data."""
 
-    def last_changed(self, files: Sequence[str], revision: str, since: str | None) -> Mapping[str, datetime]:
+    def get_change_dates(self, files: Sequence[str], revision: str, since: str | None) -> Mapping[str, datetime]:
         """When each file was last changed by a commit; `since` is a commit to stop at if it is an ancestor."""
 
-    def resolve(self, revision: str) -> str:
+    def resolve_revision(self, revision: str) -> str:
         """The full id of a commit named by at least 7 of its digits; only commits that HEAD descends from count."""
 
-    def find(self, file: str, revision: str) -> TreeEntry | None:
+    def find_file(self, file: str, revision: str) -> TreeEntry | None:
         """The page file's entry at the revision, or None when there is no such page; cheap in any wiki."""
 
-    def attached(self, folder: str, revision: str) -> Mapping[str, AttachedFile]:
+    def list_attached_files(self, folder: str, revision: str) -> Mapping[str, AttachedFile]:
         """The files right in a folder that are no pages, by name; none where there is no such folder."""
 
-    def history(self, file: str, limit: int = 50, revision: str | None = None) -> Sequence[Commit]:
+    def read_history(self, file: str, limit: int = 50, revision: str | None = None) -> Sequence[Commit]:
         """The commits that changed a file, newest first, its earlier names followed; none for an unknown file."""
 
-    def log(self, limit: int, skip: int = 0) -> Sequence[LogEntry]:
+    def read_log(self, limit: int, skip: int = 0) -> Sequence[LogEntry]:
         """The commits that touched a page, newest first."""
 
-    def versions(self, revision: str, limit: int) -> Sequence[Version]:
+    def find_old_versions(self, revision: str, limit: int) -> Sequence[FileVersion]:
         """At most so many former versions of the pages at the revision, newest first, followed through renames."""
 
-    def write(self, edits: Sequence[FileEdit], author: Author, message: str) -> str:
+    def commit(self, edits: Sequence[FileEdit], author: Author, message: str) -> str:
         """Make one commit of these edits on HEAD and return its id.
 
         Raises RevisionMismatch when a file is not the one expected, NotWritable, Busy, and InvalidPage for a path,
@@ -62,11 +62,11 @@ class Source(Protocol):
         Ends soon, with Busy, once `stop` says so.
         """
 
-    def prove(self) -> None:
+    def check_readable(self) -> None:
         """Raise what would keep the pages from being read; a source without commits yet is welcome."""
 
 
-class Repositories(Protocol):
+class RepositoryIdentities(Protocol):
     """Tells the repository of a wiki from another one that takes its place at the same path."""
 
     def identify(self, source: str) -> str:

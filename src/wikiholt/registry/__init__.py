@@ -1,27 +1,27 @@
 """Which wikis there are: the slug people type, the opaque id that names things on disk, hosts, keys, and the source."""
 
-from wikiholt.registry.backups import RegistryBackups, Restored
-from wikiholt.registry.hosts import LOOPBACK, host_named
-from wikiholt.registry.keys import Keys
-from wikiholt.registry.loss import RECOVER, Remains
-from wikiholt.registry.schema import RESTORE
+from wikiholt.registry.backups import RegistryBackups, RegistryRestore
+from wikiholt.registry.hosts import LOOPBACK_HOSTS, parse_host_header
+from wikiholt.registry.keys import KeyStore
+from wikiholt.registry.loss import RECOVERY_HINT, LeftoverData
+from wikiholt.registry.schema import RESTORE_HINT
 from wikiholt.registry.sessions import RegistryDatabase
 from wikiholt.registry.slugs import validate_slug
-from wikiholt.registry.taking import lacking
-from wikiholt.registry.wikis import Registry, Struck
+from wikiholt.registry.taking import find_missing_rows
+from wikiholt.registry.wikis import Registry, RemovedEntry
 
 __all__ = [
-    "LOOPBACK",
-    "RECOVER",
-    "RESTORE",
-    "Keys",
+    "LOOPBACK_HOSTS",
+    "RECOVERY_HINT",
+    "RESTORE_HINT",
+    "KeyStore",
     "Registry",
     "RegistryBackups",
     "RegistryDatabase",
-    "Remains",
-    "Restored",
-    "Struck",
-    "host_named",
-    "lacking",
+    "LeftoverData",
+    "RegistryRestore",
+    "RemovedEntry",
+    "parse_host_header",
+    "find_missing_rows",
     "validate_slug",
 ]

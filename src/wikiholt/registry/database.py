@@ -13,55 +13,55 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
 
-from wikiholt.errors import Busy, IndexCorrupt, IndexFault, IndexTooNew, StorageRefused, WikiholtError
-from wikiholt.plainfiles import is_odd, move_away
+from wikiholt.errors import Busy, IndexCorrupt, IndexUnavailable, IndexTooNew, StorageError, WikiholtError
+from wikiholt.plainfiles import is_irregular, move_away
 from wikiholt.registry import schema
-from wikiholt.registry.loss import BLANK, RECOVER, Remains, SealFile, lost, outdated
-from wikiholt.registry.mending import install
+from wikiholt.registry.loss import EMPTY_CHECKSUM, RECOVERY_HINT, LeftoverData, ChecksumFile, make_lost_registry_error, make_outdated_registry_error
+from wikiholt.registry.mending import replace_file
 
-_REFUSED = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN}
-_BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
-_NO_ROOM = {sqlite3.SQLITE_IOERR_SHMOPEN, sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_SHMMAP}
+_STORAGE_ERROR_CODES = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN}
+_BUSY_CODES = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+_SHARED_MEMORY_CODES = {sqlite3.SQLITE_IOERR_SHMOPEN, sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_SHMMAP}
 
-Stamp = tuple[int, int, int, int, int]
+FileIdentity = tuple[int, int, int, int, int]
 """Process, device, inode, size and time of change: a file with another stamp is opened and verified again."""
 
 
 class RegistryFile:
     """The registry's file. Nothing is touched before the first use."""
 
-    shared = False
+    is_shared = False
 
-    def __init__(self, path: Path, timeout: float, remains: Remains | None = None) -> None:
+    def __init__(self, path: Path, timeout: float, remains: LeftoverData | None = None) -> None:
         """`remains` says what an earlier registry has left here, should this file be missing."""
         self.path = path
-        self._timeout = timeout
+        self._timeout_s = timeout
         self.remains = remains
-        self._seals = SealFile(path)
+        self._checksum_file = ChecksumFile(path)
         self._lock = threading.RLock()
         self._users = 0
-        self._open: tuple[Stamp, sqlite3.Connection] | None = None
+        self._current: tuple[FileIdentity, sqlite3.Connection] | None = None
         self._inherited: list[sqlite3.Connection] = []
 
     @contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection | None]:
+    def read_connection(self) -> Iterator[sqlite3.Connection | None]:
         """The connection, for reading; None while there is no registry yet."""
-        with self._using():
-            yield self._connection()
+        with self._use_connection():
+            yield self._get_connection()
 
     @contextmanager
-    def writing(self) -> Iterator[schema.Ledger]:
+    def write_transaction(self) -> Iterator[schema.RegistryTransaction]:
         """One write transaction, which is sealed and committed unless the block raises."""
-        with self._using():
-            connection = self._connection() or self._create()
-            self._tighten()
+        with self._use_connection():
+            connection = self._get_connection() or self._create_file()
+            self._restrict_permissions()
             connection.execute("BEGIN IMMEDIATE")
             try:
-                ledger = schema.Ledger(connection)
-                before = schema.seal(connection)
+                ledger = schema.RegistryTransaction(connection)
+                before = schema.read_checksum(connection)
                 yield ledger
-                ledger.seal()
-                self._seals.write(before, schema.seal(connection))
+                ledger.write_checksum()
+                self._checksum_file.write(before, schema.read_checksum(connection))
                 connection.execute("COMMIT")
             except BaseException:
                 if connection.in_transaction:
@@ -69,62 +69,62 @@ class RegistryFile:
                 raise
             # What was removed is to be gone from the log too; a reader at work only puts that off to the next write.
             with suppress(sqlite3.OperationalError):
-                if ledger.deleted:
+                if ledger.has_deletions:
                     connection.execute("VACUUM")
                 connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            self._settle(connection)
-            self._restamp()
+            self._drop_old_checksums(connection)
+            self._update_stamp()
 
     @contextmanager
-    def unchanging(self) -> Iterator[sqlite3.Connection]:
+    def read_immutable_copy(self) -> Iterator[sqlite3.Connection]:
         """A copy of a registry that nobody writes, verified, and brought to today's form in memory."""
-        with self._faults(), closing(sqlite3.connect(":memory:", isolation_level=None)) as copy:
-            with closing(_connect(self.path, "mode=ro&immutable=1", self._timeout)) as connection:
+        with self._translate_errors(), closing(sqlite3.connect(":memory:", isolation_level=None)) as copy:
+            with closing(_connect_file(self.path, "mode=ro&immutable=1", self._timeout_s)) as connection:
                 self._verify(connection)
                 connection.backup(copy)
-            schema.migrate(copy)
+            schema.migrate_schema(copy)
             yield copy
 
-    def copy(self, to: Path) -> str | None:
+    def write_copy(self, to: Path) -> str | None:
         """Copy the registry and return its seal, both as of one moment, whoever writes meanwhile."""
-        with self._using():
-            connection = self._connection()
+        with self._use_connection():
+            connection = self._get_connection()
             if connection is None:
                 return None
             connection.execute("BEGIN")
             try:
-                seal = schema.seal(connection)
+                seal = schema.read_checksum(connection)
                 with closing(sqlite3.connect(to, isolation_level=None)) as copy:
                     connection.backup(copy)
                 return seal
             finally:
                 connection.execute("ROLLBACK")
 
-    def install(self, rows: schema.Rows) -> str | None:
+    def replace_contents(self, rows: schema.RegistryRows) -> str | None:
         """Put a file with these rows in the place of the one there is."""
-        with self._lock, self._faults():
+        with self._lock, self._translate_errors():
             self.close()
-            return install(self.path, rows)
+            return replace_file(self.path, rows)
 
     def close(self) -> None:
         """Let go of the file; the next use opens it again."""
         with self._lock:
-            if self._open:
-                self._open[1].close()
-            self._open = None
+            if self._current:
+                self._current[1].close()
+            self._current = None
 
     @contextmanager
-    def _using(self) -> Iterator[None]:
-        with self._lock, self._faults():
+    def _use_connection(self) -> Iterator[None]:
+        with self._lock, self._translate_errors():
             self._users += 1
             try:
                 yield
             finally:
                 self._users -= 1
 
-    def _connection(self) -> sqlite3.Connection | None:
-        if self._users > 1 and self._open:  # a caller further up uses it
-            return self._open[1]
+    def _get_connection(self) -> sqlite3.Connection | None:
+        if self._users > 1 and self._current:  # a caller further up uses it
+            return self._current[1]
         try:
             found = self.path.stat()
         except FileNotFoundError:
@@ -132,42 +132,42 @@ class RegistryFile:
             self._require_none_lost()
             return None
         except OSError:
-            if not is_odd(self.path, follow=True):
+            if not is_irregular(self.path, follow=True):
                 raise
-            raise self._corrupt("it is not a regular file") from None
-        stamp = _stamp(found)
-        if self._open and self._open[0] != stamp:
-            if self._open[0][0] != stamp[0]:  # SQLite forbids even closing a connection on the far side of a fork
-                self._inherited.append(self._open[1])
-                self._open = None
+            raise self._make_corrupt_error("it is not a regular file") from None
+        stamp = _get_stamp(found)
+        if self._current and self._current[0] != stamp:
+            if self._current[0][0] != stamp[0]:  # SQLite forbids even closing a connection on the far side of a fork
+                self._inherited.append(self._current[1])
+                self._current = None
             self.close()
-        if not self._open:
-            self._open = (stamp, self._connect(found))
-            self._restamp()
-        return self._open[1]
+        if not self._current:
+            self._current = (stamp, self._open_verified(found))
+            self._update_stamp()
+        return self._current[1]
 
-    def _restamp(self) -> None:
+    def _update_stamp(self) -> None:
         """Take the file as this process has just left it for the one that was verified."""
-        if self._open:
+        if self._current:
             with suppress(FileNotFoundError):
-                self._open = (_stamp(self.path.stat()), self._open[1])
+                self._current = (_get_stamp(self.path.stat()), self._current[1])
 
     def _require_none_lost(self) -> None:
         """Raise IndexCorrupt if there was a registry here; there is no file now."""
         remains = self.remains.find() if self.remains else ""
-        if not remains and self._seals.read() - {BLANK}:
+        if not remains and self._checksum_file.read() - {EMPTY_CHECKSUM}:
             remains = "traces of one that had wikis"
         if remains:
-            raise lost(f"The registry {self.path}", remains)
+            raise make_lost_registry_error(f"The registry {self.path}", remains)
 
-    def _connect(self, found: os.stat_result) -> sqlite3.Connection:
-        self._require_plain()
+    def _open_verified(self, found: os.stat_result) -> sqlite3.Connection:
+        self._require_regular_files()
         if found.st_size == 0:
-            raise self._corrupt("it is empty")
-        connection = _open_file(self.path, self._timeout)
+            raise self._make_corrupt_error("it is empty")
+        connection = _open_file(self.path, self._timeout_s)
         try:
             self._verify(connection)
-            connection = self._of_today(connection)
+            connection = self._migrate(connection)
             self._require_latest(connection)
             return connection
         except BaseException:
@@ -177,7 +177,7 @@ class RegistryFile:
     def _require_latest(self, connection: sqlite3.Connection) -> None:
         """Raise IndexCorrupt unless this is the registry that was last written here."""
         if self._is_latest(connection):
-            return self._settle(connection)
+            return self._drop_old_checksums(connection)
         # Another process may have committed between the two readings: while nobody can write they are of one moment.
         with suppress(sqlite3.OperationalError):
             connection.execute("BEGIN IMMEDIATE")
@@ -185,64 +185,64 @@ class RegistryFile:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         if not latest:
-            raise outdated(f"The registry {self.path}")
+            raise make_outdated_registry_error(f"The registry {self.path}")
         return None
 
     def _is_latest(self, connection: sqlite3.Connection) -> bool:
-        seal, known = schema.seal(connection), self._seals.read()
+        seal, known = schema.read_checksum(connection), self._checksum_file.read()
         if known:
             return seal in known
         if self.remains is None:
             return True
-        if seal == BLANK and (remains := self.remains.find()):
-            raise lost(f"The registry {self.path}", remains)
-        return schema.marked(connection, schema.KEYED) or not self.remains.had_keys()
+        if seal == EMPTY_CHECKSUM and (remains := self.remains.find()):
+            raise make_lost_registry_error(f"The registry {self.path}", remains)
+        return schema.has_mark(connection, schema.KEYED_MARK) or not self.remains.had_keys()
 
-    def _settle(self, connection: sqlite3.Connection) -> None:
+    def _drop_old_checksums(self, connection: sqlite3.Connection) -> None:
         """Leave only the seal that was committed in the file of seals; where that cannot be, the next use does it."""
         with suppress(sqlite3.OperationalError, OSError):
-            if self._seals.read() == {schema.seal(connection)}:
+            if self._checksum_file.read() == {schema.read_checksum(connection)}:
                 return
             connection.execute("BEGIN IMMEDIATE")
             try:
-                self._seals.write(schema.seal(connection))
+                self._checksum_file.write(schema.read_checksum(connection))
             finally:
                 connection.execute("ROLLBACK")
 
-    def _require_plain(self) -> None:
+    def _require_regular_files(self) -> None:
         """What the log held is lost where it is none: an older registry might open what a newer one has closed."""
-        if is_odd(self.path, follow=True):
-            raise self._corrupt("it is not a regular file")
-        if is_odd(self.path.with_name(f"{self.path.name}-wal")):
-            raise self._corrupt("its log is not a regular file")
+        if is_irregular(self.path, follow=True):
+            raise self._make_corrupt_error("it is not a regular file")
+        if is_irregular(self.path.with_name(f"{self.path.name}-wal")):
+            raise self._make_corrupt_error("its log is not a regular file")
         shared = self.path.with_name(f"{self.path.name}-shm")
-        if is_odd(shared):  # nothing lasting is in it: SQLite makes it anew
+        if is_irregular(shared):  # nothing lasting is in it: SQLite makes it anew
             move_away(shared)
 
     def _verify(self, connection: sqlite3.Connection) -> None:
         (application,) = connection.execute("PRAGMA application_id").fetchone()
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         if application != schema.APPLICATION_ID:
-            raise self._corrupt("it is not a registry of Wikiholt")
-        if version > schema.VERSION:
+            raise self._make_corrupt_error("it is not a registry of Wikiholt")
+        if version > schema.SCHEMA_VERSION:
             raise IndexTooNew(
-                f"The registry {self.path} was written by a newer Wikiholt: version {version}, not {schema.VERSION}.",
+                f"The registry {self.path} was written by a newer Wikiholt: version {version}, not {schema.SCHEMA_VERSION}.",
                 hint="Use that Wikiholt, or a newer one.",
             )
         (verdict,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
         if verdict != "ok":
-            raise self._corrupt(verdict)
+            raise self._make_corrupt_error(verdict)
         connection.execute("BEGIN")
         try:
-            if not schema.intact(connection):
-                raise self._corrupt("its rows are not those that were written")
+            if not schema.is_intact(connection):
+                raise self._make_corrupt_error("its rows are not those that were written")
         finally:
             connection.execute("ROLLBACK")
 
-    def _of_today(self, connection: sqlite3.Connection) -> sqlite3.Connection:
+    def _migrate(self, connection: sqlite3.Connection) -> sqlite3.Connection:
         """The same registry in today's form; one that cannot be written is brought there in memory, for reading."""
         try:
-            schema.migrate(connection)
+            schema.migrate_schema(connection)
             return connection
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_READONLY:
@@ -250,11 +250,11 @@ class RegistryFile:
         with closing(connection):
             copy = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
             connection.backup(copy)
-        schema.migrate(copy)
+        schema.migrate_schema(copy)
         copy.execute("PRAGMA query_only = ON")
         return copy
 
-    def _tighten(self) -> None:
+    def _restrict_permissions(self) -> None:
         """Take from others what an older Wikiholt, or a copy by hand, gave them; its owner may."""
         for ending in ("", "-wal", "-shm"):
             file = self.path.with_name(self.path.name + ending)
@@ -262,7 +262,7 @@ class RegistryFile:
                 if (mode := file.stat().st_mode) & 0o077:
                     file.chmod(mode & 0o700)
 
-    def _create(self) -> sqlite3.Connection:
+    def _create_file(self) -> sqlite3.Connection:
         """Make the file beside its place and move it there in one step; a file another process made first is kept."""
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         draft = self.path.with_name(f".{self.path.name}.{secrets.token_hex(8)}")
@@ -271,51 +271,51 @@ class RegistryFile:
             draft.touch(0o600, exist_ok=False)
             with closing(sqlite3.connect(draft, isolation_level=None)) as connection:
                 connection.execute("PRAGMA journal_mode = WAL")
-                schema.create(connection)
+                schema.create_tables(connection)
             _move_if_free(draft, self.path)
         finally:
             draft.unlink(missing_ok=True)
-        made = self._connection()
+        made = self._get_connection()
         if made is None:
-            raise _refused(self.path, "the file was removed while it was made")
+            raise _make_storage_error(self.path, "the file was removed while it was made")
         return made
 
     @contextmanager
-    def _faults(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         """Turn SQLite's errors into ours; none of them may pass for an empty registry."""
         try:
             yield
         except WikiholtError:
             raise
         except sqlite3.Error as error:
-            raise self._fault(error) from error
+            raise self._to_error(error) from error
         except UnicodeDecodeError as error:  # a message of SQLite that quotes the damage
-            raise self._corrupt("it holds text that is none") from error
+            raise self._make_corrupt_error("it holds text that is none") from error
         except OSError as error:
-            raise _refused(self.path, error.strerror or str(error)) from error
+            raise _make_storage_error(self.path, error.strerror or str(error)) from error
 
-    def _fault(self, error: sqlite3.Error) -> IndexFault | Busy:
+    def _to_error(self, error: sqlite3.Error) -> IndexUnavailable | Busy:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        if code in _BUSY:
+        if code in _BUSY_CODES:
             return Busy("Another process is writing the registry.", hint="Try again in a moment.")
-        if code in _REFUSED:
-            return _refused(self.path, str(error))
+        if code in _STORAGE_ERROR_CODES:
+            return _make_storage_error(self.path, str(error))
         # Python's sqlite3 quotes what it cannot decode, and that may be another wiki's.
-        return self._corrupt("it holds text that is none" if "decode" in str(error).lower() else str(error))
+        return self._make_corrupt_error("it holds text that is none" if "decode" in str(error).lower() else str(error))
 
-    def _corrupt(self, reason: str) -> IndexCorrupt:
+    def _make_corrupt_error(self, reason: str) -> IndexCorrupt:
         return IndexCorrupt(
             f"The registry {self.path} is damaged: {reason}.",
-            hint=RECOVER,
+            hint=RECOVERY_HINT,
         )
 
 
-def _stamp(found: os.stat_result) -> Stamp:
+def _get_stamp(found: os.stat_result) -> FileIdentity:
     return os.getpid(), found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
-def _refused(path: Path, reason: str) -> StorageRefused:
-    return StorageRefused(
+def _make_storage_error(path: Path, reason: str) -> StorageError:
+    return StorageError(
         f"The registry {path} cannot be read or written: {reason}.",
         hint="Check free space, and that the user who runs wikiholt may write to the directory.",
     )
@@ -332,7 +332,7 @@ def _move_if_free(draft: Path, path: Path) -> None:
 
 
 def _open_file(path: Path, timeout: float) -> sqlite3.Connection:
-    connection = _connect(path, "mode=rw", timeout)
+    connection = _connect_file(path, "mode=rw", timeout)
     try:
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         connection.execute("PRAGMA synchronous = FULL")
@@ -346,15 +346,15 @@ def _open_file(path: Path, timeout: float) -> sqlite3.Connection:
         log = path.with_name(f"{path.name}-wal")
         pending = log.exists() and bool(log.stat().st_size)
         # A write-ahead log needs a directory that can be written, and room; a file without one can be read as it lies.
-        if not (closed_to_writing or error.sqlite_errorcode in _NO_ROOM) or pending:
+        if not (closed_to_writing or error.sqlite_errorcode in _SHARED_MEMORY_CODES) or pending:
             raise
-        return _connect(path, "mode=ro&immutable=1", timeout)
+        return _connect_file(path, "mode=ro&immutable=1", timeout)
     except BaseException:
         connection.close()
         raise
     return connection
 
 
-def _connect(path: Path, mode: str, timeout: float) -> sqlite3.Connection:
+def _connect_file(path: Path, mode: str, timeout: float) -> sqlite3.Connection:
     location = f"file:{quote(path.absolute().as_posix())}?{mode}"
     return sqlite3.connect(location, uri=True, timeout=timeout, isolation_level=None, check_same_thread=False)

@@ -13,20 +13,20 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 
-from wikiholt.backups import Shelf
+from wikiholt.backups import BackupDirectory
 from wikiholt.errors import IndexCorrupt
 from wikiholt.registry import schema
 
-_SEAL = re.compile(r"[0-9a-f]{32}")
+_CHECKSUM = re.compile(r"[0-9a-f]{32}")
 _WIKI_ID = re.compile(r"[a-z0-9]{8,64}")
 _WIKIS, _KEYS = re.compile(r"w[1-9]"), re.compile(r"-k[1-9]")
 """What the label of a backup of the registry says when it holds wikis, and keys."""
-BLANK = schema.seal_of({table: [] for table in schema.COLUMNS})
+EMPTY_CHECKSUM = schema.compute_checksum({table: [] for table in schema.TABLE_COLUMNS})
 """The seal of a registry without a row."""
-RECOVER = f"{schema.RESTORE} Without a backup, `wikiholt restore --registry --empty` starts a new one, closed to all."
+RECOVERY_HINT = f"{schema.RESTORE_HINT} Without a backup, `wikiholt restore --registry --empty` starts a new one, closed to all."
 
 
-class SealFile:
+class ChecksumFile:
     """The seals that the registry may have, in a file beside it: one, or two while a write is being committed."""
 
     def __init__(self, registry: Path) -> None:
@@ -39,7 +39,7 @@ class SealFile:
             *seals, checksum = self._file.read_bytes().decode().split()
         except (OSError, ValueError):
             return frozenset()
-        sound = checksum == _checksum(seals) and all(map(_SEAL.fullmatch, seals))
+        sound = checksum == _compute_checksum(seals) and all(map(_CHECKSUM.fullmatch, seals))
         return frozenset(seals) if sound else frozenset()
 
     def write(self, *seals: str) -> None:
@@ -48,7 +48,7 @@ class SealFile:
         try:
             descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(descriptor, "wb") as file:
-                file.write("".join(f"{line}\n" for line in (*seals, _checksum(seals))).encode())
+                file.write("".join(f"{line}\n" for line in (*seals, _compute_checksum(seals))).encode())
                 file.flush()
                 os.fsync(file.fileno())
             draft.replace(self._file)
@@ -61,12 +61,12 @@ class SealFile:
             draft.unlink(missing_ok=True)
 
 
-def _checksum(seals: Sequence[str]) -> str:
+def _compute_checksum(seals: Sequence[str]) -> str:
     return blake2b(" ".join(seals).encode(), digest_size=8).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
-class Remains:
+class LeftoverData:
     """What an earlier registry leaves behind: indexes and backups of wikis, and backups of the registry."""
 
     indexes: Path
@@ -81,7 +81,7 @@ class Remains:
         """Name what there is, in a few words; empty if nothing is."""
         if self.owner and self.owner.exists():
             return ""
-        if self._backups_labelled(_WIKIS, _KEYS):
+        if self._find_backups(_WIKIS, _KEYS):
             return "backups of the registry"
         if _has_wikis(self.indexes):
             return "indexes of wikis"
@@ -89,10 +89,10 @@ class Remains:
 
     def had_keys(self) -> bool:
         """Whether a backup of the registry holds keys, by its name: damaged ones count too."""
-        return not (self.owner and self.owner.exists()) and self._backups_labelled(_KEYS)
+        return not (self.owner and self.owner.exists()) and self._find_backups(_KEYS)
 
-    def _backups_labelled(self, *patterns: re.Pattern[str]) -> bool:
-        kept = Shelf(self.backups / "registry").all()
+    def _find_backups(self, *patterns: re.Pattern[str]) -> bool:
+        kept = BackupDirectory(self.backups / "registry").list_files()
         return any(pattern.search(each.label) for each in kept for pattern in patterns)
 
 
@@ -107,12 +107,12 @@ def _has_wikis(directory: Path) -> bool:
     return False
 
 
-def lost(where: str, remains: str) -> IndexCorrupt:
-    return IndexCorrupt(f"{where} is missing or lists no wiki, but there are {remains}.", hint=RECOVER)
+def make_lost_registry_error(where: str, remains: str) -> IndexCorrupt:
+    return IndexCorrupt(f"{where} is missing or lists no wiki, but there are {remains}.", hint=RECOVERY_HINT)
 
 
-def outdated(where: str) -> IndexCorrupt:
+def make_outdated_registry_error(where: str) -> IndexCorrupt:
     return IndexCorrupt(
         f"{where} is not the one that was last written here: an older copy has replaced it, or its log was lost.",
-        hint=RECOVER,
+        hint=RECOVERY_HINT,
     )

@@ -8,32 +8,32 @@ import hashlib
 import sqlite3
 from collections.abc import Sequence
 
-from wikiholt.registry.sessions import Session
+from wikiholt.registry.sessions import RegistryConnection
 
 APPLICATION_ID = 0x57484C52
-VERSION = 2
+SCHEMA_VERSION = 2
 
-RESTORE = "`wikiholt restore --registry` puts the newest good backup in its place."
+RESTORE_HINT = "`wikiholt restore --registry` puts the newest good backup in its place."
 
-KEYED = "keyed"
+KEYED_MARK = "keyed"
 """The mark of a registry in which a key was made once."""
-REBUILT = "rebuilt"
+REBUILT_MARK = "rebuilt"
 """The mark of a registry that was started empty after one was lost: which of its wikis were private nobody knows."""
 
-Row = Sequence[str | None]
-Rows = dict[str, list[Row]]
+RegistryRow = Sequence[str | None]
+RegistryRows = dict[str, list[RegistryRow]]
 """Table → its rows."""
 
-COLUMNS = {
+TABLE_COLUMNS = {
     "wikis": ("id", "slug", "source", "settings", "created_at"),
     "hosts": ("host", "wiki_id"),
     "keys": ("id", "wiki_id", "scope", "label", "created_at", "expires_at", "digest"),
     "marks": ("name", "value"),
 }
-REPOSITORY = "repository-"
+REPOSITORY_MARK = "repository-"
 """A mark of this name and a wiki's id: what tells the wiki's repository from another at the same path."""
-REPOSITORY_OF_A_WIKI = "coalesce((SELECT value FROM marks WHERE name = 'repository-' || wikis.id), '')"
-_WIKIS = """
+REPOSITORY_COLUMN = "coalesce((SELECT value FROM marks WHERE name = 'repository-' || wikis.id), '')"
+_WIKIS_TABLE = """
 CREATE TABLE wikis (
     id TEXT PRIMARY KEY NOT NULL,
     slug TEXT NOT NULL UNIQUE,
@@ -42,7 +42,7 @@ CREATE TABLE wikis (
     created_at TEXT NOT NULL
 ) WITHOUT ROWID;
 """
-_SINCE_2 = """
+_VERSION_2_TABLES = """
 CREATE TABLE hosts (host TEXT PRIMARY KEY NOT NULL, wiki_id TEXT NOT NULL) WITHOUT ROWID;
 CREATE INDEX hosts_of_a_wiki ON hosts (wiki_id);
 CREATE TABLE keys (
@@ -58,102 +58,102 @@ CREATE INDEX keys_of_a_wiki ON keys (wiki_id);
 CREATE TABLE marks (name TEXT PRIMARY KEY NOT NULL, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE sealed (one INTEGER PRIMARY KEY CHECK (one = 1), digest TEXT NOT NULL);
 """
-_MODULUS = 1 << 128
+_CHECKSUM_MODULUS = 1 << 128
 
 
-class Ledger:
+class RegistryTransaction:
     """One write transaction: rows go in and out through it, and the seal follows."""
 
-    def __init__(self, connection: Session) -> None:
+    def __init__(self, connection: RegistryConnection) -> None:
         self.connection = connection
-        self.deleted = False
-        self._change = 0
+        self.has_deletions = False
+        self._checksum_delta = 0
 
-    def insert(self, table: str, row: Row) -> None:
+    def insert(self, table: str, row: RegistryRow) -> None:
         marks = ", ".join("?" * len(row))
-        self.connection.execute(f"INSERT INTO {table} ({', '.join(COLUMNS[table])}) VALUES ({marks})", row)  # noqa: S608
-        self._change += _checksum(table, row)
+        self.connection.execute(f"INSERT INTO {table} ({', '.join(TABLE_COLUMNS[table])}) VALUES ({marks})", row)  # noqa: S608
+        self._checksum_delta += _hash_row(table, row)
 
     def delete(self, table: str, column: str, value: str) -> list[tuple[str, ...]]:
         """Delete the rows with that value in a column; returns what they were."""
-        columns = ", ".join(COLUMNS[table])
+        columns = ", ".join(TABLE_COLUMNS[table])
         rows = self.connection.execute(f"SELECT {columns} FROM {table} WHERE {column} = ?", (value,)).fetchall()  # noqa: S608
         self.connection.execute(f"DELETE FROM {table} WHERE {column} = ?", (value,))  # noqa: S608
-        self.deleted = self.deleted or bool(rows)
-        self._change -= sum(_checksum(table, row) for row in rows)
+        self.has_deletions = self.has_deletions or bool(rows)
+        self._checksum_delta -= sum(_hash_row(table, row) for row in rows)
         return rows
 
-    def replace(self, rows: Rows) -> None:
+    def replace_all(self, rows: RegistryRows) -> None:
         """Have every table hold exactly these rows."""
-        for table in COLUMNS:
-            self._change -= sum(_checksum(table, row) for row in _rows(self.connection, table))
+        for table in TABLE_COLUMNS:
+            self._checksum_delta -= sum(_hash_row(table, row) for row in _read_table(self.connection, table))
             self.connection.execute(f"DELETE FROM {table}")  # noqa: S608
             for row in rows[table]:
                 self.insert(table, row)
-        self.deleted = True
+        self.has_deletions = True
 
-    def seal(self) -> None:
+    def write_checksum(self) -> None:
         """Note the new sum, before the transaction is committed."""
         (old,) = self.connection.execute("SELECT digest FROM sealed").fetchone()
-        self.connection.execute("UPDATE sealed SET digest = ?", (_written(int(old, 16) + self._change),))
-        self._change = 0
+        self.connection.execute("UPDATE sealed SET digest = ?", (_format_checksum(int(old, 16) + self._checksum_delta),))
+        self._checksum_delta = 0
 
 
-def create(connection: sqlite3.Connection) -> None:
+def create_tables(connection: sqlite3.Connection) -> None:
     """Make an empty registry of today's form."""
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    connection.execute(f"PRAGMA user_version = {VERSION}")
-    connection.executescript(_WIKIS + _SINCE_2)
-    connection.execute("INSERT INTO sealed VALUES (1, ?)", (_written(0),))
+    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+    connection.executescript(_WIKIS_TABLE + _VERSION_2_TABLES)
+    connection.execute("INSERT INTO sealed VALUES (1, ?)", (_format_checksum(0),))
 
 
-def intact(connection: sqlite3.Connection) -> bool:
+def is_intact(connection: sqlite3.Connection) -> bool:
     """Whether every row of a file of today's form or an older one is as it was written, and none is missing."""
-    if _version(connection) == 1:
-        return bool(connection.execute("SELECT digest FROM seal").fetchone() == (_digest_of_version_1(connection),))
-    return sound(connection)
+    if _read_version(connection) == 1:
+        return bool(connection.execute("SELECT digest FROM seal").fetchone() == (_hash_version_1(connection),))
+    return is_checksum_valid(connection)
 
 
-def sound(connection: Session) -> bool:
+def is_checksum_valid(connection: RegistryConnection) -> bool:
     """The same of a registry of today's form, wherever it is kept."""
-    return bool(connection.execute("SELECT digest FROM sealed").fetchone() == (seal_of(read(connection)),))
+    return bool(connection.execute("SELECT digest FROM sealed").fetchone() == (compute_checksum(read_rows(connection)),))
 
 
-def read(connection: Session) -> Rows:
+def read_rows(connection: RegistryConnection) -> RegistryRows:
     """Every row of a registry of today's form."""
-    return {table: list(_rows(connection, table)) for table in COLUMNS}
+    return {table: list(_read_table(connection, table)) for table in TABLE_COLUMNS}
 
 
-def seal(connection: Session) -> str:
+def read_checksum(connection: RegistryConnection) -> str:
     """The seal of a registry: the same for the same rows, and for no others."""
     (digest,) = connection.execute("SELECT digest FROM sealed").fetchone()
     return str(digest)
 
 
-def marked(connection: Session, name: str) -> bool:
+def has_mark(connection: RegistryConnection, name: str) -> bool:
     """Whether a registry has the mark of this name."""
     return connection.execute("SELECT 1 FROM marks WHERE name = ?", (name,)).fetchone() is not None
 
 
-def seal_of(rows: Rows) -> str:
+def compute_checksum(rows: RegistryRows) -> str:
     """The seal a registry of these rows has."""
-    return _written(sum(_checksum(table, row) for table in COLUMNS for row in rows[table]))
+    return _format_checksum(sum(_hash_row(table, row) for table in TABLE_COLUMNS for row in rows[table]))
 
 
-def migrate(connection: sqlite3.Connection) -> None:
+def migrate_schema(connection: sqlite3.Connection) -> None:
     """Bring an intact registry of version 1 to today's form in one transaction; does nothing to one that is there."""
-    if _version(connection) == VERSION:
+    if _read_version(connection) == SCHEMA_VERSION:
         return
     connection.execute("BEGIN IMMEDIATE")
     try:
-        if _version(connection) == 1:  # another process may have come first
-            for statement in filter(str.strip, _SINCE_2.split(";")):
+        if _read_version(connection) == 1:  # another process may have come first
+            for statement in filter(str.strip, _VERSION_2_TABLES.split(";")):
                 connection.execute(statement)
             # A process of the older Wikiholt that has the file open must fail to write, not write the old seal.
             connection.execute("DROP TABLE seal")
-            total = sum(_checksum("wikis", row) for row in _rows(connection, "wikis"))
-            connection.execute("INSERT INTO sealed VALUES (1, ?)", (_written(total),))
-            connection.execute(f"PRAGMA user_version = {VERSION}")
+            total = sum(_hash_row("wikis", row) for row in _read_table(connection, "wikis"))
+            connection.execute("INSERT INTO sealed VALUES (1, ?)", (_format_checksum(total),))
+            connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
@@ -161,25 +161,25 @@ def migrate(connection: sqlite3.Connection) -> None:
         raise
 
 
-def _version(connection: sqlite3.Connection) -> int:
+def _read_version(connection: sqlite3.Connection) -> int:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     return int(version)
 
 
-def _rows(connection: Session, table: str) -> list[tuple[str, ...]]:
-    return connection.execute(f"SELECT {', '.join(COLUMNS[table])} FROM {table}").fetchall()  # noqa: S608
+def _read_table(connection: RegistryConnection, table: str) -> list[tuple[str, ...]]:
+    return connection.execute(f"SELECT {', '.join(TABLE_COLUMNS[table])} FROM {table}").fetchall()  # noqa: S608
 
 
-def _checksum(table: str, row: Row) -> int:
+def _hash_row(table: str, row: RegistryRow) -> int:
     text = repr((table, *row)).encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.blake2b(text, digest_size=16).digest())
 
 
-def _written(total: int) -> str:
-    return f"{total % _MODULUS:032x}"
+def _format_checksum(total: int) -> str:
+    return f"{total % _CHECKSUM_MODULUS:032x}"
 
 
-def _digest_of_version_1(connection: sqlite3.Connection) -> str:
+def _hash_version_1(connection: sqlite3.Connection) -> str:
     digest = hashlib.blake2b(digest_size=16)
     for row in connection.execute("SELECT id, slug, source, settings, created_at FROM wikis ORDER BY id"):
         digest.update(repr(row).encode("utf-8", "surrogatepass"))

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from wikiholt.registry.loss import Remains
-    from wikiholt.registry.schema import Ledger, Rows
+    from wikiholt.registry.loss import LeftoverData
+    from wikiholt.registry.schema import RegistryTransaction, RegistryRows
 
 
-class Found(Protocol):
+class ResultRows(Protocol):
     """Rows that a statement gave."""
 
     def fetchone(self) -> Any: ...
@@ -20,34 +20,34 @@ class Found(Protocol):
     def __iter__(self) -> Iterator[Any]: ...
 
 
-class Session(Protocol):
+class RegistryConnection(Protocol):
     """Takes a statement with `?` where values go."""
 
-    def execute(self, statement: str, values: Sequence[str | None] = (), /) -> Found: ...
+    def execute(self, statement: str, values: Sequence[str | None] = (), /) -> ResultRows: ...
 
 
 class RegistryDatabase(Protocol):
     """Where a registry is kept. Safe to use from many threads and processes; faults are of wikiholt.errors."""
 
-    shared: bool
+    is_shared: bool
     """Whether other machines use it too, each with a shelf of backups of its own."""
 
-    remains: "Remains | None"
+    remains: "LeftoverData | None"
     """What an earlier registry has left; with None an empty registry is taken for a new one."""
 
-    def reading(self) -> AbstractContextManager[Session | None]:
+    def read_connection(self) -> AbstractContextManager[RegistryConnection | None]:
         """For reading; None while there is no registry yet. Raises IndexCorrupt where rows are not as written."""
         ...
 
-    def writing(self) -> AbstractContextManager["Ledger"]:
+    def write_transaction(self) -> AbstractContextManager["RegistryTransaction"]:
         """One write transaction, alone, which is sealed and committed unless the block raises."""
         ...
 
-    def copy(self, to: Path) -> str | None:
+    def write_copy(self, to: Path) -> str | None:
         """Write the registry of one moment to an SQLite file, and return its seal; None while there is none."""
         ...
 
-    def install(self, rows: "Rows") -> str | None:
+    def replace_contents(self, rows: "RegistryRows") -> str | None:
         """Put these rows in the place of a registry that is damaged or gone; the name under which that lies now."""
         ...
 

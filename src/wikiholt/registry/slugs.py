@@ -5,10 +5,10 @@ import unicodedata
 
 from wikiholt.errors import InvalidSlug
 
-MAX_LENGTH = 63
+MAX_SLUG_CHARS = 63
 _SLUG = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?")
 # Names that stand, or may come to stand, beside wikis in addresses.
-RESERVED = frozenset(
+RESERVED_SLUGS = frozenset(
     {"admin", "api", "app", "assets", "auth", "docs", "favicon", "health", "healthz", "keys"}
     | {"livez", "localhost", "login", "logout", "mcp", "metrics", "new", "none", "null", "openapi", "readyz", "redoc"}
     | {"robots", "root", "search", "sessions", "settings", "static", "status", "system", "user", "users", "version"}
@@ -18,43 +18,43 @@ RESERVED = frozenset(
 
 def validate_slug(text: str) -> str:
     """The text itself when it is a slug; otherwise InvalidSlug says what is wrong and proposes the nearest one."""
-    reason = _fault(text)
+    reason = _find_fault(text)
     if reason is None:
         return text
-    shown = text if len(text) <= MAX_LENGTH else text[:MAX_LENGTH] + "…"
+    shown = text if len(text) <= MAX_SLUG_CHARS else text[:MAX_SLUG_CHARS] + "…"
     raise InvalidSlug(
         f"{shown!r} cannot name a wiki: {reason}.",
-        hint=f"Use 1 to {MAX_LENGTH} of a-z, 0-9 and hyphens between them, such as {propose_slug(text)!r}.",
+        hint=f"Use 1 to {MAX_SLUG_CHARS} of a-z, 0-9 and hyphens between them, such as {propose_slug(text)!r}.",
     )
 
 
 def propose_slug(text: str) -> str:
     """A valid slug as near as possible to the text."""
     ascii_only = unicodedata.normalize("NFKD", text[:1000]).encode("ascii", "ignore").decode().lower()
-    slug = re.sub(r"[^a-z0-9]+", "-", ascii_only)[:MAX_LENGTH].strip("-")
+    slug = re.sub(r"[^a-z0-9]+", "-", ascii_only)[:MAX_SLUG_CHARS].strip("-")
     if not slug:
         return "my-wiki"
-    return f"{slug}-pages" if slug in RESERVED else slug
+    return f"{slug}-pages" if slug in RESERVED_SLUGS else slug
 
 
-def _fault(text: str) -> str | None:
+def _find_fault(text: str) -> str | None:
     """What is wrong with a text as a slug, in a few words; None when nothing is."""
     odd = next((character for character in text if not re.match("[a-z0-9-]", character)), None)
     if not text:
         return "it is empty"
     if odd is not None:
-        return _odd_character(odd)
-    if len(text) > MAX_LENGTH:
+        return _describe_character(odd)
+    if len(text) > MAX_SLUG_CHARS:
         return f"it has {len(text)} characters"
     if not _SLUG.fullmatch(text):
         return "a hyphen may not stand at either end"
-    if text in RESERVED:
+    if text in RESERVED_SLUGS:
         return "that name is kept for Wikiholt's own addresses"
     # Browsers show such names as other letters than were typed.
     return "names that begin with xn-- stand for other letters" if text.startswith("xn--") else None
 
 
-def _odd_character(character: str) -> str:
+def _describe_character(character: str) -> str:
     if "A" <= character <= "Z":
         return f"it has the capital letter {character}"
     if character in "/\\.":

@@ -2,58 +2,58 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from wikiholt.model import StoredPage, WordQuery
-from wikiholt.text.analysis import languages_of
-from wikiholt.text.queries import telling_terms
-from wikiholt.text.readings import Reading
+from wikiholt.model import StoredPage, KeywordQuery
+from wikiholt.text.analysis import split_languages
+from wikiholt.text.queries import get_significant_terms
+from wikiholt.text.readings import QueryVariant
 
-_MOST_REMEMBERED = 20_000
-_Name = Mapping[str, frozenset[str]]
+_MAX_CACHED_TITLES = 20_000
+_TitleTerms = Mapping[str, frozenset[str]]
 """The words of a name as each language reads it."""
 
 
-class Naming:
+class TitleMatcher:
     """Compares queries with the names of one wiki's pages. Safe to use from many threads.
 
     The words of names are remembered for as long as the index keeps its version.
     """
 
-    def __init__(self, pages: Callable[[Sequence[int]], Mapping[int, StoredPage]], language: str) -> None:
-        self._pages = pages
-        self._languages = languages_of(language)
-        self._known: tuple[int, dict[int, _Name]] = (-1, {})
+    def __init__(self, get_pages: Callable[[Sequence[int]], Mapping[int, StoredPage]], language: str) -> None:
+        self._get_pages = get_pages
+        self._languages = split_languages(language)
+        self._cache: tuple[int, dict[int, _TitleTerms]] = (-1, {})
 
-    def likeness(
-        self, query: WordQuery, page_ids: Iterable[int], version: int, others: Sequence[Reading] = ()
+    def score_titles(
+        self, query: KeywordQuery, page_ids: Iterable[int], version: int, variants: Sequence[QueryVariant] = ()
     ) -> dict[int, float]:
         """For each page, how much of all telling words of its name and the query both have; 1 for the same words.
 
         Of `others`, the other ways to read the query, the one counts that has the most in common with the name.
         """
-        asked = [(self._languages[0], _terms(query)), *((other.language, _terms(other.query)) for other in others)]
-        names = self._names(set(page_ids), version) if asked[0][1] else {}
+        asked = [(self._languages[0], _get_query_terms(query)), *((other.language, _get_query_terms(other.query)) for other in variants)]
+        names = self._get_titles(set(page_ids), version) if asked[0][1] else {}
         return {
-            page_id: max(shared(terms, name[language]) for language, terms in asked) for page_id, name in names.items()
+            page_id: max(compute_dice(terms, name[language]) for language, terms in asked) for page_id, name in names.items()
         }
 
-    def _names(self, page_ids: set[int], version: int) -> dict[int, _Name]:
-        known = self._known
-        if known[0] != version or len(known[1]) > _MOST_REMEMBERED:
-            known = self._known = (version, {})
+    def _get_titles(self, page_ids: set[int], version: int) -> dict[int, _TitleTerms]:
+        known = self._cache
+        if known[0] != version or len(known[1]) > _MAX_CACHED_TITLES:
+            known = self._cache = (version, {})
         found = {page_id: name for page_id in page_ids if (name := known[1].get(page_id)) is not None}
-        lacking = self._pages(sorted(page_ids - found.keys())) if len(found) < len(page_ids) else {}
+        lacking = self._get_pages(sorted(page_ids - found.keys())) if len(found) < len(page_ids) else {}
         fresh = {
-            page_id: {each: telling_terms(page.name, each) for each in self._languages}
+            page_id: {each: get_significant_terms(page.name, each) for each in self._languages}
             for page_id, page in lacking.items()
         }
         known[1].update(fresh)
         return found | fresh
 
 
-def _terms(query: WordQuery) -> frozenset[str]:
+def _get_query_terms(query: KeywordQuery) -> frozenset[str]:
     return frozenset((*query.terms, *(term for phrase in query.phrases for term in phrase)))
 
 
-def shared(asked: frozenset[str], name: frozenset[str]) -> float:
+def compute_dice(query_terms: frozenset[str], title_terms: frozenset[str]) -> float:
     """The part of the words of both that each has."""
-    return 2 * len(asked & name) / (len(asked) + len(name)) if asked and name else 0.0
+    return 2 * len(query_terms & title_terms) / (len(query_terms) + len(title_terms)) if query_terms and title_terms else 0.0

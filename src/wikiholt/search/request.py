@@ -3,22 +3,22 @@
 from dataclasses import dataclass, field
 
 from wikiholt.errors import InvalidQuery
-from wikiholt.model import Filter, Mode
-from wikiholt.model.answers import check_text
+from wikiholt.model import PageFilter, SearchMode
+from wikiholt.model.answers import validate_text
 
 MAX_HITS = 100
-MAX_QUERY = 2000
-MAX_CHUNKS = 10
+MAX_QUERY_CHARS = 2000
+MAX_CHUNKS_PER_PAGE = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class SearchRequest:
     """A search, checked when made."""
 
     query: str
     n: int = 5
-    mode: Mode = Mode.HYBRID
-    where: Filter = field(default_factory=Filter)
+    mode: SearchMode = SearchMode.HYBRID
+    where: PageFilter = field(default_factory=PageFilter)
     chunks_per_page: int = 1
     """Hits one page may have, each another of its passages; searching by words alone always gives one."""
 
@@ -28,15 +28,15 @@ class Request:
     def __post_init__(self) -> None:
         if not self.query.strip():
             raise InvalidQuery("the query is empty", hint="say what to look for")
-        if len(self.query) > MAX_QUERY:
-            raise InvalidQuery(f"the query has {len(self.query)} characters", hint=f"use at most {MAX_QUERY}")
+        if len(self.query) > MAX_QUERY_CHARS:
+            raise InvalidQuery(f"the query has {len(self.query)} characters", hint=f"use at most {MAX_QUERY_CHARS}")
         if "\0" in self.query:
             raise InvalidQuery("the query holds a NUL character", hint="send plain text")
         if isinstance(self.n, bool) or not 1 <= self.n <= MAX_HITS:
             raise InvalidQuery(f"n is {self.n}", hint=f"ask for 1 to {MAX_HITS} pages")
-        if isinstance(self.chunks_per_page, bool) or not 1 <= self.chunks_per_page <= MAX_CHUNKS:
+        if isinstance(self.chunks_per_page, bool) or not 1 <= self.chunks_per_page <= MAX_CHUNKS_PER_PAGE:
             raise InvalidQuery(
-                f"chunks_per_page is {self.chunks_per_page}", hint=f"ask for 1 to {MAX_CHUNKS} passages a page"
+                f"chunks_per_page is {self.chunks_per_page}", hint=f"ask for 1 to {MAX_CHUNKS_PER_PAGE} passages a page"
             )
-        check_text("the query", self.query)
-        self.where.check()
+        validate_text("the query", self.query)
+        self.where.validate()

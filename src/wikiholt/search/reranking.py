@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from wikiholt.errors import ModelError, WikiholtError
-from wikiholt.model import Mode, StoredChunk, StoredPage
+from wikiholt.model import SearchMode, StoredChunk, StoredPage
 from wikiholt.ports import Reranker, WikiIndex
-from wikiholt.ranking import Candidate, Rivals, evidence, grounds, likelihood
-from wikiholt.text.plain import plain_text
+from wikiholt.ranking import Candidate, Competition, compute_evidence, get_score_features, compute_likelihood
+from wikiholt.text.plain import to_plain_text
 
-DEPTH = 10
+RERANK_DEPTH = 10
 """Pages that are read; docs/adr/0025 has what others give, and what they cost."""
 
 NAME_WEIGHT, PASSAGE_WEIGHT = 0.2, 0.1
@@ -28,140 +28,140 @@ Wikis are mostly asked by names, and a reader that was trained on questions and 
 the passage alone.
 """
 
-_CLEAR = 12.0
+_CLEAR_LOGIT = 12.0
 """The logit of a plain yes; that of a plain no is below nought by as much."""
 
-_PULL, _EVEN = 0.05, 6.0
+_ODDS_WEIGHT, _NEUTRAL_LOGIT_SUM = 0.05, 6.0
 """How far the reader's two words move the odds that a page is right, and the sum that leaves them as they are."""
 
-_PARTS, _JOINTS = re.compile(r"[/.]"), re.compile(r"[-_]+")
+_PATH_SEPARATORS, _WORD_SEPARATORS = re.compile(r"[/.]"), re.compile(r"[-_]+")
 
 _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Reranking:
+class RerankConfig:
     """A reader and the time it has for a search; one for all wikis of a process, and it keeps nothing of any."""
 
-    reader: Callable[[], Reranker]
+    get_reranker: Callable[[], Reranker]
     """Loads it when it is first needed; that takes longer than a search may, and is not counted."""
-    seconds: float
+    timeout_s: float
     identity: str = ""
     """Differs for readers that may give another order."""
 
 
-class Reread(NamedTuple):
+class RerankResult(NamedTuple):
     """Candidates in their order, and why they were not read, if they were not."""
 
-    best: list[Candidate]
-    fault: str = ""
+    candidates: list[Candidate]
+    error: str = ""
 
 
-class Texts(NamedTuple):
+class RerankTexts(NamedTuple):
     """What is read of a page: its path and name, and its nearest passage."""
 
     name: str
     passage: str
 
 
-class Words(NamedTuple):
+class RerankScores(NamedTuple):
     """What the reader says to both, as logits."""
 
     name: float
     passage: float
 
 
-class Rereader:
+class PageReranker:
     """Has the best pages of one wiki's searches read. Safe to use from many threads."""
 
-    def __init__(self, index: WikiIndex, reranking: Reranking) -> None:
+    def __init__(self, index: WikiIndex, config: RerankConfig) -> None:
         self._index = index
-        self._reranking = reranking
+        self._config = config
 
-    def reread(self, query: str, mode: Mode, best: list[Candidate], among: Rivals) -> Reread:
+    def rerank(self, query: str, mode: SearchMode, candidates: list[Candidate], competition: Competition) -> RerankResult:
         """The same candidates, those that were read first; never raises for the reader's sake."""
-        head = best[:DEPTH]
+        head = candidates[:RERANK_DEPTH]
         try:
-            reader = self._reranking.reader()
-            until = time.monotonic() + self._reranking.seconds
-            texts = self._texts(head)
+            reader = self._config.get_reranker()
+            until = time.monotonic() + self._config.timeout_s
+            texts = self._get_texts(head)
             # Passages take longest: begun first, and names fill what is left of the workers' time.
             whole = list(dict.fromkeys([*(each.passage for each in texts), *(each.name for each in texts)]))
-            logits = reader.scores(query, whole, until - time.monotonic())
+            logits = reader.score(query, whole, until - time.monotonic())
         except ModelError as error:
             _LOG.warning("not reranked: %s", error.message)
-            return Reread(best, f"not reranked, for the reranker cannot be used ({error.code})")
+            return RerankResult(candidates, f"not reranked, for the reranker cannot be used ({error.code})")
         except WikiholtError:
             raise  # the index's
         except Exception:  # noqa: BLE001 - whatever a reader may do, the search is done
             _LOG.exception("not reranked")
-            return Reread(best, "not reranked, for the reranker failed")
+            return RerankResult(candidates, "not reranked, for the reranker failed")
         if logits is None:
-            _LOG.info("not reranked, for %.0f ms did not suffice", self._reranking.seconds * 1000)
-            return Reread(best, "not reranked, for there was no time for it (rerank.budget)")
+            _LOG.info("not reranked, for %.0f ms did not suffice", self._config.timeout_s * 1000)
+            return RerankResult(candidates, "not reranked, for there was no time for it (rerank.budget)")
         said = dict(zip(whole, logits, strict=True))
-        words = [Words(said[each.name], said[each.passage]) for each in texts]
-        return Reread(reordered(mode, head, words, among) + best[DEPTH:])
+        words = [RerankScores(said[each.name], said[each.passage]) for each in texts]
+        return RerankResult(reorder_candidates(mode, head, words, competition) + candidates[RERANK_DEPTH:])
 
-    def _texts(self, head: Sequence[Candidate]) -> list[Texts]:
-        pages = self._index.stored_pages([each.page_id for each in head])
-        chunks = self._index.stored_chunks([each.chunk_id for each in head if each.chunk_id is not None])
-        return [_read_of(pages.get(each.page_id), chunks.get(each.chunk_id or 0)) for each in head]
+    def _get_texts(self, candidates: Sequence[Candidate]) -> list[RerankTexts]:
+        pages = self._index.get_pages([each.page_id for each in candidates])
+        chunks = self._index.get_chunks([each.chunk_id for each in candidates if each.chunk_id is not None])
+        return [_make_texts(pages.get(each.page_id), chunks.get(each.chunk_id or 0)) for each in candidates]
 
 
-def reordered(mode: Mode, head: Sequence[Candidate], words: Sequence[Words], among: Rivals) -> list[Candidate]:
+def reorder_candidates(mode: SearchMode, candidates: Sequence[Candidate], scores: Sequence[RerankScores], competition: Competition) -> list[Candidate]:
     """The candidates by evidence and the reader's words together, each with the score that follows."""
     told = [
-        evidence(mode, each) + NAME_WEIGHT * _share(word.name) + PASSAGE_WEIGHT * _share(word.passage)
-        for each, word in zip(head, words, strict=True)
+        compute_evidence(mode, each) + NAME_WEIGHT * _to_share(word.name) + PASSAGE_WEIGHT * _to_share(word.passage)
+        for each, word in zip(candidates, scores, strict=True)
     ]
-    order = sorted(range(len(head)), key=lambda at: (-told[at], at))
+    order = sorted(range(len(candidates)), key=lambda at: (-told[at], at))
     best: dict[int, float] = {}
     for at in order:
-        best.setdefault(head[at].page_id, told[at])
-    return [_read(mode, head[at], told[at], words[at], best, among) for at in order]
+        best.setdefault(candidates[at].page_id, told[at])
+    return [_with_likelihood(mode, candidates[at], told[at], scores[at], best, competition) for at in order]
 
 
-def _read(
-    mode: Mode, each: Candidate, amount: float, words: Words, best: Mapping[int, float], among: Rivals
+def _with_likelihood(
+    mode: SearchMode, candidate: Candidate, total: float, scores: RerankScores, total_by_page: Mapping[int, float], competition: Competition
 ) -> Candidate:
     """A page with its score: it leads by evidence and the reader's words together, and they move the odds."""
-    known = grounds(mode, each, among)
-    others = next((other for page_id, other in best.items() if page_id != each.page_id), None)
-    lead = known.lead if others is None else amount - others
-    return each._replace(likelihood=_moved(likelihood(mode, known._replace(lead=lead)), words))
+    known = get_score_features(mode, candidate, competition)
+    others = next((other for page_id, other in total_by_page.items() if page_id != candidate.page_id), None)
+    lead = known.lead if others is None else total - others
+    return candidate._replace(likelihood=_update_likelihood(compute_likelihood(mode, known._replace(lead=lead)), scores))
 
 
-def _share(logit: float) -> float:
+def _to_share(logit: float) -> float:
     """A logit as a part of a plain yes."""
-    return (_clear(logit) + _CLEAR) / (2 * _CLEAR)
+    return (_limit_logit(logit) + _CLEAR_LOGIT) / (2 * _CLEAR_LOGIT)
 
 
-def _clear(logit: float) -> float:
-    return max(-_CLEAR, min(_CLEAR, logit))
+def _limit_logit(logit: float) -> float:
+    return max(-_CLEAR_LOGIT, min(_CLEAR_LOGIT, logit))
 
 
-def _moved(likely: float, words: Words) -> float:
+def _update_likelihood(likelihood: float, scores: RerankScores) -> float:
     """The likelihood after the reader's words, which add to the logarithm of the odds."""
-    odds = likely * math.exp(_PULL * (_clear(words.name) + _clear(words.passage) - _EVEN))
-    return odds / (odds + 1 - likely)
+    odds = likelihood * math.exp(_ODDS_WEIGHT * (_limit_logit(scores.name) + _limit_logit(scores.passage) - _NEUTRAL_LOGIT_SUM))
+    return odds / (odds + 1 - likelihood)
 
 
-def _read_of(page: StoredPage | None, chunk: StoredChunk | None) -> Texts:
+def _make_texts(page: StoredPage | None, chunk: StoredChunk | None) -> RerankTexts:
     name = page.name if page is not None else ""
-    way = path_in_words(page.path) if page is not None else ""
-    return Texts(f"{way}\n{name}".strip(), _passage(name, chunk))
+    way = format_path_words(page.path) if page is not None else ""
+    return RerankTexts(f"{way}\n{name}".strip(), _make_passage(name, chunk))
 
 
-def path_in_words(path: str) -> str:
+def format_path_words(path: str) -> str:
     """The parts of a path as words; those that are numbers say nothing."""
-    parts = (part for part in _PARTS.split(path) if part != "_index" and any(map(str.isalpha, part)))
-    return " / ".join(_JOINTS.sub(" ", part).strip() for part in parts)
+    parts = (part for part in _PATH_SEPARATORS.split(path) if part != "_index" and any(map(str.isalpha, part)))
+    return " / ".join(_WORD_SEPARATORS.sub(" ", part).strip() for part in parts)
 
 
-def _passage(name: str, chunk: StoredChunk | None) -> str:
+def _make_passage(name: str, chunk: StoredChunk | None) -> str:
     """The page's name, the headings above the passage, and the passage as people see it."""
-    passage = (plain_text(chunk.text) or chunk.text.strip()) if chunk is not None else ""
+    passage = (to_plain_text(chunk.text) or chunk.text.strip()) if chunk is not None else ""
     begins = passage.casefold()
     parts: dict[str, str] = {}
     for part in (name, *(chunk.heading_path if chunk is not None else ())):

@@ -5,14 +5,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from wikiholt.errors import DatabaseAway
-from wikiholt.model import Filter, WordHit, WordQuery
+from wikiholt.errors import DatabaseUnavailable
+from wikiholt.model import PageFilter, KeywordHit, KeywordQuery
 from wikiholt.ports import Lexicon, WikiIndex
-from wikiholt.search.spelling import Spelling
-from wikiholt.text.compounds import kindred, makes_compounds
-from wikiholt.text.fields import KIN_WEIGHT
-from wikiholt.text.queries import plain_query, telling_tokens
-from wikiholt.text.readings import Reading, nouns, readings, wholes
+from wikiholt.search.spelling import SpellingCorrector
+from wikiholt.text.compounds import find_related_terms, has_compounds
+from wikiholt.text.fields import RELATED_TERM_WEIGHT
+from wikiholt.text.queries import to_plain_query, get_significant_tokens
+from wikiholt.text.readings import QueryVariant, find_korean_nouns, build_query_variants, find_query_identifiers
 
 _LOG = logging.getLogger(__name__)
 
@@ -20,100 +20,100 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
-class Worded:
+class InterpretedQuery:
     """A query, understood."""
 
-    query: WordQuery
+    query: KeywordQuery
     """What was asked for: by how much of it a page has, its words are judged."""
-    asked: WordQuery
+    expanded: KeywordQuery
     """The same with all other terms by which pages are found: what is marked."""
     text: str
     """What the model reads."""
     did_you_mean: str = ""
-    others: tuple[Reading, ...] = ()
+    variants: tuple[QueryVariant, ...] = ()
     """Other ways to read the query."""
-    wholes: tuple[str, ...] = ()
+    identifiers: tuple[str, ...] = ()
     """Terms for identifiers of which the query has the parts."""
-    kin: tuple[str, ...] = ()
+    related_terms: tuple[str, ...] = ()
     """Terms for words that are related to one of the query's."""
-    unaided: bool = False
+    lexicon_unavailable: bool = False
     """Whether the wiki's terms were needed for it and could not be had."""
 
-    def demands(self, *, phrases: bool) -> list[WordQuery]:
+    def get_requirements(self, *, phrases: bool) -> list[KeywordQuery]:
         """What pages must hold and lack, however the query is read; a page need only satisfy one of these."""
-        read = (self.query, *(other.query for other in self.others))
-        wanted = (WordQuery(phrases=each.phrases if phrases else (), excluded=each.excluded) for each in read)
+        read = (self.query, *(other.query for other in self.variants))
+        wanted = (KeywordQuery(phrases=each.phrases if phrases else (), excluded=each.excluded) for each in read)
         return [each for each in dict.fromkeys(wanted) if each.phrases or each.excluded]
 
-    def shares(
-        self, found: Callable[[WordQuery], Sequence[WordHit]], best_possible: Callable[[WordQuery], float]
+    def compute_shares(
+        self, search: Callable[[KeywordQuery], Sequence[KeywordHit]], get_max_score: Callable[[KeywordQuery], float]
     ) -> dict[int, float]:
         """The pages that are found, each with its share of the best possible score, read as fits the page best."""
         shares: dict[int, float] = {}
-        for query in (self.query, *(other.query for other in self.others)):
+        for query in (self.query, *(other.query for other in self.variants)):
             # A store takes the last term for the one that may still be being typed.
-            hits = found(replace(query, terms=(*self.wholes, *query.terms)))
-            most = best_possible(query) if hits else 0.0
+            hits = search(replace(query, terms=(*self.identifiers, *query.terms)))
+            most = get_max_score(query) if hits else 0.0
             for hit in hits:
                 shares[hit.page_id] = max(shares.get(hit.page_id, 0.0), min(1.0, hit.score / most) if most else 1.0)
-        return self._with_kin(shares, found, best_possible) if self.kin else shares
+        return self._add_related(shares, search, get_max_score) if self.related_terms else shares
 
-    def _with_kin(
+    def _add_related(
         self,
         shares: dict[int, float],
-        found: Callable[[WordQuery], Sequence[WordHit]],
-        best_possible: Callable[[WordQuery], float],
+        search: Callable[[KeywordQuery], Sequence[KeywordHit]],
+        get_max_score: Callable[[KeywordQuery], float],
     ) -> dict[int, float]:
-        most = best_possible(self.query)
-        for hit in found(WordQuery(self.kin, excluded=self.query.excluded)):
-            more = KIN_WEIGHT * hit.score / most if most else 0.0
+        most = get_max_score(self.query)
+        for hit in search(KeywordQuery(self.related_terms, excluded=self.query.excluded)):
+            more = RELATED_TERM_WEIGHT * hit.score / most if most else 0.0
             shares[hit.page_id] = min(1.0, shares.get(hit.page_id, 0.0) + more)
         return shares
 
 
-class Wording:
+class QueryInterpreter:
     """Understands the queries of one wiki; the lexicon is only asked for where a query needs it."""
 
-    def __init__(self, index: WikiIndex, language: str, lexicon: Callable[[], Lexicon | None]) -> None:
+    def __init__(self, index: WikiIndex, language: str, get_lexicon: Callable[[], Lexicon | None]) -> None:
         self._language = language
-        self._lexicon = lexicon
-        self._spelling = Spelling(index, language, lexicon, lambda word: self._understood(f"{word} ", []).asked.terms)
+        self._get_lexicon = get_lexicon
+        self._spelling = SpellingCorrector(index, language, get_lexicon, lambda word: self._interpret_text(f"{word} ", []).expanded.terms)
 
-    def read(self, typed: str, where: Filter, known: Callable[[str], bool]) -> Worded:
+    def interpret(self, typed: str, where: PageFilter, is_known: Callable[[str], bool]) -> InterpretedQuery:
         """The query as it is meant: words that no page holds, and that are not `known`, are taken for slips."""
         faults: list[Exception] = []
-        corrected = _aided(lambda: self._spelling.corrected(typed, where, known), "", faults)
-        worded = self._understood(corrected or typed, faults)
-        return replace(worded, did_you_mean=corrected, unaided=bool(faults))
+        corrected = _try_with_lexicon(lambda: self._spelling.correct(typed, where, is_known), "", faults)
+        worded = self._interpret_text(corrected or typed, faults)
+        return replace(worded, did_you_mean=corrected, lexicon_unavailable=bool(faults))
 
-    def _understood(self, text: str, faults: list[Exception]) -> Worded:
-        own, *others = readings(text, self._language)
-        query, named = own.query, wholes(text)
+    def _interpret_text(self, text: str, errors: list[Exception]) -> InterpretedQuery:
+        own, *others = build_query_variants(text, self._language)
+        query, named = own.query, find_query_identifiers(text)
         nothing: tuple[str, ...] = ()
-        kin = _aided(lambda: self._kin(text, query), nothing, faults)
+        kin = _try_with_lexicon(lambda: self._find_related(text, query), nothing, errors)
         terms = (*kin, *named, *(term for other in others for term in other.query.terms), *query.terms)
         phrases = (*query.phrases, *(phrase for other in others for phrase in other.query.phrases))
         asked = replace(query, terms=tuple(dict.fromkeys(terms)), phrases=tuple(dict.fromkeys(phrases)))
-        return Worded(query, asked, plain_query(text), others=tuple(others), wholes=named, kin=kin)
+        return InterpretedQuery(query, asked, to_plain_query(text), variants=tuple(others), identifiers=named, related_terms=kin)
 
-    def _kin(self, text: str, query: WordQuery) -> tuple[str, ...]:
+    def _find_related(self, text: str, query: KeywordQuery) -> tuple[str, ...]:
         """Words related to those of the query, in languages that make words of words; none to what is quoted."""
         if query.phrases or not query.terms:
             return ()
-        found = nouns(text, query, self._language)
-        lexicon = self._lexicon() if makes_compounds(self._language) else None
+        found = find_korean_nouns(text, query, self._language)
+        lexicon = self._get_lexicon() if has_compounds(self._language) else None
         if lexicon is not None:
-            found += kindred(telling_tokens(text, query, self._language), self._language, lexicon)
+            found += find_related_terms(get_significant_tokens(text, query, self._language), self._language, lexicon)
         return tuple(term for term in dict.fromkeys(found) if term not in query.terms)
 
 
-def _aided(work: Callable[[], _T], otherwise: _T, faults: list[Exception]) -> _T:
+def _try_with_lexicon(work: Callable[[], _T], default: _T, errors: list[Exception]) -> _T:
     """What the wiki's terms help to find; what was typed can be searched for whatever goes wrong there."""
     try:
         return work()
-    except DatabaseAway:
+    except DatabaseUnavailable:
         raise
     except Exception as error:  # noqa: BLE001 - a cache may fail in any way
         _LOG.info("the wiki's terms are not at hand: %s", error)
-        faults.append(error)
-        return otherwise
+        errors.append(error)
+        return default

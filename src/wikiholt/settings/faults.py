@@ -5,7 +5,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 
-def url_fault(template: str) -> str:
+def check_url_template(template: str) -> str:
     """What is wrong with the template of a link, or nothing."""
     if "{path}" not in template:
         return "it must contain {path}"
@@ -16,7 +16,7 @@ def url_fault(template: str) -> str:
     return "a link must be http or https" if scheme and scheme[1].lower() not in ("http", "https") else ""
 
 
-def domain_fault(domain: str) -> str:
+def check_domain(domain: str) -> str:
     """What is wrong with the domain that wikis' host names end in, or nothing."""
     label = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
     return (
@@ -24,15 +24,15 @@ def domain_fault(domain: str) -> str:
     )
 
 
-def place_fault(place: str) -> str:
+def check_directory(directory: str) -> str:
     """What is wrong with a directory, or nothing."""
     try:
-        return "" if str(Path(place).expanduser()).strip(" .") and "\0" not in place else "it names no directory"
+        return "" if str(Path(directory).expanduser()).strip(" .") and "\0" not in directory else "it names no directory"
     except RuntimeError:  # `~somebody` who does not exist
         return "there is no such user"
 
 
-def server_fault(url: str) -> str:
+def check_server_url(url: str) -> str:
     """What is wrong with the address of a server, or nothing."""
     if not url:
         return ""
@@ -48,7 +48,7 @@ def server_fault(url: str) -> str:
     return "" if parts.path in ("", "/") and not parts.query and not parts.fragment else "it must end after the port"
 
 
-def store_fault(address: str) -> str:
+def check_store_address(address: str) -> str:
     """What is wrong with the address of a database, or nothing; it is never repeated, for it holds a password."""
     if not address:
         return ""
@@ -60,7 +60,7 @@ def store_fault(address: str) -> str:
     return "" if good and "://" in address and address.isprintable() else "it must begin with postgresql://"
 
 
-def resource_fault(url: str) -> str:
+def check_resource_url(url: str) -> str:
     """What is wrong with the address that this service is reached by, or nothing."""
     if not url:
         return ""
@@ -70,16 +70,16 @@ def resource_fault(url: str) -> str:
     return "it must end without / and have no ?, # or @" if re.search(r"[?#@]|/$", url) else ""
 
 
-def keys_fault(place: str) -> str:
+def check_jwks_location(location: str) -> str:
     """What is wrong with the place of public keys, or nothing."""
-    if "://" not in place:
-        return place_fault(place) if place else ""
-    parts = urlsplit(place)
+    if "://" not in location:
+        return check_directory(location) if location else ""
+    parts = urlsplit(location)
     local = parts.scheme == "http" and parts.hostname in ("127.0.0.1", "::1", "localhost")
     return "" if local or (parts.scheme == "https" and parts.hostname) else "it must be a file or begin with https://"
 
 
-def name_fault(name: str) -> str:
+def check_chroma_name(name: str) -> str:
     """What is wrong with a name of Chroma's, or nothing."""
     good = re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{1,510}[A-Za-z0-9]", name)
     return "" if good else "it must be 3 or more letters, digits, dots, hyphens or underscores"

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from wikiholt.errors import InvalidSetting
-from wikiholt.settings.setting import Value, unknown
+from wikiholt.settings.setting import SettingValue, build_unknown_error
 from wikiholt.settings.table import SETTINGS
 
-FILE_NAME = "wikiholt.toml"
+SETTINGS_FILE = "wikiholt.toml"
 _CONFIG_VARIABLE = "WIKIHOLT_CONFIG"
 # Container platforms announce a service called wikiholt by variables like these; they are no settings.
 # Those of the plugin for Otterwiki are read there; commands run beside it.
-_ANNOUNCED = re.compile(r"WIKIHOLT_(?:SERVICE_(?:HOST|PORT)(?:_.*)?|PORT(?:_\d+_.*)?|NAME|ENV_.*|OTTERWIKI_.*)")
+_IGNORED_VARIABLES_PATTERN = re.compile(r"WIKIHOLT_(?:SERVICE_(?:HOST|PORT)(?:_.*)?|PORT(?:_\d+_.*)?|NAME|ENV_.*|OTTERWIKI_.*)")
 _BY_NAME = {setting.name: setting for setting in SETTINGS}
 _BY_VARIABLE = {setting.variable: setting for setting in SETTINGS}
 
@@ -87,7 +87,7 @@ class Settings:
     log_level: str
 
 
-def load(
+def load_settings(
     data: Path | None = None,
     config: Path | None = None,
     environ: Mapping[str, str] | None = None,
@@ -95,24 +95,24 @@ def load(
 ) -> Settings:
     """The settings that hold; `overrides` are by name, `data` and `config` win over everything; no file is needed."""
     arguments = dict(overrides or {}) | ({"data": data} if data is not None else {})
-    given = _from_environment(environ or {})
-    strong = given | _from_arguments(arguments)
-    named = config or _named_file(environ or {})
+    given = _read_environment(environ or {})
+    strong = given | _read_arguments(arguments)
+    named = config or _get_named_file(environ or {})
     if named is not None:
-        weak = _from_file(named, required=True)
+        weak = _read_file(named, required=True)
     else:
-        weak = _from_file(Path(str(strong.get("data", _BY_NAME["data"].default))) / FILE_NAME, required=False)
+        weak = _read_file(Path(str(strong.get("data", _BY_NAME["data"].default))) / SETTINGS_FILE, required=False)
         if "data" in weak:
             raise InvalidSetting(
-                f"data cannot be set in the {FILE_NAME} that lies in the data directory itself.",
+                f"data cannot be set in the {SETTINGS_FILE} that lies in the data directory itself.",
                 hint="Take it out, or name the file with --config.",
             )
     values = {setting.name: setting.default for setting in SETTINGS} | weak | strong
     fields: dict[str, Any] = {_BY_NAME[name].attribute: value for name, value in values.items()}
-    return _consistent(Settings(**fields))
+    return _check_consistent(Settings(**fields))
 
 
-def _consistent(settings: Settings) -> Settings:
+def _check_consistent(settings: Settings) -> Settings:
     if settings.chunk_overlap_tokens >= settings.chunk_target_tokens:
         raise InvalidSetting(
             f"chunk.overlap_tokens ({settings.chunk_overlap_tokens}) must be less than "
@@ -136,16 +136,16 @@ def _consistent(settings: Settings) -> Settings:
     return settings
 
 
-def _from_arguments(arguments: Mapping[str, object]) -> dict[str, Value]:
+def _read_arguments(arguments: Mapping[str, object]) -> dict[str, SettingValue]:
     values = {}
     for name, raw in arguments.items():
         if name not in _BY_NAME:
-            raise unknown(name, "given as an argument", _BY_NAME)
+            raise build_unknown_error(name, "given as an argument", _BY_NAME)
         values[name] = _BY_NAME[name].parse(raw, "given as an argument")
     return values
 
 
-def _from_environment(environ: Mapping[str, str]) -> dict[str, Value]:
+def _read_environment(environ: Mapping[str, str]) -> dict[str, SettingValue]:
     """The settings in the environment; an empty variable counts as not set."""
     values = {}
     for variable, raw in environ.items():
@@ -154,17 +154,17 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, Value]:
         setting = _BY_VARIABLE.get(variable)
         if setting is not None and raw.strip():
             values[setting.name] = setting.parse(raw, f"environment variable {variable}")
-        elif setting is None and not _ANNOUNCED.fullmatch(variable):
-            raise unknown(variable, "in the environment", _BY_VARIABLE)
+        elif setting is None and not _IGNORED_VARIABLES_PATTERN.fullmatch(variable):
+            raise build_unknown_error(variable, "in the environment", _BY_VARIABLE)
     return values
 
 
-def _named_file(environ: Mapping[str, str]) -> Path | None:
+def _get_named_file(environ: Mapping[str, str]) -> Path | None:
     text = environ.get(_CONFIG_VARIABLE, "").strip()
     return Path(text).expanduser() if text else None
 
 
-def _from_file(path: Path, *, required: bool) -> dict[str, Value]:
+def _read_file(path: Path, *, required: bool) -> dict[str, SettingValue]:
     try:
         document = tomllib.loads(path.read_text("utf-8"))
     except (FileNotFoundError, NotADirectoryError) as error:
@@ -174,9 +174,9 @@ def _from_file(path: Path, *, required: bool) -> dict[str, Value]:
     except (OSError, ValueError, RecursionError) as error:
         raise InvalidSetting(f"The settings file {path} cannot be read: {error}.", hint="It must be TOML.") from error
     values = {}
-    for name, raw in _flat(document):
+    for name, raw in _flatten(document):
         if name not in _BY_NAME:
-            raise unknown(name, f"in {path}", _BY_NAME)
+            raise build_unknown_error(name, f"in {path}", _BY_NAME)
         setting = _BY_NAME[name]
         # In a file a number is a number: "200" in quotes is a slip worth naming.
         if isinstance(raw, str) and setting.kind not in (str, Path):
@@ -186,10 +186,10 @@ def _from_file(path: Path, *, required: bool) -> dict[str, Value]:
     return values
 
 
-def _flat(document: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
+def _flatten(document: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
     """The keys of a TOML document with dots, tables opened."""
     for key, value in document.items():
         if isinstance(value, dict) and f"{prefix}{key}" not in _BY_NAME:
-            yield from _flat(value, f"{prefix}{key}.")
+            yield from _flatten(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value

@@ -3,7 +3,7 @@
 from wikiholt.settings.setting import Setting
 from wikiholt.settings.table import SETTINGS, WIKI_SETTINGS
 
-_OPENING = """\
+_INTRO = """\
 # Settings
 
 Every setting has a default. A file can change it, the environment can change it again, and an argument of the command
@@ -17,7 +17,7 @@ has the last word.
 
 A name that does not exist, a value of the wrong kind or out of range is an error that says where it stands.
 """
-_WIKI_OPENING = """\
+_WIKI_INTRO = """\
 ## Settings of one wiki
 
 Given when the wiki is added, as options of `add`, or later with `wikiholt set SLUG NAME=VALUE`, and kept in the
@@ -25,17 +25,17 @@ registry. A secret is never shown again.
 """
 
 
-def describe() -> str:
+def render_settings_page() -> str:
     """The Markdown page of all settings."""
-    rows = [f"| `{s.name}` | `{s.variable}` | {_default(s)} | {_meaning(s)} |" for s in SETTINGS]
-    wiki_rows = [f"| `{s.name}` | {_default(s)} | {_meaning(s)} |" for s in WIKI_SETTINGS]
+    rows = [f"| `{s.name}` | `{s.variable}` | {_format_default(s)} | {_format_meaning(s)} |" for s in SETTINGS]
+    wiki_rows = [f"| `{s.name}` | {_format_default(s)} | {_format_meaning(s)} |" for s in WIKI_SETTINGS]
     return "\n".join(
         [
-            _OPENING,
+            _INTRO,
             "| Setting | Variable | Default | Meaning |\n|---|---|---|---|",
             *rows,
             "",
-            _WIKI_OPENING,
+            _WIKI_INTRO,
             "| Setting | Default | Meaning |\n|---|---|---|",
             *wiki_rows,
             "",
@@ -43,16 +43,16 @@ def describe() -> str:
     )
 
 
-def _default(setting: Setting) -> str:
+def _format_default(setting: Setting) -> str:
     value = str(setting.default).lower() if isinstance(setting.default, bool) else str(setting.default)
     return f"`{value}`" if setting.default not in ("", ()) else "empty"
 
 
-def _meaning(setting: Setting) -> str:
+def _format_meaning(setting: Setting) -> str:
     text = setting.help.replace("|", "\\|")
     choices = [f"`{choice}`" for choice in setting.choices if choice]
     if choices:
         text += f" {'Any' if setting.kind is tuple else 'One'} of {', '.join(choices)}."
     if setting.kind in (int, float):
-        text += f" {setting.bounds().capitalize()}."
+        text += f" {setting.describe_bounds().capitalize()}."
     return text

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from wikiholt.errors import InvalidSetting
 
-Value = str | int | float | bool | Path | tuple[str, ...]
+SettingValue = str | int | float | bool | Path | tuple[str, ...]
 
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
-_NUMBER = re.compile(r"[+-]?\d{1,300}(?:\.\d{1,300})?")
-_KINDS = {
+_NUMBER_PATTERN = re.compile(r"[+-]?\d{1,300}(?:\.\d{1,300})?")
+_KIND_NAMES = {
     str: "a text",
     int: "a whole number",
     float: "a number",
@@ -29,7 +29,7 @@ class Setting:
 
     name: str
     kind: type
-    default: Value
+    default: SettingValue
     help: str
     choices: tuple[str, ...] = ()
     minimum: float = -math.inf
@@ -48,20 +48,20 @@ class Setting:
         """The environment variable of the setting."""
         return f"WIKIHOLT_{self.attribute.upper()}"
 
-    def parse(self, raw: object, origin: str) -> Value:
+    def parse(self, raw: object, origin: str) -> SettingValue:
         """The value, checked; `origin` says where it came from if it has to be refused."""
-        value = _from_text(raw, self.kind) if isinstance(raw, str) and self.kind is not str else _typed(raw, self.kind)
+        value = _parse_text(raw, self.kind) if isinstance(raw, str) and self.kind is not str else _convert_typed(raw, self.kind)
         if value is None:
-            raise self._refused(raw, origin, f"it must be {_KINDS[self.kind]}")
+            raise self._build_error(raw, origin, f"it must be {_KIND_NAMES[self.kind]}")
         for text in (value,) if isinstance(value, str) else value if isinstance(value, tuple) else ():
             self._check_text(text, origin)
         if isinstance(value, str | tuple):
             return value
         if isinstance(value, int | float) and not self.minimum <= value <= self.maximum:
-            raise self._refused(raw, origin, f"it must be {self.bounds()}")
+            raise self._build_error(raw, origin, f"it must be {self.describe_bounds()}")
         return value
 
-    def bounds(self) -> str:
+    def describe_bounds(self) -> str:
         """The allowed range, in words."""
         if self.maximum == math.inf:
             return f"at least {self.minimum:,}" if self.minimum > -math.inf else "any number"
@@ -71,26 +71,26 @@ class Setting:
         if self.choices and value not in self.choices:
             near = difflib.get_close_matches(value.lower(), self.choices, n=1)
             meant = f"Did you mean {near[0]!r}? " if near else ""
-            raise self._refused(
+            raise self._build_error(
                 value, origin, "it is not known", f"{meant}Known are {', '.join(filter(None, self.choices))}."
             )
         wrong = self.check(value) if self.check else ""
         if wrong:
-            raise self._refused(value, origin, wrong)
+            raise self._build_error(value, origin, wrong)
 
-    def _refused(self, raw: object, origin: str, reason: str, hint: str = "") -> InvalidSetting:
+    def _build_error(self, raw: object, origin: str, reason: str, hint: str = "") -> InvalidSetting:
         shown = "…" if self.secret else repr(raw) if len(repr(raw)) <= 80 else repr(raw)[:80] + "…"
         return InvalidSetting(f"{self.name} = {shown} ({origin}) cannot be used: {reason}.", hint=hint or self.help)
 
 
-def unknown(name: str, origin: str, known: Iterable[str]) -> InvalidSetting:
+def build_unknown_error(name: str, origin: str, known: Iterable[str]) -> InvalidSetting:
     """The error for a setting that does not exist, with the one that was probably meant."""
     near = difflib.get_close_matches(name, list(known), n=1)
     hint = f"Did you mean {near[0]}?" if near else f"Known settings: {', '.join(known)}."
     return InvalidSetting(f"There is no setting {name!r} ({origin}).", hint=hint)
 
 
-def _typed(raw: object, kind: type) -> Value | None:
+def _convert_typed(raw: object, kind: type) -> SettingValue | None:
     """A value that has a type already, from TOML or from code; None when the type is wrong."""
     if isinstance(raw, bool):
         return raw if kind is bool else None
@@ -101,23 +101,23 @@ def _typed(raw: object, kind: type) -> Value | None:
     return raw if isinstance(raw, kind) and isinstance(raw, str | int | float | Path) else None
 
 
-def _from_text(raw: str, kind: type) -> Value | None:
+def _parse_text(raw: str, kind: type) -> SettingValue | None:
     """A value written as text, in the environment or on a command line; None when it cannot be read."""
     text = raw.strip()
     if kind is Path:
-        return _path(text)
+        return _parse_path(text)
     if kind is tuple:
         return tuple(part.strip() for part in re.split("[,\n]", raw) if part.strip())
     if kind is bool:
         return text.lower() in _TRUE if text.lower() in _TRUE + _FALSE else None
-    if not _NUMBER.fullmatch(text) or not text.isascii():
+    if not _NUMBER_PATTERN.fullmatch(text) or not text.isascii():
         return None
     if kind is int:
         return int(text) if "." not in text else None
     return float(text)
 
 
-def _path(text: str) -> Path | None:
+def _parse_path(text: str) -> Path | None:
     try:
         return Path(text).expanduser() if text and "\0" not in text else None
     except RuntimeError:  # `~somebody` who does not exist

@@ -3,20 +3,20 @@
 from pathlib import Path
 
 from wikiholt.settings.faults import (
-    domain_fault,
-    keys_fault,
-    name_fault,
-    place_fault,
-    resource_fault,
-    server_fault,
-    store_fault,
-    url_fault,
+    check_domain,
+    check_jwks_location,
+    check_chroma_name,
+    check_directory,
+    check_resource_url,
+    check_server_url,
+    check_store_address,
+    check_url_template,
 )
 from wikiholt.settings.setting import Setting
 from wikiholt.text.languages import LANGUAGES
-from wikiholt.vectors import CROSSOVER
+from wikiholt.vectors import FAISS_MIN_CHUNKS
 
-ANCHORS = ("github", "otterwiki")
+ANCHOR_STYLES = ("github", "otterwiki")
 
 SETTINGS = (
     Setting(
@@ -31,7 +31,7 @@ SETTINGS = (
         "",
         "Where indexes, registry and keys live: empty means files in data; postgresql://… a database that many nodes "
         "share. Caches, mirrors and backups stay in data.",
-        check=store_fault,
+        check=check_store_address,
         secret=True,
     ),
     Setting(
@@ -92,13 +92,13 @@ SETTINGS = (
         "Further languages that wikis have pages in. A page is in the one its frontmatter or its small words say.",
         choices=LANGUAGES,
     ),
-    Setting("anchors", str, "github", "Whose way of naming headings in links is followed.", choices=ANCHORS),
+    Setting("anchors", str, "github", "Whose way of naming headings in links is followed.", choices=ANCHOR_STYLES),
     Setting(
         "url",
         str,
         "{path}",
         "The link of a hit; {path} stands for the page, and the heading is added as a fragment.",
-        check=url_fault,
+        check=check_url_template,
     ),
     Setting(
         "vectors",
@@ -111,7 +111,7 @@ SETTINGS = (
     Setting(
         "faiss.crossover",
         int,
-        CROSSOVER,
+        FAISS_MIN_CHUNKS,
         "From how many passages on auto uses FAISS, where it is installed.",
         minimum=0,
     ),
@@ -120,19 +120,19 @@ SETTINGS = (
         str,
         "",
         "With vectors = chroma: the address of a Chroma server, such as http://127.0.0.1:8000.",
-        check=server_fault,
+        check=check_server_url,
     ),
     Setting(
         "chroma.path",
         str,
         "",
         "With vectors = chroma, instead of a server: the directory of a Chroma in a child process; relative to data.",
-        check=lambda place: place_fault(place) if place else "",
+        check=lambda place: check_directory(place) if place else "",
     ),
     Setting(
-        "chroma.tenant", str, "default_tenant", "The tenant of Chroma that holds the collections.", check=name_fault
+        "chroma.tenant", str, "default_tenant", "The tenant of Chroma that holds the collections.", check=check_chroma_name
     ),
-    Setting("chroma.database", str, "default_database", "The tenant's database that holds them.", check=name_fault),
+    Setting("chroma.database", str, "default_database", "The tenant's database that holds them.", check=check_chroma_name),
     Setting(
         "chroma.layout",
         str,
@@ -180,7 +180,7 @@ SETTINGS = (
         str,
         "",
         "With wiki.example here, the host SLUG.wiki.example is the wiki SLUG.",
-        check=domain_fault,
+        check=check_domain,
     ),
     Setting("serve.hosts", tuple, (), "Further host names the service itself is reached by."),
     Setting(
@@ -208,7 +208,7 @@ SETTINGS = (
         minimum=1,
         maximum=86_400,
     ),
-    Setting("backup.place", str, "backups", "The directory backups are kept in; relative to data.", check=place_fault),
+    Setting("backup.place", str, "backups", "The directory backups are kept in; relative to data.", check=check_directory),
     Setting(
         "backup.interval",
         float,
@@ -263,14 +263,14 @@ SETTINGS = (
         str,
         "",
         "Where this service is reached: https:// and a host. A token's audience is this and /w/SLUG/mcp.",
-        check=resource_fault,
+        check=check_resource_url,
     ),
     Setting(
         "oauth.jwks",
         str,
         "",
         "The issuers' public keys as a JSON Web Key Set: a file, or an https:// address that is asked for them.",
-        check=keys_fault,
+        check=check_jwks_location,
     ),
     Setting(
         "queries.log",
@@ -321,13 +321,13 @@ WIKI_SETTINGS = (
         "Further languages the wiki has pages in; none means the general setting.",
         choices=LANGUAGES,
     ),
-    Setting("anchors", str, "", "How headings are named in links; empty as above.", choices=("", *ANCHORS)),
+    Setting("anchors", str, "", "How headings are named in links; empty as above.", choices=("", *ANCHOR_STYLES)),
     Setting(
         "url",
         str,
         "",
         "The link of a hit in this wiki; empty means the general setting.",
-        check=lambda template: url_fault(template) if template else "",
+        check=lambda template: check_url_template(template) if template else "",
     ),
     Setting(
         "public",

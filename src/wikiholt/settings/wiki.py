@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from wikiholt.settings.setting import unknown
+from wikiholt.settings.setting import build_unknown_error
 from wikiholt.settings.table import WIKI_SETTINGS
 
 
@@ -33,6 +33,6 @@ class WikiSettings:
         fields: dict[str, Any] = {}
         for name, text in settings.items():
             if name not in known:
-                raise unknown(name, "setting of a wiki", known)
+                raise build_unknown_error(name, "setting of a wiki", known)
             fields[name] = known[name].parse(text, "setting of a wiki")
         return cls(**fields)

@@ -11,49 +11,49 @@ from threading import Event, Lock, Thread
 
 from wikiholt.errors import WikiholtError
 
-_PATIENCE = 20.0
+_READER_TIMEOUT_S = 20.0
 """Seconds a reader waits for a fetch; the fetch itself goes on, for the next who asks."""
-_AGAIN = 10.0
+_MIN_FETCH_INTERVAL_S = 10.0
 """Seconds after a fetch in which there is none again for the same reason."""
 
 
-def _nothing(_: str) -> None:
+def _ignore(_: str) -> None:
     pass
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class SharedHead:
     """What nodes say to each other of a wiki's remote: the HEAD that was fetched last, by whichever of them."""
 
-    heard: Callable[[], str | None] = lambda: None
-    say: Callable[[str], None] = _nothing
+    read: Callable[[], str | None] = lambda: None
+    write: Callable[[str], None] = _ignore
 
 
-class Bringing:
+class MirrorRefresher:
     """Fetches in the background, one at a time; those who need it wait for it, for a while."""
 
-    def __init__(self, fetch: Callable[[], object], patience: float = _PATIENCE) -> None:
+    def __init__(self, fetch: Callable[[], object], timeout: float = _READER_TIMEOUT_S) -> None:
         self._fetch = fetch
-        self._patience = patience
+        self._timeout = timeout
         self._lock = Lock()
         self._done: Event | None = None
-        self._for: str | None = None
-        self._ended = -_AGAIN
-        self._fault: WikiholtError | None = None
+        self._requested_head: str | None = None
+        self._ended_at = -_MIN_FETCH_INTERVAL_S
+        self._error: WikiholtError | None = None
 
-    def bring(self, wanted: str | None) -> WikiholtError | None:
+    def refresh(self, head: str | None) -> WikiholtError | None:
         """Have fetched what is wanted, or know soon why that could not be; None when it came or is still coming."""
         with self._lock:
-            lately = time.monotonic() - self._ended < _AGAIN and self._for == wanted
+            lately = time.monotonic() - self._ended_at < _MIN_FETCH_INTERVAL_S and self._requested_head == head
             if self._done is None and not lately:
-                self._for, self._done = wanted, Event()
-                Thread(target=self._run, args=(self._done,), name="bring", daemon=True).start()
+                self._requested_head, self._done = head, Event()
+                Thread(target=self._run_fetch, args=(self._done,), name="bring", daemon=True).start()
             done = self._done
-        if done is not None and not done.wait(self._patience):
+        if done is not None and not done.wait(self._timeout):
             return None
-        return self._fault
+        return self._error
 
-    def _run(self, done: Event) -> None:
+    def _run_fetch(self, done: Event) -> None:
         fault: WikiholtError | None = None
         try:
             self._fetch()
@@ -61,5 +61,5 @@ class Bringing:
             fault = error
         finally:
             with self._lock:
-                self._fault, self._ended, self._done = fault, time.monotonic(), None
+                self._error, self._ended_at, self._done = fault, time.monotonic(), None
             done.set()

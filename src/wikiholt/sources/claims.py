@@ -9,44 +9,44 @@ from pathlib import Path
 
 from wikiholt.errors import Busy, NotWritable
 
-_PAUSE = 0.01
-_MARK = b"wikiholt\n"
+_LOCK_POLL_INTERVAL_S = 0.01
+_CLAIM_CONTENT = b"wikiholt\n"
 
 
 @contextmanager
-def holding(file: Path, deadline: float) -> Iterator[None]:
+def lock_file(file: Path, deadline: float) -> Iterator[None]:
     """Hold the lock of this file across threads and processes; the kernel frees it, whatever happens."""
     try:
         descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     except OSError as error:
-        raise _refused(error) from error
+        raise _make_write_error(error) from error
     try:
         while True:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
-                _wait(deadline)
+                _wait_for_lock(deadline)
         yield
     finally:
         os.close(descriptor)
 
 
 @contextmanager
-def index_locked(git_dir: Path, deadline: float) -> Iterator[None]:
+def lock_index(git_dir: Path, deadline: float) -> Iterator[None]:
     """Hold the lock that git itself takes before it changes the index; raises Busy while another git has it."""
     lock, claim = git_dir / "index.lock", git_dir / "wikiholt.claim"
     try:
-        claim.write_bytes(_MARK)
+        claim.write_bytes(_CLAIM_CONTENT)
         while True:
             try:
                 # A link comes into being with its content: a lock without our mark is never ours.
                 os.link(claim, lock)
                 break
             except FileExistsError:
-                _wait(deadline)
+                _wait_for_lock(deadline)
     except OSError as error:
-        raise _refused(error) from error
+        raise _make_write_error(error) from error
     finally:
         claim.unlink(missing_ok=True)
     try:
@@ -55,30 +55,30 @@ def index_locked(git_dir: Path, deadline: float) -> Iterator[None]:
         lock.unlink(missing_ok=True)
 
 
-def release_stale(git_dir: Path) -> None:
+def release_stale_lock(git_dir: Path) -> None:
     """Take away a lock on the index that a writer of ours left when it was killed. For who holds the writers' lock."""
     lock = git_dir / "index.lock"
     with suppress(OSError):
-        if lock.read_bytes() == _MARK:
+        if lock.read_bytes() == _CLAIM_CONTENT:
             lock.unlink()
 
 
-def _wait(deadline: float) -> None:
+def _wait_for_lock(deadline: float) -> None:
     if time.monotonic() > deadline:
         raise Busy("Somebody else is writing to the repository.", hint="Try again in a moment.")
-    time.sleep(_PAUSE)
+    time.sleep(_LOCK_POLL_INTERVAL_S)
 
 
 @contextmanager
-def refusing() -> Iterator[None]:
+def translate_write_errors() -> Iterator[None]:
     """Say it in words when the system does not let the repository be written: a full disk, missing rights."""
     try:
         yield
     except OSError as error:
-        raise _refused(error) from error
+        raise _make_write_error(error) from error
 
 
-def _refused(error: OSError) -> NotWritable:
+def _make_write_error(error: OSError) -> NotWritable:
     return NotWritable(
         f"The repository cannot be written: {error.strerror or 'the system refuses'}.",
         hint="Check free disk space, and that the user who runs wikiholt may write to it.",

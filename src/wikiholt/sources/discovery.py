@@ -10,73 +10,73 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from wikiholt.errors import InvalidSlug
-from wikiholt.keeper.entries import Finding
+from wikiholt.keeper.entries import DiscoveredRepository
 from wikiholt.registry import validate_slug
-from wikiholt.sources.confines import leads_out
+from wikiholt.sources.confines import has_outside_references
 
-_INSIDE = ("", "repo", "repository")
+_REPOSITORY_SUBDIRECTORIES = ("", "repo", "repository")
 
 
-def repositories(root: Path) -> Iterator[Finding]:
+def find_repositories(root: Path) -> Iterator[DiscoveredRepository]:
     """Every repository below the directory, by slug; those that cannot be taken up come with the reason."""
     try:
         top = root.resolve()
         with os.scandir(top) as entries:
             names = {entry.name: entry.is_symlink() for entry in entries if not entry.name.startswith(".")}
     except OSError as error:
-        yield Finding("", root, f"the directory cannot be read ({error.strerror})")
+        yield DiscoveredRepository("", root, f"the directory cannot be read ({error.strerror})")
         return
     # All of one slug stand side by side, and `slug` before `slug.git`.
     claimed: dict[str, Path] = {}
     for name in sorted(names, key=lambda name: (name.removesuffix(".git"), name)):
-        for found in _at(top, name, linked=names[name]):
+        for found in _find_in_entry(top, name, is_link=names[name]):
             if not found.reason and (winner := claimed.setdefault(found.slug, found.path)) != found.path:
                 first = winner.relative_to(top)
-                found = Finding(found.slug, found.path, f"{first} is the wiki {found.slug} already")  # noqa: PLW2901
+                found = DiscoveredRepository(found.slug, found.path, f"{first} is the wiki {found.slug} already")  # noqa: PLW2901
             yield found
 
 
-def _at(top: Path, name: str, *, linked: bool) -> Iterator[Finding]:
+def _find_in_entry(directory: Path, name: str, *, is_link: bool) -> Iterator[DiscoveredRepository]:
     """What an entry of the directory holds: a repository, or one or two inside it."""
     slug = name.removesuffix(".git")
-    entry = top / name
+    entry = directory / name
     try:
-        if linked and not _within(entry, top):
+        if is_link and not _is_within(entry, directory):
             if _is_repository(entry):
-                yield Finding(slug, entry, "it is a link that leads out of the directory")
+                yield DiscoveredRepository(slug, entry, "it is a link that leads out of the directory")
             return
-        places = _INSIDE if slug == name else ("",)
+        places = _REPOSITORY_SUBDIRECTORIES if slug == name else ("",)
         for place in (entry / inside for inside in places):
             if _is_repository(place):
-                yield Finding(slug, place, _fault(slug, entry, place), entry)
+                yield DiscoveredRepository(slug, place, _find_fault(slug, entry, place), entry)
                 if place == entry:
                     return  # what lies inside a repository is its content
     except OSError as error:
-        yield Finding(slug, entry, f"it cannot be read ({error.strerror})")
+        yield DiscoveredRepository(slug, entry, f"it cannot be read ({error.strerror})")
 
 
-def _fault(slug: str, entry: Path, place: Path) -> str:
+def _find_fault(slug: str, entry: Path, repository: Path) -> str:
     try:
         validate_slug(slug)
     except InvalidSlug as error:
         return error.message
-    return "it leads out of its own directory" if leads_out(place, entry) else ""
+    return "it leads out of its own directory" if has_outside_references(repository, entry) else ""
 
 
-def _within(path: Path, directory: Path) -> bool:
+def _is_within(path: Path, directory: Path) -> bool:
     return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(directory))
 
 
 def _is_repository(path: Path) -> bool:
     # Thousands are looked at every few seconds: plain names of files are many times cheaper here than paths.
     place = str(path)
-    dot_git = _kind(f"{place}/.git")
+    dot_git = _get_file_type(f"{place}/.git")
     if dot_git == stat.S_IFDIR:
-        return bool(_kind(f"{place}/.git/HEAD"))
-    return dot_git == stat.S_IFREG or (bool(_kind(f"{place}/HEAD")) and _kind(f"{place}/objects") == stat.S_IFDIR)
+        return bool(_get_file_type(f"{place}/.git/HEAD"))
+    return dot_git == stat.S_IFREG or (bool(_get_file_type(f"{place}/HEAD")) and _get_file_type(f"{place}/objects") == stat.S_IFDIR)
 
 
-def _kind(path: str) -> int:
+def _get_file_type(path: str) -> int:
     """What there is at a path; 0 for nothing."""
     try:
         return stat.S_IFMT(os.stat(path).st_mode)  # noqa: PTH116

@@ -7,16 +7,16 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from wikiholt.errors import NotWritable
-from wikiholt.sources.folders import Entry
-from wikiholt.sources.objects import hash_of
+from wikiholt.sources.folders import GitEntry
+from wikiholt.sources.objects import hash_object
 
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_OPEN_DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def is_as(root: Path, path: str, entry: Entry | None) -> bool:
+def is_same_as_entry(root: Path, path: str, entry: GitEntry | None) -> bool:
     """Whether the file on disk is what git has for it (line ends of another system apart), or rightly not there."""
     try:
-        with _parent(root, path) as (folder, name):
+        with _open_parent(root, path) as (folder, name):
             if not stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
                 return False
             with os.fdopen(os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder), "rb") as file:
@@ -26,7 +26,7 @@ def is_as(root: Path, path: str, entry: Entry | None) -> bool:
     except NotADirectoryError:
         return False
     return entry is not None and any(
-        hash_of(form, entry.object_id) == entry.object_id for form in (data, data.replace(b"\r\n", b"\n"))
+        hash_object(form, entry.object_id) == entry.object_id for form in (data, data.replace(b"\r\n", b"\n"))
     )
 
 
@@ -38,14 +38,14 @@ def is_writable(root: Path, path: str) -> bool:
     return os.access(place, os.W_OK | os.X_OK)
 
 
-def follow(root: Path, path: str, entry: Entry | None, data: bytes | None) -> None:
+def update_file(root: Path, path: str, entry: GitEntry | None, data: bytes | None) -> None:
     """Replace the file by what it shall hold, in one step; or remove it, with the directories it leaves empty."""
     if entry is None or data is None:
-        with suppress(FileNotFoundError), _parent(root, path) as (folder, name):
+        with suppress(FileNotFoundError), _open_parent(root, path) as (folder, name):
             os.unlink(name, dir_fd=folder)
-        _remove_empty(root, path)
+        _remove_empty_directories(root, path)
         return
-    with _parent(root, path, make=True) as (folder, name):
+    with _open_parent(root, path, make=True) as (folder, name):
         # The same name for the same content: what a killed writer left is taken up by the one that comes after it.
         fresh = f".wikiholt-{entry.object_id[:16]}"
         with suppress(FileNotFoundError):
@@ -63,16 +63,16 @@ def follow(root: Path, path: str, entry: Entry | None, data: bytes | None) -> No
 
 
 @contextmanager
-def _parent(root: Path, path: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
+def _open_parent(root: Path, path: str, *, create: bool = False) -> Iterator[tuple[int, str]]:
     """The open directory that holds the file, and the file's name in it."""
     *parts, name = path.split("/")
     folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for part in parts:
-            if make:
+            if create:
                 with suppress(FileExistsError):
                     os.mkdir(part, dir_fd=folder)
-            below = _enter(part, folder)
+            below = _open_subdirectory(part, folder)
             os.close(folder)
             folder = below
         yield folder, name
@@ -80,17 +80,17 @@ def _parent(root: Path, path: str, *, make: bool = False) -> Iterator[tuple[int,
         os.close(folder)
 
 
-def _enter(part: str, folder: int) -> int:
-    if stat.S_ISLNK(os.stat(part, dir_fd=folder, follow_symlinks=False).st_mode):
+def _open_subdirectory(part: str, parent: int) -> int:
+    if stat.S_ISLNK(os.stat(part, dir_fd=parent, follow_symlinks=False).st_mode):
         raise NotWritable(
             "A directory on the way to the page is a link in the repository's work tree.",
             hint="Put a real directory in its place.",
         )
-    return os.open(part, _DIRECTORY, dir_fd=folder)
+    return os.open(part, _OPEN_DIRECTORY_FLAGS, dir_fd=parent)
 
 
-def _remove_empty(root: Path, path: str) -> None:
+def _remove_empty_directories(root: Path, path: str) -> None:
     with suppress(OSError):
         while path := path.rpartition("/")[0]:
-            with _parent(root, path) as (folder, name):
+            with _open_parent(root, path) as (folder, name):
                 os.rmdir(name, dir_fd=folder)

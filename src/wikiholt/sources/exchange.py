@@ -13,23 +13,23 @@ import time
 from contextlib import suppress
 from typing import IO, cast
 
-from wikiholt.errors import SourceBroken
-from wikiholt.sources.conversation import hung
+from wikiholt.errors import SourceCorrupt
+from wikiholt.sources.conversation import make_timeout_error
 
-MOST_OUTPUT = 128 * 1024 * 1024
+MAX_OUTPUT_BYTES = 128 * 1024 * 1024
 """A million files in a tree."""
-MOST_MEMORY = 2 * 1024**3
-_BLOCK = 1 << 16
+MAX_MEMORY_BYTES = 2 * 1024**3
+_PIPE_BLOCK_BYTES = 1 << 16
 
 
-def exchange(process: "subprocess.Popen[bytes]", name: str, given: bytes, timeout: float) -> tuple[bytes, bytes]:
+def run_to_end(process: "subprocess.Popen[bytes]", name: str, input_data: bytes, timeout: float) -> tuple[bytes, bytes]:
     """Hand `given` to the process and return what it says; it has ended when this returns or raises."""
     try:
-        out, err = _talk(process, name, memoryview(given), time.monotonic() + timeout, timeout)
+        out, err = _feed_and_read(process, name, memoryview(input_data), time.monotonic() + timeout, timeout)
         process.wait(timeout)
         return out, err
     except subprocess.TimeoutExpired as error:
-        raise hung(name, timeout) from error
+        raise make_timeout_error(name, timeout) from error
     finally:
         if process.poll() is None:
             process.kill()
@@ -38,22 +38,22 @@ def exchange(process: "subprocess.Popen[bytes]", name: str, given: bytes, timeou
         process.wait()
 
 
-def keep_small(pid: int) -> None:
+def limit_memory(pid: int) -> None:
     """Let a git that was just started take no more than this much memory: it lists a commit's changes in it first."""
     if sys.platform == "linux":
         with suppress(OSError, ValueError):
-            resource.prlimit(pid, resource.RLIMIT_DATA, (MOST_MEMORY, MOST_MEMORY))
+            resource.prlimit(pid, resource.RLIMIT_DATA, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
 
 
-def boundless(name: str) -> SourceBroken:
+def make_output_error(name: str) -> SourceCorrupt:
     """The error for a git that goes on and on."""
-    return SourceBroken(
+    return SourceCorrupt(
         f"`git {name}` said more than any wiki should, and was stopped.",
         hint="A commit may hold millions of files, by mistake or ill will; look at what was committed last.",
     )
 
 
-def _talk(
+def _feed_and_read(
     process: "subprocess.Popen[bytes]", name: str, rest: memoryview, deadline: float, timeout: float
 ) -> tuple[bytes, bytes]:
     stdin, stdout, stderr = (cast(IO[bytes], pipe) for pipe in (process.stdin, process.stdout, process.stderr))
@@ -69,27 +69,27 @@ def _talk(
         while selector.get_map():
             ready = selector.select(max(0.0, deadline - time.monotonic()))
             if not ready and time.monotonic() >= deadline:
-                raise hung(name, timeout)
+                raise make_timeout_error(name, timeout)
             for key, _ in ready:
                 pipe = cast(IO[bytes], key.fileobj)
                 if pipe is stdin:
-                    rest = _feed(stdin, rest)
+                    rest = _write_input(stdin, rest)
                     done = not rest
                 else:
-                    block = os.read(pipe.fileno(), _BLOCK)
+                    block = os.read(pipe.fileno(), _PIPE_BLOCK_BYTES)
                     said[pipe] += block
                     done = not block
                 if done:
                     selector.unregister(pipe)
                     pipe.close()
-            if len(said[stdout]) + len(said[stderr]) > MOST_OUTPUT:
-                raise boundless(name)
+            if len(said[stdout]) + len(said[stderr]) > MAX_OUTPUT_BYTES:
+                raise make_output_error(name)
     return bytes(said[stdout]), bytes(said[stderr])
 
 
-def _feed(stdin: IO[bytes], rest: memoryview) -> memoryview:
+def _write_input(stdin: IO[bytes], rest: memoryview) -> memoryview:
     try:
-        return rest[os.write(stdin.fileno(), rest[:_BLOCK]) :] if rest else rest
+        return rest[os.write(stdin.fileno(), rest[:_PIPE_BLOCK_BYTES]) :] if rest else rest
     except BlockingIOError:
         return rest
     except BrokenPipeError:  # it has heard enough; its status says the rest

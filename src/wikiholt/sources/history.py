@@ -10,28 +10,28 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import chain
 
-from wikiholt.errors import SourceBroken
+from wikiholt.errors import SourceCorrupt
 from wikiholt.model import Commit, LogEntry
-from wikiholt.sources.command import Git
-from wikiholt.sources.conversation import Conversation
-from wikiholt.sources.exchange import boundless
-from wikiholt.sources.trees import PageFiles, file_name
+from wikiholt.sources.command import GitRunner
+from wikiholt.sources.conversation import GitProcess
+from wikiholt.sources.exchange import make_output_error
+from wikiholt.sources.trees import PageFiles, decode_file_name
 
-log = logging.getLogger(__name__)
+_LOG = logging.getLogger(__name__)
 
 # Naming files lets git pass over the rest of the tree; naming very many makes it slower.
-_MOST_NAMED_FILES = 50
+_MAX_NAMED_FILES = 50
 # Walking a long history may yield nothing for a while.
-_PATIENCE = 10
+_TIMEOUT_FACTOR = 10
 # A message or a name beyond this is cut. A commit may name one small tree a thousand million times over: what it says
 # of itself is read so far.
-_MOST_OF_ONE = 1 << 20
-_MOST_OF_ALL = 1 << 28
-_HEADER = "--format=%H%n%an%n%ae%n%at%n%B"
-_WALK = ("log", "-z", "--raw", "--no-abbrev", "-c", "--root", "--no-renames", "--full-history", "--no-notes")
+_MAX_FIELD_BYTES = 1 << 20
+_MAX_LOG_BYTES = 1 << 28
+_HEADER_FORMAT = "--format=%H%n%an%n%ae%n%at%n%B"
+_LOG_ARGUMENTS = ("log", "-z", "--raw", "--no-abbrev", "-c", "--root", "--no-renames", "--full-history", "--no-notes")
 
 
-def last_changed(git: Git, files: Sequence[str], revision: str, since: str | None) -> dict[str, datetime]:
+def find_change_dates(git: GitRunner, files: Sequence[str], revision: str, since: str | None) -> dict[str, datetime]:
     """When each file was last changed; commits before `since` are only walked for files that none after it touched."""
     if not files:
         return {}
@@ -40,107 +40,107 @@ def last_changed(git: Git, files: Sequence[str], revision: str, since: str | Non
     ranges = [(revision, f"^{since}"), (since,)] if since and _is_ancestor(git, since, revision) else [(revision,)]
     for commits in ranges:
         if missing:
-            found |= _walk(git, commits, missing)
+            found |= _walk_log(git, commits, missing)
     if missing:
-        when = commit_time(git, revision)
+        when = get_commit_time(git, revision)
         found |= dict.fromkeys(missing, when)
     return found
 
 
-def commit_time(git: Git, revision: str) -> datetime:
+def get_commit_time(git: GitRunner, revision: str) -> datetime:
     """When the commit was written."""
     shown = git.run("log", "--no-walk", "--no-notes", "--format=%at", revision)
     if shown.status != 0:
-        raise shown.failure(f"read commit {revision}")
-    return _moment(shown.out)
+        raise shown.to_error(f"read commit {revision}")
+    return _to_datetime(shown.stdout)
 
 
-def file_history(git: Git, file: str, revision: str, limit: int) -> list[Commit]:
+def read_file_history(git: GitRunner, file: str, revision: str, limit: int) -> list[Commit]:
     """The commits that changed a file, newest first, its earlier names followed."""
     commits: list[Commit] = []
     header = b""
-    with git.start("log", "-z", "--raw", "-c", "--follow", "--no-notes", _HEADER, revision, "--", file) as conversation:
-        for token, is_file in _tokens(fields(conversation, _MOST_OF_ALL)):
+    with git.start("log", "-z", "--raw", "-c", "--follow", "--no-notes", _HEADER_FORMAT, revision, "--", file) as conversation:
+        for token, is_file in _iter_tokens(iter_fields(conversation, _MAX_LOG_BYTES)):
             if is_file and header:  # a merge that only brought the file along has no change to show
-                commits.append(_commit(header))
+                commits.append(_parse_commit(header))
             header = b"" if is_file else token
             if len(commits) >= limit:
                 return commits
-        if conversation.end() != 0:
-            raise SourceBroken(f"Git could not read the history of {file}.", hint="Look at it with `git fsck`.")
+        if conversation.wait() != 0:
+            raise SourceCorrupt(f"Git could not read the history of {file}.", hint="Look at it with `git fsck`.")
     return commits
 
 
-def page_log(git: Git, revision: str, pages: PageFiles, limit: int, skip: int) -> list[LogEntry]:
+def read_page_log(git: GitRunner, revision: str, pages: PageFiles, limit: int, skip: int) -> list[LogEntry]:
     """The commits that touched a page, newest first, each with its pages; the first `skip` are passed over."""
     entries: list[LogEntry] = []
     header, files = b"", []
     named = (pages.subdirectory,) if pages.subdirectory else ()
 
-    with git.start(*_WALK, _HEADER, revision, "--", *named, patience=_PATIENCE) as conversation:
-        for token, is_file in chain(_tokens(fields(conversation, _MOST_OF_ALL)), [(b"", False)]):
+    with git.start(*_LOG_ARGUMENTS, _HEADER_FORMAT, revision, "--", *named, patience=_TIMEOUT_FACTOR) as conversation:
+        for token, is_file in chain(_iter_tokens(iter_fields(conversation, _MAX_LOG_BYTES)), [(b"", False)]):
             if is_file:
-                own = pages.own_name(file_name(token))
+                own = pages.to_page_file(decode_file_name(token))
                 files += [own] if own is not None else []
                 continue
             if files:
-                entries.append(LogEntry(_commit(header), tuple(dict.fromkeys(files))))
+                entries.append(LogEntry(_parse_commit(header), tuple(dict.fromkeys(files))))
             if len(entries) >= skip + limit:
                 return entries[skip : skip + limit]
             header, files = token, []
-        if conversation.end() != 0:
-            raise SourceBroken("Git could not read the wiki's history.", hint="Look at it with `git fsck`.")
+        if conversation.wait() != 0:
+            raise SourceCorrupt("Git could not read the wiki's history.", hint="Look at it with `git fsck`.")
     return entries[skip:]
 
 
-def resolve_commit(git: Git, digits: str, head: str) -> str | None:
+def resolve_commit(git: GitRunner, digits: str, head: str) -> str | None:
     """The one commit in the history of `head` whose id begins with these digits."""
     listed = git.run("rev-parse", f"--disambiguate={digits}")
     found = []
-    for candidate in listed.out.decode().split():
-        is_commit = git.run("cat-file", "-t", candidate).out.strip() == b"commit"
+    for candidate in listed.stdout.decode().split():
+        is_commit = git.run("cat-file", "-t", candidate).stdout.strip() == b"commit"
         if is_commit and _is_ancestor(git, candidate, head):
             found.append(candidate)
     return found[0] if len(found) == 1 else None
 
 
-def _commit(header: bytes) -> Commit:
+def _parse_commit(header: bytes) -> Commit:
     revision, author, email, moment, message = header.decode("utf-8", "replace").split("\n", 4)
-    return Commit(revision, author, email, _moment(moment.encode()), message.strip())
+    return Commit(revision, author, email, _to_datetime(moment.encode()), message.strip())
 
 
-def _is_ancestor(git: Git, commit: str, revision: str) -> bool:
+def _is_ancestor(git: GitRunner, commit: str, revision: str) -> bool:
     return git.run("merge-base", "--is-ancestor", commit, revision).status == 0
 
 
-def _walk(git: Git, commits: Sequence[str], missing: set[str]) -> dict[str, datetime]:
+def _walk_log(git: GitRunner, commits: Sequence[str], missing: set[str]) -> dict[str, datetime]:
     """Find the newest change of each missing file and take it from the set; stop when the set is empty."""
     found: dict[str, datetime] = {}
     # A shown backslash may stand for a byte that is not UTF-8, so such a name cannot be given back to git.
-    named = sorted(missing) if len(missing) <= _MOST_NAMED_FILES and not any("\\" in file for file in missing) else []
-    with git.start(*_WALK, "--format=%at", *commits, "--", *named, patience=_PATIENCE) as conversation:
-        for moment, file in _changes(conversation):
+    named = sorted(missing) if len(missing) <= _MAX_NAMED_FILES and not any("\\" in file for file in missing) else []
+    with git.start(*_LOG_ARGUMENTS, "--format=%at", *commits, "--", *named, patience=_TIMEOUT_FACTOR) as conversation:
+        for moment, file in _iter_changes(conversation):
             if file in missing:
                 missing.discard(file)
                 found[file] = moment
                 if not missing:
                     return found
-        if conversation.end() != 0:
-            log.warning("git could not read the whole history; %d files get the date of HEAD", len(missing))
+        if conversation.wait() != 0:
+            _LOG.warning("git could not read the whole history; %d files get the date of HEAD", len(missing))
     return found
 
 
-def _changes(conversation: Conversation) -> Iterator[tuple[datetime, str]]:
+def _iter_changes(process: GitProcess) -> Iterator[tuple[datetime, str]]:
     """Every change of a file in the log, newest first."""
     moment = datetime.fromtimestamp(0, UTC)
-    for token, is_file in _tokens(fields(conversation)):
+    for token, is_file in _iter_tokens(iter_fields(process)):
         if is_file:
-            yield moment, file_name(token)
+            yield moment, decode_file_name(token)
         else:
-            moment = _moment(token)
+            moment = _to_datetime(token)
 
 
-def _tokens(fields: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:
+def _iter_tokens(fields: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:
     """The headers of commits and the names of changed files (True) in the output of `git log -z --raw`."""
     names = 0
     for field in fields:
@@ -154,21 +154,21 @@ def _tokens(fields: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:
             yield change, False
 
 
-def fields(conversation: Conversation, most: int | None = None) -> Iterator[bytes]:
+def iter_fields(process: GitProcess, max_bytes: int | None = None) -> Iterator[bytes]:
     """The parts of what git says between NUL bytes; more than `most` bytes of them are an error."""
     rest = b""
-    while block := conversation.some():
+    while block := process.read_some():
         *fields, rest = (rest + block).split(b"\0")
-        rest = rest[:_MOST_OF_ONE]
+        rest = rest[:_MAX_FIELD_BYTES]
         yield from fields
-        most = most - len(block) if most is not None else None
-        if most is not None and most < 0:
-            raise boundless("log")
+        max_bytes = max_bytes - len(block) if max_bytes is not None else None
+        if max_bytes is not None and max_bytes < 0:
+            raise make_output_error("log")
     if rest:
         yield rest
 
 
-def _moment(seconds: bytes) -> datetime:
+def _to_datetime(seconds: bytes) -> datetime:
     try:
         return datetime.fromtimestamp(int(seconds), UTC)
     except (ValueError, OverflowError, OSError):  # git keeps whatever date a broken client wrote

@@ -12,42 +12,42 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from wikiholt.sources.claims import release_stale
-from wikiholt.sources.folders import Entry
+from wikiholt.sources.claims import release_stale_lock
+from wikiholt.sources.folders import GitEntry
 
-_NAME = "wikiholt.pending"
+_JOURNAL_FILE = "wikiholt.pending"
 # Git holds the locks of a branch for milliseconds. One made right after a dead writer's note is what that writer's git
 # left when it was killed with it, unless it is still about to end by itself.
-_SOON = 5.0
-_SURELY_DEAD = 5.0
+_SAME_WRITER_WINDOW_S = 5.0
+_DEAD_LOCK_AGE_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlannedChange:
     """One file of a commit, named from the top of the repository: what it was and what it becomes."""
 
     path: str
-    old: Entry | None
-    new: Entry | None
+    old: GitEntry | None
+    new: GitEntry | None
     data: bytes | None = None
 
 
-def left_behind(git_dir: Path) -> bool:
+def has_unfinished_write(git_dir: Path) -> bool:
     """Whether there may be something to finish; cheap."""
-    return (git_dir / _NAME).exists() or (git_dir / "index.lock").exists()
+    return (git_dir / _JOURNAL_FILE).exists() or (git_dir / "index.lock").exists()
 
 
-class Pending:
+class WriteJournal:
     """The note of one repository."""
 
     def __init__(self, git_dir: Path, common_dir: Path) -> None:
         self._git_dir = git_dir
         self._common_dir = common_dir
-        self._file = git_dir / _NAME
+        self._file = git_dir / _JOURNAL_FILE
 
-    def leave(self, commit: str, planned: Sequence[Planned]) -> None:
+    def write(self, commit: str, changes: Sequence[PlannedChange]) -> None:
         """Note, for good, that this commit is about to be made HEAD."""
-        files = [{"path": change.path, "old": _fields(change.old), "new": _fields(change.new)} for change in planned]
+        files = [{"path": change.path, "old": _encode_entry(change.old), "new": _encode_entry(change.new)} for change in changes]
         fresh = self._file.with_suffix(".new")
         with fresh.open("w") as out:
             json.dump({"commit": commit, "files": files}, out)
@@ -55,11 +55,11 @@ class Pending:
             os.fsync(out.fileno())
         fresh.replace(self._file)
 
-    def read(self) -> tuple[str, list[Planned]] | None:
+    def read(self) -> tuple[str, list[PlannedChange]] | None:
         """The commit and its files, or None when there is no note, or none that makes sense."""
         try:
             note = json.loads(self._file.read_text())
-            files = [Planned(str(each["path"]), _entry(each["old"]), _entry(each["new"])) for each in note["files"]]
+            files = [PlannedChange(str(each["path"]), _decode_entry(each["old"]), _decode_entry(each["new"])) for each in note["files"]]
             return str(note["commit"]), files
         except (OSError, ValueError, KeyError, TypeError):
             return None
@@ -69,21 +69,21 @@ class Pending:
 
     def release_locks(self, branch: str) -> None:
         """Take away the locks that a dead writer of ours, or its git, holds on the index and the branch."""
-        release_stale(self._git_dir)
+        release_stale_lock(self._git_dir)
         with suppress(OSError):
             noted = self._file.stat().st_mtime
             for lock in (self._common_dir / f"{branch}.lock", self._git_dir / "HEAD.lock"):
                 with suppress(OSError):
                     made = lock.stat().st_mtime
-                    if 0 <= made - noted < _SOON:
-                        time.sleep(max(0.0, min(_SURELY_DEAD, made + _SURELY_DEAD - time.time())))
+                    if 0 <= made - noted < _SAME_WRITER_WINDOW_S:
+                        time.sleep(max(0.0, min(_DEAD_LOCK_AGE_S, made + _DEAD_LOCK_AGE_S - time.time())))
                         if lock.stat().st_mtime == made:
                             lock.unlink()
 
 
-def _fields(entry: Entry | None) -> list[str] | None:
+def _encode_entry(entry: GitEntry | None) -> list[str] | None:
     return [entry.mode, entry.object_id] if entry else None
 
 
-def _entry(fields: list[str] | None) -> Entry | None:
-    return Entry(str(fields[0]), str(fields[1])) if fields else None
+def _decode_entry(fields: list[str] | None) -> GitEntry | None:
+    return GitEntry(str(fields[0]), str(fields[1])) if fields else None

@@ -14,16 +14,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from wikiholt.errors import Busy, SourceBroken, SourceError
-from wikiholt.sources.address import Address
-from wikiholt.sources.command import clean_environment
-from wikiholt.sources.exchange import keep_small
-from wikiholt.sources.network import addresses_of
+from wikiholt.errors import Busy, SourceCorrupt, SourceError
+from wikiholt.sources.address import RemoteUrl
+from wikiholt.sources.command import build_environment
+from wikiholt.sources.exchange import limit_memory
+from wikiholt.sources.network import resolve_host
 
-_MOST_OUTPUT = 1 << 20
-_MOST_COMPLAINT = 1 << 13
-_POLL = 0.05
-_SETTINGS = (
+_MAX_OUTPUT_BYTES = 1 << 20
+_MAX_ERROR_BYTES = 1 << 13
+_POLL_INTERVAL_S = 0.05
+_NETWORK_CONFIG = (
     "core.askPass=",
     "core.fsyncMethod=fsync",
     f"core.hooksPath={os.devnull}",
@@ -43,11 +43,11 @@ _SETTINGS = (
     "protocol.version=2",
     "submodule.recurse=false",
 )
-_PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
+_PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 
 
 @dataclass(frozen=True, slots=True)
-class Costs:
+class FetchLimits:
     """What a remote may cost: which protocols and machines are allowed, how long it may take, how much may come."""
 
     schemes: tuple[str, ...] = ("https", "ssh")
@@ -56,38 +56,38 @@ class Costs:
     max_bytes: int = 2 * 1024**3
 
 
-class Line:
+class RemoteGit:
     """A line to one remote, pinned to the addresses its host had when this was made. For one use after another."""
 
-    def __init__(self, address: Address, costs: Costs) -> None:
-        self._costs = costs
-        self._deadline = time.monotonic() + costs.timeout
-        self._settings = list(_SETTINGS)
-        self._environment = _environment(address.scheme)
-        self.url = address.url()
-        if address.scheme == "file":
+    def __init__(self, remote_url: RemoteUrl, limits: FetchLimits) -> None:
+        self._limits = limits
+        self._deadline = time.monotonic() + limits.timeout
+        self._config = list(_NETWORK_CONFIG)
+        self._environment = _build_network_environment(remote_url.scheme)
+        self.url = remote_url.format_url()
+        if remote_url.scheme == "file":
             return
-        numbers = addresses_of(address, allow_private=costs.allow_private)
-        if address.scheme in ("http", "https"):
+        numbers = resolve_host(remote_url, allow_private=limits.allow_private)
+        if remote_url.scheme in ("http", "https"):
             listed = ",".join(f"[{number}]" if ":" in number else number for number in numbers)
-            self._settings.append(f"http.curloptResolve={address.host.strip('[]')}:{address.port}:{listed}")
-            if address.user or address.password:
-                secret = base64.b64encode(f"{address.user}:{address.password}".encode("latin-1")).decode()
+            self._config.append(f"http.curloptResolve={remote_url.host.strip('[]')}:{remote_url.port}:{listed}")
+            if remote_url.user or remote_url.password:
+                secret = base64.b64encode(f"{remote_url.user}:{remote_url.password}".encode("latin-1")).decode()
                 self._environment |= {
                     "GIT_CONFIG_COUNT": "1",
                     "GIT_CONFIG_KEY_0": "http.extraHeader",
                     "GIT_CONFIG_VALUE_0": f"Authorization: Basic {secret}",
                 }
-        elif address.scheme == "git":
-            self.url = address.url(f"[{numbers[0]}]" if ":" in numbers[0] else numbers[0])
+        elif remote_url.scheme == "git":
+            self.url = remote_url.format_url(f"[{numbers[0]}]" if ":" in numbers[0] else numbers[0])
         else:
-            pin = None if costs.allow_private else numbers[0]
-            self._environment["GIT_SSH_COMMAND"] = _ssh(address.host.strip("[]"), pin)
+            pin = None if limits.allow_private else numbers[0]
+            self._environment["GIT_SSH_COMMAND"] = _build_ssh_command(remote_url.host.strip("[]"), pin)
 
-    def run(self, *arguments: str, inside: Path, stop: Callable[[], bool], grows: Path | None = None) -> bytes:
+    def run(self, *arguments: str, directory: Path, stop: Callable[[], bool], growing_directory: Path | None = None) -> bytes:
         """Run one command to its end and return what it said; raises SourceBroken beyond any limit."""
         command = ["git", "--no-pager"]
-        for setting in self._settings:
+        for setting in self._config:
             command += ["-c", setting]
         try:
             process = subprocess.Popen(
@@ -95,73 +95,73 @@ class Line:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                cwd=inside,
+                cwd=directory,
                 env=self._environment,
                 start_new_session=True,
             )
         except OSError as error:
-            raise SourceBroken(
+            raise SourceCorrupt(
                 f"Git could not be started: {error.strerror}.", hint="Is git installed and on the PATH?"
             ) from error
-        keep_small(process.pid)
-        said, complaint = _Reader(process.stdout, _MOST_OUTPUT), _Reader(process.stderr, _MOST_COMPLAINT)
+        limit_memory(process.pid)
+        said, complaint = _PipeReader(process.stdout, _MAX_OUTPUT_BYTES), _PipeReader(process.stderr, _MAX_ERROR_BYTES)
         try:
-            self._watch(process, said, stop, grows)
+            self._wait_within_limits(process, said, stop, growing_directory)
         finally:
-            _end(process)
-            texts = said.close(), complaint.close()
+            _kill_process_group(process)
+            texts = said.read_all(), complaint.read_all()
         if process.returncode != 0:
-            raise _failure(texts[1])
+            raise _make_error(texts[1])
         return texts[0]
 
-    def _watch(
-        self, process: "subprocess.Popen[bytes]", said: "_Reader", stop: Callable[[], bool], grows: Path | None
+    def _wait_within_limits(
+        self, process: "subprocess.Popen[bytes]", reader: "_PipeReader", stop: Callable[[], bool], growing_directory: Path | None
     ) -> None:
         while True:
             try:
-                process.wait(_POLL)
+                process.wait(_POLL_INTERVAL_S)
                 return
             except subprocess.TimeoutExpired:
                 pass
             if time.monotonic() > self._deadline:
-                raise SourceBroken(
-                    f"The remote repository did not come within {self._costs.timeout:g} seconds.",
+                raise SourceCorrupt(
+                    f"The remote repository did not come within {self._limits.timeout:g} seconds.",
                     hint="It may be slow or large; remote.timeout says how long it may take.",
                 )
-            if said.too_much or (grows is not None and _size(grows) > self._costs.max_bytes):
-                raise SourceBroken(
-                    f"The remote repository sends more than the {self._costs.max_bytes} bytes allowed.",
+            if reader.is_truncated or (growing_directory is not None and _get_directory_bytes(growing_directory) > self._limits.max_bytes):
+                raise SourceCorrupt(
+                    f"The remote repository sends more than the {self._limits.max_bytes} bytes allowed.",
                     hint="remote.max_bytes says how much may come.",
                 )
             if stop():
                 raise Busy("The fetch was stopped.", hint="The wiki is being removed, or the service is about to end.")
 
 
-class _Reader:
+class _PipeReader:
     """Reads a pipe to its end in a thread, keeping no more than the first bytes."""
 
-    def __init__(self, pipe: IO[bytes] | None, most: int) -> None:
+    def __init__(self, pipe: IO[bytes] | None, max_bytes: int) -> None:
         self._pipe = pipe
-        self._most = most
+        self._max_bytes = max_bytes
         self._kept = b""
-        self.too_much = False
-        self._thread = threading.Thread(target=self._read, name="git-output", daemon=True)
+        self.is_truncated = False
+        self._thread = threading.Thread(target=self._read_pipe, name="git-output", daemon=True)
         self._thread.start()
 
-    def close(self) -> bytes:
+    def read_all(self) -> bytes:
         self._thread.join()
         if self._pipe is not None:
             self._pipe.close()
         return self._kept
 
-    def _read(self) -> None:
+    def _read_pipe(self) -> None:
         while self._pipe is not None and (block := self._pipe.read1(1 << 16)):  # type: ignore[attr-defined]
-            room = self._most - len(self._kept)
-            self.too_much = self.too_much or len(block) > room
+            room = self._max_bytes - len(self._kept)
+            self.is_truncated = self.is_truncated or len(block) > room
             self._kept += block[:room]
 
 
-def _end(process: "subprocess.Popen[bytes]") -> None:
+def _kill_process_group(process: "subprocess.Popen[bytes]") -> None:
     """End git and all it started: its helpers hold the connection, and would hold our pipes."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
@@ -170,13 +170,13 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
     process.wait()
 
 
-def _environment(scheme: str) -> dict[str, str]:
-    inherited = {name: value for name, value in clean_environment().items() if name.lower() not in _PROXIES}
+def _build_network_environment(scheme: str) -> dict[str, str]:
+    inherited = {name: value for name, value in build_environment().items() if name.lower() not in _PROXY_VARIABLES}
     # An empty name of a program is no program: nobody is asked for a password. And a home that is none has no .netrc.
     return inherited | {"GIT_ALLOW_PROTOCOL": scheme, "GIT_ASKPASS": "", "SSH_ASKPASS": "", "HOME": os.devnull}
 
 
-def _ssh(host: str, pin: str | None) -> str:
+def _build_ssh_command(host: str, pin: str | None) -> str:
     options = ["BatchMode=yes", "StrictHostKeyChecking=yes", "ConnectTimeout=30", "ForwardAgent=no", "ForwardX11=no"]
     options += ["ClearAllForwardings=yes", "PermitLocalCommand=no", "ControlMaster=no", "ControlPath=none"]
     if pin is not None:
@@ -184,7 +184,7 @@ def _ssh(host: str, pin: str | None) -> str:
     return "ssh " + " ".join(f"-o {option}" for option in options)
 
 
-def _size(directory: Path) -> int:
+def _get_directory_bytes(directory: Path) -> int:
     total = 0
     try:
         with os.scandir(directory) as entries:
@@ -195,7 +195,7 @@ def _size(directory: Path) -> int:
     return total
 
 
-def _failure(stderr: bytes) -> SourceError:
+def _make_error(stderr: bytes) -> SourceError:
     lines = [line for line in stderr.decode("utf-8", "replace").splitlines() if line.strip()]
     own = [line for line in lines if not line.startswith("remote: ")] or lines or ["git gave no reason"]
     chosen: Sequence[str] = [line for line in own if line.startswith("fatal: ")] or own
@@ -203,4 +203,4 @@ def _failure(stderr: bytes) -> SourceError:
     hint = "Check the URL, and that whoever runs wikiholt may read it."
     if "Host key verification failed" in stderr.decode("utf-8", "replace"):
         hint = "Put the host's key into known_hosts of the user who runs wikiholt, after checking it."
-    return SourceBroken(f"The remote repository could not be read: {said}", hint=hint)
+    return SourceCorrupt(f"The remote repository could not be read: {said}", hint=hint)

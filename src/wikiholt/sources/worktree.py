@@ -13,19 +13,19 @@ from contextlib import suppress
 from pathlib import Path
 
 from wikiholt.errors import NotWritable
-from wikiholt.sources.claims import index_locked
-from wikiholt.sources.command import Git
-from wikiholt.sources.disk import follow, is_as, is_writable
-from wikiholt.sources.folders import Entry
-from wikiholt.sources.location import Location
-from wikiholt.sources.pending import Pending, Planned
+from wikiholt.sources.claims import lock_index
+from wikiholt.sources.command import GitRunner
+from wikiholt.sources.disk import update_file, is_same_as_entry, is_writable
+from wikiholt.sources.folders import GitEntry
+from wikiholt.sources.location import RepositoryLocation
+from wikiholt.sources.pending import WriteJournal, PlannedChange
 
 _LOG = logging.getLogger(__name__)
 
 
-def work_tree(git: Git, path: Path, location: Location, pending: Pending) -> "WorkTree | None":
+def open_work_tree(git: GitRunner, path: Path, location: RepositoryLocation, journal: WriteJournal) -> "WorkTree | None":
     """The work tree of the repository at this path, or None when it is bare."""
-    listed = git.run("config", "--null", "--get-regexp", r"^core\.(bare|worktree)$").out.decode("utf-8", "replace")
+    listed = git.run("config", "--null", "--get-regexp", r"^core\.(bare|worktree)$").stdout.decode("utf-8", "replace")
     config = dict(line.split("\n", 1) for line in listed.split("\0") if "\n" in line)
     is_bare = config.get("core.bare", "").lower() in ("true", "yes", "on", "1")
     linked = location.git_dir != location.common_dir
@@ -39,57 +39,57 @@ def work_tree(git: Git, path: Path, location: Location, pending: Pending) -> "Wo
             "The repository's work tree is not where its source says.",
             hint="Register the directory of the work tree as the wiki's source.",
         )
-    return WorkTree(git, location.git_dir, root, pending)
+    return WorkTree(git, location.git_dir, root, journal)
 
 
 class WorkTree:
     """The checked-out files of a repository and their index."""
 
-    def __init__(self, git: Git, git_dir: Path, root: Path, pending: Pending) -> None:
+    def __init__(self, git: GitRunner, git_dir: Path, root: Path, journal: WriteJournal) -> None:
         self._git = git
         self._git_dir = git_dir
         self._root = root
-        self._pending = pending
-        self._prepared = git_dir / "wikiholt.index"
+        self._journal = journal
+        self._prepared_index = git_dir / "wikiholt.index"
 
-    def advance(self, planned: Sequence[Planned], commit: str, move: Callable[[], bool], deadline: float) -> bool:
+    def advance(self, changes: Sequence[PlannedChange], commit: str, move_branch: Callable[[], bool], deadline: float) -> bool:
         """Move the branch and let index and files follow; False when the branch could not be moved."""
-        with index_locked(self._git_dir, deadline):
-            self._require_saved(planned)
-            self._prepare(planned)
-            self._pending.leave(commit, planned)
-            if not move():
+        with lock_index(self._git_dir, deadline):
+            self._check_saved(changes)
+            self._prepare_index(changes)
+            self._journal.write(commit, changes)
+            if not move_branch():
                 return False
-            self._prepared.replace(self._git_dir / "index")
-        self._follow(planned)
+            self._prepared_index.replace(self._git_dir / "index")
+        self._update_files(changes)
         return True
 
-    def heal(self, deadline: float) -> None:
+    def repair(self, deadline: float) -> None:
         """Finish what a writer that was killed had begun. For who holds the writers' lock."""
-        begun = self._pending.read()
+        begun = self._journal.read()
         if begun is None or self._git.run("merge-base", "--is-ancestor", begun[0], "HEAD").status != 0:
             return
-        current = self._entries("ls-tree", "-z", "--full-tree", "HEAD", "--", paths=[each.path for each in begun[1]])
-        owed = [Planned(each.path, each.old, current.get(each.path), self._content(each, current)) for each in begun[1]]
-        with index_locked(self._git_dir, deadline):
-            staged = self._staged(owed)
-            self._prepare([each for each in owed if staged.get(each.path) == each.old])
-            self._prepared.replace(self._git_dir / "index")
-        self._follow(owed)
+        current = self._read_entries("ls-tree", "-z", "--full-tree", "HEAD", "--", paths=[each.path for each in begun[1]])
+        owed = [PlannedChange(each.path, each.old, current.get(each.path), self._read_content(each, current)) for each in begun[1]]
+        with lock_index(self._git_dir, deadline):
+            staged = self._read_staged(owed)
+            self._prepare_index([each for each in owed if staged.get(each.path) == each.old])
+            self._prepared_index.replace(self._git_dir / "index")
+        self._update_files(owed)
 
-    def _follow(self, planned: Sequence[Planned]) -> None:
-        for change in planned:
+    def _update_files(self, changes: Sequence[PlannedChange]) -> None:
+        for change in changes:
             try:
                 # Somebody may have saved the file since it was looked at; then it stays as a change of theirs.
-                if is_as(self._root, change.path, change.old):
-                    follow(self._root, change.path, change.new, change.data)
+                if is_same_as_entry(self._root, change.path, change.old):
+                    update_file(self._root, change.path, change.new, change.data)
             except OSError as error:
                 _LOG.warning("a file of a work tree could not follow its commit: %s", error.strerror)
 
-    def _require_saved(self, planned: Sequence[Planned]) -> None:
-        staged = self._staged(planned)
-        for change in planned:
-            if staged.get(change.path) != change.old or not is_as(self._root, change.path, change.old):
+    def _check_saved(self, changes: Sequence[PlannedChange]) -> None:
+        staged = self._read_staged(changes)
+        for change in changes:
+            if staged.get(change.path) != change.old or not is_same_as_entry(self._root, change.path, change.old):
                 raise NotWritable(
                     f"{change.path} has changes in the repository's work tree that are not committed.",
                     hint="Commit them, or take them back with `git restore`.",
@@ -100,45 +100,45 @@ class WorkTree:
                     hint="Check that the user who runs wikiholt may write there.",
                 )
 
-    def _staged(self, planned: Sequence[Planned]) -> dict[str, Entry]:
+    def _read_staged(self, changes: Sequence[PlannedChange]) -> dict[str, GitEntry]:
         """What the index holds for these files; a file in conflict is given as something no file ever was."""
-        return self._entries("ls-files", "--stage", "-z", "--", paths=[change.path for change in planned])
+        return self._read_entries("ls-files", "--stage", "-z", "--", paths=[change.path for change in changes])
 
-    def _entries(self, *command: str, paths: Sequence[str]) -> dict[str, Entry]:
+    def _read_entries(self, *command: str, paths: Sequence[str]) -> dict[str, GitEntry]:
         listed = self._git.run(*command, *paths)
         if listed.status != 0:
-            raise listed.failure("list files")
+            raise listed.to_error("list files")
         found = {}
-        for record in listed.out.split(b"\0")[:-1]:
+        for record in listed.stdout.split(b"\0")[:-1]:
             described, _, raw = record.partition(b"\t")
             fields = described.decode().split()
             in_conflict = command[0] == "ls-files" and fields[2] != "0"
             object_id = fields[2] if command[0] == "ls-tree" else fields[1]
-            found[raw.decode("utf-8", "replace")] = Entry("conflict" if in_conflict else fields[0], object_id)
+            found[raw.decode("utf-8", "replace")] = GitEntry("conflict" if in_conflict else fields[0], object_id)
         return found
 
-    def _prepare(self, planned: Sequence[Planned]) -> None:
+    def _prepare_index(self, changes: Sequence[PlannedChange]) -> None:
         """Make the index as it shall be, beside the one that is there."""
-        for leftover in (self._prepared, self._prepared.with_suffix(".index.lock")):
+        for leftover in (self._prepared_index, self._prepared_index.with_suffix(".index.lock")):
             leftover.unlink(missing_ok=True)
         with suppress(FileNotFoundError):
-            shutil.copyfile(self._git_dir / "index", self._prepared)
+            shutil.copyfile(self._git_dir / "index", self._prepared_index)
         lines = [
             f"{change.new.mode} {change.new.object_id}\t{change.path}\0"
             if change.new
             else f"0 {'0' * len(change.old.object_id if change.old else '')}\t{change.path}\0"
-            for change in sorted(planned, key=lambda change: change.new is not None)
+            for change in sorted(changes, key=lambda change: change.new is not None)
         ]
         updated = self._git.run(
             "update-index",
             "-z",
             "--index-info",
-            given="".join(lines).encode(),
-            environment={"GIT_INDEX_FILE": str(self._prepared)},
+            input_data="".join(lines).encode(),
+            environment={"GIT_INDEX_FILE": str(self._prepared_index)},
         )
         if updated.status != 0:
-            raise updated.failure("bring the index up to date")
+            raise updated.to_error("bring the index up to date")
 
-    def _content(self, change: Planned, current: dict[str, Entry]) -> bytes | None:
+    def _read_content(self, change: PlannedChange, current: dict[str, GitEntry]) -> bytes | None:
         entry = current.get(change.path)
-        return self._git.run("cat-file", "blob", entry.object_id).out if entry else None
+        return self._git.run("cat-file", "blob", entry.object_id).stdout if entry else None

@@ -11,69 +11,69 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from wikiholt.errors import Busy, InvalidPage, NotWritable, RevisionMismatch, TooLarge
+from wikiholt.errors import Busy, InvalidPage, NotWritable, RevisionMismatch, InputTooLarge
 from wikiholt.model import Author, FileEdit
-from wikiholt.sources.claims import holding, refusing
-from wikiholt.sources.command import Git
-from wikiholt.sources.folders import FILE, Entry, Folders
-from wikiholt.sources.history import file_history
-from wikiholt.sources.location import Location
-from wikiholt.sources.naming import require_attachment, require_name
-from wikiholt.sources.pending import Pending, Planned
+from wikiholt.sources.claims import lock_file, translate_write_errors
+from wikiholt.sources.command import GitRunner
+from wikiholt.sources.folders import FILE_MODE, GitEntry, TreeEditor
+from wikiholt.sources.history import read_file_history
+from wikiholt.sources.location import RepositoryLocation
+from wikiholt.sources.naming import validate_attachment_file, validate_page_file
+from wikiholt.sources.pending import WriteJournal, PlannedChange
 from wikiholt.sources.trees import PageFiles
-from wikiholt.sources.worktree import work_tree
+from wikiholt.sources.worktree import open_work_tree
 
 _LOG = logging.getLogger(__name__)
 
-COMMITTER = {"GIT_COMMITTER_NAME": "Wikiholt", "GIT_COMMITTER_EMAIL": "wikiholt@localhost"}
-_MAX_MESSAGE = 64 * 1024
-_MAX_NAME = 1024
-_PAUSE = 0.01
+COMMITTER_ENVIRONMENT = {"GIT_COMMITTER_NAME": "Wikiholt", "GIT_COMMITTER_EMAIL": "wikiholt@localhost"}
+_MAX_MESSAGE_BYTES = 64 * 1024
+_MAX_AUTHOR_CHARS = 1024
+_RETRY_DELAY_S = 0.01
 # What git itself takes away from the ends of a name; a name of nothing else would be no name.
-_CRUD = ".,:;<>\"\\' \t"
+_STRIPPED_CHARACTERS = ".,:;<>\"\\' \t"
 
 
-class Writer:
+class CommitWriter:
     """Makes commits on the branch of one repository."""
 
-    def __init__(self, git: Git, path: Path, location: Location, pages: PageFiles, patience: float) -> None:
+    def __init__(self, git: GitRunner, path: Path, location: RepositoryLocation, pages: PageFiles, timeout: float) -> None:
         self._git = git
         self._lock = location.git_dir / "wikiholt.lock"
         self._pages = pages
-        self._pending = Pending(location.git_dir, location.common_dir)
-        self._work_tree = work_tree(git, path, location, self._pending)
-        self._patience = patience
+        self._journal = WriteJournal(location.git_dir, location.common_dir)
+        self._work_tree = open_work_tree(git, path, location, self._journal)
+        self._timeout = timeout
 
-    def write(self, edits: Sequence[FileEdit], author: Author, message: str) -> str:
+    def commit(self, edits: Sequence[FileEdit], author: Author, message: str) -> str:
         """Make one commit of these edits and return its id; that of HEAD when they change nothing."""
-        _require_sense(edits, author, message, self._pages)
+        _validate_commit(edits, author, message, self._pages)
         blobs = _write_blobs(self._git, edits)
-        deadline = time.monotonic() + self._patience
-        with refusing(), holding(self._lock, deadline):
-            branch = self._branch()
-            self._heal(branch, deadline)
+        deadline = time.monotonic() + self._timeout
+        with translate_write_errors(), lock_file(self._lock, deadline):
+            branch = self._read_branch()
+            self._repair(branch, deadline)
             while True:
-                done = self._attempt(branch, edits, blobs, author, message, deadline)
-                self._pending.clear()
+                done = self._try_commit(branch, edits, blobs, author, message, deadline)
+                self._journal.clear()
                 if done is not None:
                     return done
                 if time.monotonic() > deadline:
                     raise Busy("Others keep changing the repository.", hint="Try again in a moment.")
-                time.sleep(_PAUSE)
+                time.sleep(_RETRY_DELAY_S)
 
-    def heal(self) -> None:
+    def repair(self) -> None:
         """Finish what a writer that was killed had begun."""
-        deadline = time.monotonic() + self._patience
-        with refusing(), holding(self._lock, deadline):
-            self._heal(self._branch(), deadline)
+        deadline = time.monotonic() + self._timeout
+        with translate_write_errors(), lock_file(self._lock, deadline):
+            self._repair(self._read_branch(), deadline)
 
-    def _heal(self, branch: str, deadline: float) -> None:
-        self._pending.release_locks(branch)
+    def _repair(self, branch: str, deadline: float) -> None:
+        self._journal.release_locks(branch)
         if self._work_tree is not None:
-            self._work_tree.heal(deadline)
-        self._pending.clear()
+            self._work_tree.repair(deadline)
+        self._journal.clear()
 
-    def _attempt(
+    def _try_commit(
         self,
         branch: str,
         edits: Sequence[FileEdit],
@@ -83,97 +83,97 @@ class Writer:
         deadline: float,
     ) -> str | None:
         """Commit on top of where the branch is now; None when it was moved meanwhile."""
-        head = self._tip(branch)
+        head = self._read_tip(branch)
         with self._git.start("cat-file", "--batch") as conversation:
-            folders = Folders(conversation, head)
-            planned = self._plan(folders, head, edits, blobs)
+            folders = TreeEditor(conversation, head)
+            planned = self._plan_changes(folders, head, edits, blobs)
             if head is not None and all(change.old == change.new for change in planned):
                 return head
-            tree = folders.write(self._git)
-        commit = self._commit(tree, head, author, message)
+            tree = folders.write_trees(self._git)
+        commit = self._create_commit(tree, head, author, message)
 
         def move() -> bool:
-            return self._move(branch, commit, head)
+            return self._move_branch(branch, commit, head)
 
         if self._work_tree is None:
-            self._pending.leave(commit, planned)
+            self._journal.write(commit, planned)
             return commit if move() else None
         try:
             return commit if self._work_tree.advance(planned, commit, move, deadline) else None
         except NotWritable:
-            if self._tip(branch) == head:
+            if self._read_tip(branch) == head:
                 raise
             return None  # somebody committed meanwhile, and the work tree holds what they made of it
 
-    def _plan(
-        self, folders: Folders, head: str | None, edits: Sequence[FileEdit], blobs: Mapping[str, str]
-    ) -> list[Planned]:
+    def _plan_changes(
+        self, tree_editor: TreeEditor, head: str | None, edits: Sequence[FileEdit], blobs: Mapping[str, str]
+    ) -> list[PlannedChange]:
         planned = []
         for edit in edits:
-            path = self._pages.full_name(edit.file)
-            old = folders.find(path)
-            if (old and old.object_id) != edit.expected:
-                raise self._mismatch(edit, path, head if old else None)
-            new = Entry(old.mode if old else FILE, blobs[edit.file]) if edit.data is not None else None
-            planned.append(Planned(path, old, new, edit.data))
+            path = self._pages.to_repository_path(edit.file)
+            old = tree_editor.find_entry(path)
+            if (old and old.object_id) != edit.expected_blob:
+                raise self._make_mismatch_error(edit, path, head if old else None)
+            new = GitEntry(old.mode if old else FILE_MODE, blobs[edit.file]) if edit.data is not None else None
+            planned.append(PlannedChange(path, old, new, edit.data))
         # Files that go make room first, so that a page can be renamed from Home.md to home.md.
         for change in sorted(planned, key=lambda change: change.new is not None):
-            folders.put(change.path, change.new)
+            tree_editor.set_entry(change.path, change.new)
         for change in planned:
             if change.old is None and change.new is not None:
-                folders.require_distinct(change.path)
+                tree_editor.check_distinct(change.path)
         return planned
 
-    def _mismatch(self, edit: FileEdit, path: str, head: str | None) -> RevisionMismatch:
-        commits = file_history(self._git, path, head, 1) if head else []
-        what = "was changed since" if commits and edit.expected else "is there already" if commits else "is not there"
+    def _make_mismatch_error(self, edit: FileEdit, path: str, head: str | None) -> RevisionMismatch:
+        commits = read_file_history(self._git, path, head, 1) if head else []
+        what = "was changed since" if commits and edit.expected_blob else "is there already" if commits else "is not there"
         return RevisionMismatch(
             f"{edit.file} {what}.",
             current=commits[0].revision if commits else None,
             hint="Read the page again, and repeat the change on what it holds now.",
         )
 
-    def _branch(self) -> str:
+    def _read_branch(self) -> str:
         """The full name of the branch at HEAD."""
         symbolic = self._git.run("symbolic-ref", "--quiet", "HEAD")
         if symbolic.status == 0:
-            return symbolic.out.decode("utf-8", "surrogateescape").strip()
+            return symbolic.stdout.decode("utf-8", "surrogateescape").strip()
         raise NotWritable(
             "The repository is not on a branch, so a commit could be lost.", hint="Check out a branch in it."
         )
 
-    def _tip(self, branch: str) -> str | None:
+    def _read_tip(self, branch: str) -> str | None:
         found = self._git.run("rev-parse", "--verify", "--quiet", "--end-of-options", f"{branch}^{{commit}}")
         if found.status == 0:
-            return found.out.decode().strip()
-        if self._git.run("for-each-ref", "--count=1", "refs/heads").out:
+            return found.stdout.decode().strip()
+        if self._git.run("for-each-ref", "--count=1", "refs/heads").stdout:
             raise NotWritable(
                 "The repository's branch has no commits, but others have.",
                 hint="Point HEAD at one of them with `git symbolic-ref HEAD refs/heads/NAME`.",
             )
         return None
 
-    def _commit(self, tree: str, parent: str | None, author: Author, message: str) -> str:
-        identity = COMMITTER | {"GIT_AUTHOR_NAME": author.name, "GIT_AUTHOR_EMAIL": author.email}
+    def _create_commit(self, tree: str, parent: str | None, author: Author, message: str) -> str:
+        identity = COMMITTER_ENVIRONMENT | {"GIT_AUTHOR_NAME": author.name, "GIT_AUTHOR_EMAIL": author.email}
         parents = ("-p", parent) if parent else ()
         text = message.replace("\r\n", "\n").strip() + "\n"
-        made = self._git.run("commit-tree", *parents, tree, given=text.encode(), environment=identity)
+        made = self._git.run("commit-tree", *parents, tree, input_data=text.encode(), environment=identity)
         if made.status != 0:
-            raise made.failure("make a commit")
-        return made.out.decode().strip()
+            raise made.to_error("make a commit")
+        return made.stdout.decode().strip()
 
-    def _move(self, branch: str, commit: str, old: str | None) -> bool:
+    def _move_branch(self, branch: str, commit: str, old: str | None) -> bool:
         """Move the branch if it is still where it was; False when it is not, or somebody else is moving it."""
-        moved = self._git.run("update-ref", "-m", "wikiholt", branch, commit, old or "", environment=COMMITTER)
+        moved = self._git.run("update-ref", "-m", "wikiholt", branch, commit, old or "", environment=COMMITTER_ENVIRONMENT)
         if moved.status == 0:
             return True
-        if self._tip(branch) != old or "File exists" in moved.err:
+        if self._read_tip(branch) != old or "File exists" in moved.stderr:
             return False
-        _LOG.warning("git could not move %s: %s", branch, moved.err)
-        raise unwritable()
+        _LOG.warning("git could not move %s: %s", branch, moved.stderr)
+        raise make_not_writable_error()
 
 
-def unwritable() -> NotWritable:
+def make_not_writable_error() -> NotWritable:
     """The error for a repository that the operating system will not let us write to."""
     return NotWritable(
         "The repository cannot be written.",
@@ -181,32 +181,32 @@ def unwritable() -> NotWritable:
     )
 
 
-def _write_blobs(git: Git, edits: Sequence[FileEdit]) -> dict[str, str]:
+def _write_blobs(git: GitRunner, edits: Sequence[FileEdit]) -> dict[str, str]:
     """Put what the files shall hold into git's object store, as it is."""
     blobs = {}
     for edit in edits:
         if edit.data is not None:
-            written = git.run("hash-object", "-w", "--no-filters", "--stdin", given=edit.data)
+            written = git.run("hash-object", "-w", "--no-filters", "--stdin", input_data=edit.data)
             if written.status != 0:
-                _LOG.warning("git could not write an object: %s", written.err)
-                raise unwritable()
-            blobs[edit.file] = written.out.decode().strip()
+                _LOG.warning("git could not write an object: %s", written.stderr)
+                raise make_not_writable_error()
+            blobs[edit.file] = written.stdout.decode().strip()
     return blobs
 
 
-def _require_sense(edits: Sequence[FileEdit], author: Author, message: str, pages: PageFiles) -> None:
+def _validate_commit(edits: Sequence[FileEdit], author: Author, message: str, pages: PageFiles) -> None:
     if not edits or len({edit.file for edit in edits}) != len(edits):
         raise InvalidPage("A commit needs files to change, each of them once.")
     for edit in edits:
-        (require_attachment if edit.attached else require_name)(edit.file, pages)
+        (validate_attachment_file if edit.is_attachment else validate_page_file)(edit.file, pages)
     for text in (author.name, author.email):
-        if re.search(r"[\x00-\x1f\x7f<>\ud800-\udfff]", text) or len(text) > _MAX_NAME:
+        if re.search(r"[\x00-\x1f\x7f<>\ud800-\udfff]", text) or len(text) > _MAX_AUTHOR_CHARS:
             raise InvalidPage(
                 "The author's name or address holds what a commit cannot.", hint="Leave out < and > and line breaks."
             )
-    if not author.name.strip(_CRUD):
+    if not author.name.strip(_STRIPPED_CHARACTERS):
         raise InvalidPage("A commit needs an author's name.", hint="Give one.")
     if re.search(r"[\x00\ud800-\udfff]", message) or not message.strip():
         raise InvalidPage("The commit message is empty or not text.", hint="Say in a few words what was changed.")
-    if len(message.encode()) > _MAX_MESSAGE:
-        raise TooLarge(f"The commit message is longer than {_MAX_MESSAGE} bytes.", hint="Shorten it.")
+    if len(message.encode()) > _MAX_MESSAGE_BYTES:
+        raise InputTooLarge(f"The commit message is longer than {_MAX_MESSAGE_BYTES} bytes.", hint="Shorten it.")

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from wikiholt.errors import Busy, IndexFault, IndexForeign, IndexMissing, WikiholtError
-from wikiholt.model import Change, Filter, Problem, Proof, Recipe, WordQuery
-from wikiholt.ports import Store, WikiIndex
-from wikiholt.testing.contents import ContentsConformance
+from wikiholt.errors import Busy, IndexUnavailable, IndexForeign, IndexMissing, WikiholtError
+from wikiholt.model import IndexChange, PageFilter, PageProblem, VerificationResult, Recipe, KeywordQuery
+from wikiholt.ports import IndexStore, WikiIndex
+from wikiholt.testing.contents import ListingConformance
 from wikiholt.testing.embedder import FakeEmbedder
-from wikiholt.testing.entries import entry
+from wikiholt.testing.entries import make_entry
 from wikiholt.testing.notes import NotesConformance
 
 ONE, OTHER = "aaaaaaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbbbbbb"
@@ -21,11 +21,11 @@ EMBEDDER = FakeEmbedder()
 RECIPE = Recipe(EMBEDDER.fingerprint, EMBEDDER.dimensions, "test")
 
 
-class StoreConformance(ContentsConformance, NotesConformance):
+class StoreConformance(ListingConformance, NotesConformance):
     """The tests; each runs on a fresh store with one empty index."""
 
     @pytest.fixture
-    def index(self, store: Store) -> Iterator[WikiIndex]:
+    def index(self, store: IndexStore) -> Iterator[WikiIndex]:
         made = store.create(ONE, RECIPE)
         yield made
         made.close()
@@ -33,36 +33,36 @@ class StoreConformance(ContentsConformance, NotesConformance):
     # ── life of an index ─────────────────────────────────────────────────────────────────────────
 
     def test_a_new_index_is_empty_and_whole(self, index: WikiIndex) -> None:
-        state = index.state()
+        state = index.get_state()
         assert (state.pages, state.chunks, state.problems, state.revision, state.version) == (0, 0, 0, None, 0)
         assert state.recipe == RECIPE
         assert index.check() == []
 
-    def test_an_index_that_was_never_made_is_missing(self, store: Store) -> None:
+    def test_an_index_that_was_never_made_is_missing(self, store: IndexStore) -> None:
         with pytest.raises(IndexMissing) as caught:
             store.open(ONE)
         assert caught.value.hint
 
-    def test_creating_twice_keeps_what_is_there(self, store: Store, index: WikiIndex) -> None:
-        index.apply(Change(pages=(entry("a.md", ["alpha"], EMBEDDER),)))
+    def test_creating_twice_keeps_what_is_there(self, store: IndexStore, index: WikiIndex) -> None:
+        index.apply(IndexChange(pages=(make_entry("a.md", ["alpha"], EMBEDDER),)))
         again = store.create(ONE, RECIPE)
-        assert list(again.pages()) == ["a.md"]
+        assert list(again.get_page_blobs()) == ["a.md"]
         again.close()
 
-    def test_dropping_names_what_went_and_leaves_the_others(self, store: Store, index: WikiIndex) -> None:
+    def test_dropping_names_what_went_and_leaves_the_others(self, store: IndexStore, index: WikiIndex) -> None:
         other = store.create(OTHER, RECIPE)
-        other.apply(Change(pages=(entry("b.md", ["beta"], EMBEDDER),)))
+        other.apply(IndexChange(pages=(make_entry("b.md", ["beta"], EMBEDDER),)))
         index.close()
-        assert store.drop(ONE)
-        assert store.ids() == [OTHER]
-        assert store.drop(ONE) == []
-        assert list(other.pages()) == ["b.md"]
+        assert store.delete(ONE)
+        assert store.list_wiki_ids() == [OTHER]
+        assert store.delete(ONE) == []
+        assert list(other.get_page_blobs()) == ["b.md"]
         with pytest.raises(IndexMissing):
             store.open(ONE)
         other.close()
 
     @pytest.mark.parametrize("bad", ["", "..", "../x", "UPPER123", "a/b/c/d/e", "short", "x" * 65, "nul\0nulnul"])
-    def test_only_opaque_ids_name_an_index(self, store: Store, bad: str) -> None:
+    def test_only_opaque_ids_name_an_index(self, store: IndexStore, bad: str) -> None:
         with pytest.raises(WikiholtError):
             store.create(bad, RECIPE)
 
@@ -71,289 +71,289 @@ class StoreConformance(ContentsConformance, NotesConformance):
     def test_a_page_is_stored_with_all_that_belongs_to_it(self, index: WikiIndex) -> None:
         when = datetime(2024, 5, 6, 7, 8, 9, tzinfo=UTC)
         index.apply(
-            Change(pages=(entry("Dir/a.md", ["alpha", "beta"], EMBEDDER, tags=["X"], category="C", updated=when),))
+            IndexChange(pages=(make_entry("Dir/a.md", ["alpha", "beta"], EMBEDDER, tags=["X"], category="C", updated=when),))
         )
         page = index.find_page("Dir/a")
         assert page is not None
         assert (page.name, page.tags, page.category, page.last_updated, page.chunks) == ("a", ("X",), "C", when, 2)
-        chunks = index.page_chunks([page.page_id])[page.page_id]
+        chunks = index.get_page_chunks([page.page_id])[page.page_id]
         assert [(c.index, c.text, c.heading_path) for c in chunks] == [
             (0, "alpha", ("Heading",)),
             (1, "beta", ("Heading",)),
         ]
-        assert index.stored_chunks([c.chunk_id for c in chunks]).keys() == {c.chunk_id for c in chunks}
+        assert index.get_chunks([c.chunk_id for c in chunks]).keys() == {c.chunk_id for c in chunks}
         assert index.find_page("dir/A") is None
         assert index.check() == []
 
     def test_applying_a_change_twice_changes_nothing_more(self, index: WikiIndex) -> None:
-        change = Change(pages=(entry("a.md", ["alpha", "beta"], EMBEDDER),), revision="r1")
+        change = IndexChange(pages=(make_entry("a.md", ["alpha", "beta"], EMBEDDER),), revision="r1")
         version = index.apply(change)
-        chunks = index.page_chunks([1])
+        chunks = index.get_page_chunks([1])
         assert index.apply(change) == version
-        assert index.page_chunks([1]) == chunks
+        assert index.get_page_chunks([1]) == chunks
 
     def test_a_changed_page_leaves_nothing_of_its_old_text(self, index: WikiIndex) -> None:
-        index.apply(Change(pages=(entry("a.md", ["alpha", "beta"], EMBEDDER),)))
-        index.apply(Change(pages=(entry("a.md", ["gamma"], EMBEDDER),)))
-        assert index.state().chunks == 1
-        assert not index.words(WordQuery(terms=("beta",)), 10, Filter())
-        assert index.words(WordQuery(terms=("gamma",)), 10, Filter())
-        near = index.nearest(EMBEDDER.query("beta"), 10, None)
-        assert [c.text for c in index.stored_chunks(near.chunk_ids.tolist()).values()] == ["gamma"]
+        index.apply(IndexChange(pages=(make_entry("a.md", ["alpha", "beta"], EMBEDDER),)))
+        index.apply(IndexChange(pages=(make_entry("a.md", ["gamma"], EMBEDDER),)))
+        assert index.get_state().chunks == 1
+        assert not index.search_keywords(KeywordQuery(terms=("beta",)), 10, PageFilter())
+        assert index.search_keywords(KeywordQuery(terms=("gamma",)), 10, PageFilter())
+        near = index.search_vectors(EMBEDDER.embed_query("beta"), 10, None)
+        assert [c.text for c in index.get_chunks(near.chunk_ids.tolist()).values()] == ["gamma"]
         assert index.check() == []
 
     def test_deleted_page_leaves_both_channels(self, index: WikiIndex) -> None:
-        index.apply(Change(pages=(entry("a.md", ["alpha"], EMBEDDER), entry("b.md", ["beta"], EMBEDDER))))
-        index.apply(Change(deleted=("a.md", "never-there.md")))
-        assert list(index.pages()) == ["b.md"]
-        assert not index.words(WordQuery(terms=("alpha",)), 10, Filter())
-        assert len(index.nearest(EMBEDDER.query("alpha"), 10, None).chunk_ids) == 1
+        index.apply(IndexChange(pages=(make_entry("a.md", ["alpha"], EMBEDDER), make_entry("b.md", ["beta"], EMBEDDER))))
+        index.apply(IndexChange(deleted=("a.md", "never-there.md")))
+        assert list(index.get_page_blobs()) == ["b.md"]
+        assert not index.search_keywords(KeywordQuery(terms=("alpha",)), 10, PageFilter())
+        assert len(index.search_vectors(EMBEDDER.embed_query("alpha"), 10, None).chunk_ids) == 1
         assert index.check() == []
 
     def test_problems_replace_pages_and_pages_replace_problems(self, index: WikiIndex) -> None:
-        index.apply(Change(pages=(entry("a.md", ["alpha"], EMBEDDER),)))
-        index.apply(Change(problems=(Problem("a.md", "blob", "binary", "not text"),)))
-        assert index.pages() == {}
-        assert [problem.reason for problem in index.problems()] == ["binary"]
-        index.apply(Change(pages=(entry("a.md", ["alpha"], EMBEDDER),)))
-        assert index.problems() == []
+        index.apply(IndexChange(pages=(make_entry("a.md", ["alpha"], EMBEDDER),)))
+        index.apply(IndexChange(problems=(PageProblem("a.md", "blob", "binary", "not text"),)))
+        assert index.get_page_blobs() == {}
+        assert [problem.reason for problem in index.get_problems()] == ["binary"]
+        index.apply(IndexChange(pages=(make_entry("a.md", ["alpha"], EMBEDDER),)))
+        assert index.get_problems() == []
         assert index.check() == []
 
     def test_a_change_that_fails_leaves_no_trace(self, index: WikiIndex) -> None:
-        good, bad = entry("a.md", ["alpha"], EMBEDDER), entry("b.md", ["beta", "gamma"], EMBEDDER)
-        broken = type(bad)(bad.blob, bad.page, bad.chunks, bad.hashes, bad.vectors[:1], bad.words)
-        before = index.state()
+        good, bad = make_entry("a.md", ["alpha"], EMBEDDER), make_entry("b.md", ["beta", "gamma"], EMBEDDER)
+        broken = type(bad)(bad.blob, bad.page, bad.chunks, bad.hashes, bad.vectors[:1], bad.terms)
+        before = index.get_state()
         with pytest.raises(ValueError, match="zip"):
-            index.apply(Change(pages=(good, broken), revision="r1"))
-        assert index.state() == before
+            index.apply(IndexChange(pages=(good, broken), revision="r1"))
+        assert index.get_state() == before
         assert index.check() == []
 
     def test_the_version_grows_with_every_change(self, index: WikiIndex) -> None:
-        versions = [index.apply(Change(pages=(entry("a.md", [text], EMBEDDER),))) for text in "abc"]
+        versions = [index.apply(IndexChange(pages=(make_entry("a.md", [text], EMBEDDER),))) for text in "abc"]
         assert versions == [1, 2, 3]
-        assert index.version() == 3
+        assert index.get_version() == 3
 
     def test_vectors_are_found_again_by_the_hash_of_their_text(self, index: WikiIndex) -> None:
-        stored = entry("a.md", ["alpha", "beta"], EMBEDDER)
-        index.apply(Change(pages=(stored,)))
-        found = index.reuse([*stored.hashes, b"no such hash"])
+        stored = make_entry("a.md", ["alpha", "beta"], EMBEDDER)
+        index.apply(IndexChange(pages=(stored,)))
+        found = index.find_vectors_by_hash([*stored.hashes, b"no such hash"])
         assert found.keys() == set(stored.hashes)
         np.testing.assert_array_equal(found[stored.hashes[1]], stored.vectors[1])
 
     # ── searching ────────────────────────────────────────────────────────────────────────────────
 
     def test_words_rank_rarer_and_more_frequent_words_higher(self, index: WikiIndex) -> None:
-        pages = [entry(f"{i}.md", ["common filler text"], EMBEDDER) for i in range(5)]
-        pages += [entry("once.md", ["rare common"], EMBEDDER), entry("twice.md", ["rare rare"], EMBEDDER)]
-        index.apply(Change(pages=tuple(pages)))
-        hits = index.words(WordQuery(terms=("common", "rare")), 10, Filter())
-        names = [index.stored_pages([hit.page_id])[hit.page_id].name for hit in hits]
+        pages = [make_entry(f"{i}.md", ["common filler text"], EMBEDDER) for i in range(5)]
+        pages += [make_entry("once.md", ["rare common"], EMBEDDER), make_entry("twice.md", ["rare rare"], EMBEDDER)]
+        index.apply(IndexChange(pages=tuple(pages)))
+        hits = index.search_keywords(KeywordQuery(terms=("common", "rare")), 10, PageFilter())
+        names = [index.get_pages([hit.page_id])[hit.page_id].name for hit in hits]
         assert set(names[:2]) == {"once", "twice"}
         assert len(hits) == 7
         assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
 
     def test_phrases_exclusions_and_prefixes(self, index: WikiIndex) -> None:
         texts = {"a.md": "red green blue", "b.md": "green red blue", "c.md": "greenhouse red"}
-        index.apply(Change(pages=tuple(entry(file, [text], EMBEDDER) for file, text in texts.items())))
+        index.apply(IndexChange(pages=tuple(make_entry(file, [text], EMBEDDER) for file, text in texts.items())))
 
-        def names(query: WordQuery) -> set[str]:
-            hits = index.words(query, 10, Filter())
-            return {page.name for page in index.stored_pages([hit.page_id for hit in hits]).values()}
+        def names(query: KeywordQuery) -> set[str]:
+            hits = index.search_keywords(query, 10, PageFilter())
+            return {page.name for page in index.get_pages([hit.page_id for hit in hits]).values()}
 
-        assert names(WordQuery(phrases=(("red", "green"),))) == {"a"}
-        assert names(WordQuery(terms=("red",), excluded=(("blue",),))) == {"c"}
-        assert names(WordQuery(terms=("blue",), phrases=(("green", "red"),))) == {"b"}
-        assert names(WordQuery(terms=("green",), prefix="green")) == {"a", "b", "c"}
-        assert names(WordQuery(terms=('"', "OR", "NEAR(", "*"))) == set()
-        holding = index.holding(WordQuery(phrases=(("red",),), excluded=(("green", "blue"),))).tolist()
-        assert {page.name for page in index.stored_pages(holding).values()} == {"b", "c"}
+        assert names(KeywordQuery(phrases=(("red", "green"),))) == {"a"}
+        assert names(KeywordQuery(terms=("red",), excluded=(("blue",),))) == {"c"}
+        assert names(KeywordQuery(terms=("blue",), phrases=(("green", "red"),))) == {"b"}
+        assert names(KeywordQuery(terms=("green",), prefix="green")) == {"a", "b", "c"}
+        assert names(KeywordQuery(terms=('"', "OR", "NEAR(", "*"))) == set()
+        holding = index.find_matching_page_ids(KeywordQuery(phrases=(("red",),), excluded=(("green", "blue"),))).tolist()
+        assert {page.name for page in index.get_pages(holding).values()} == {"b", "c"}
 
     def test_filters_narrow_both_channels_before_the_nearest_are_taken(self, index: WikiIndex) -> None:
         old, new = datetime(2020, 1, 1, tzinfo=UTC), datetime(2024, 1, 1, tzinfo=UTC)
-        many = [entry(f"noise/{i}.md", ["needle"], EMBEDDER, updated=old) for i in range(40)]
-        one = entry("ops/backup.md", ["needle in other words"], EMBEDDER, tags=["Ops"], category="Guide", updated=new)
-        index.apply(Change(pages=(*many, one)))
+        many = [make_entry(f"noise/{i}.md", ["needle"], EMBEDDER, updated=old) for i in range(40)]
+        one = make_entry("ops/backup.md", ["needle in other words"], EMBEDDER, tags=["Ops"], category="Guide", updated=new)
+        index.apply(IndexChange(pages=(*many, one)))
         for where in (
-            Filter(tags=("ops",)),
-            Filter(categories=("guide", "none")),
-            Filter(path_prefix="ops"),
-            Filter(path_prefix="ops/backup"),
-            Filter(updated_since=new),
+            PageFilter(tags=("ops",)),
+            PageFilter(categories=("guide", "none")),
+            PageFilter(path_prefix="ops"),
+            PageFilter(path_prefix="ops/backup"),
+            PageFilter(updated_since=new),
         ):
-            allowed = index.allowed(where)
+            allowed = index.filter_page_ids(where)
             assert allowed is not None
-            assert len(index.nearest(EMBEDDER.query("needle"), 3, allowed).chunk_ids) == 1
-            assert len(index.words(WordQuery(terms=("needle",)), 3, where)) == 1
-        none = index.allowed(Filter(path_prefix="op"))
+            assert len(index.search_vectors(EMBEDDER.embed_query("needle"), 3, allowed).chunk_ids) == 1
+            assert len(index.search_keywords(KeywordQuery(terms=("needle",)), 3, where)) == 1
+        none = index.filter_page_ids(PageFilter(path_prefix="op"))
         assert none is not None
         assert len(none) == 0
-        assert index.allowed(Filter()) is None
+        assert index.filter_page_ids(PageFilter()) is None
 
     def test_nearest_is_exact_and_ordered(self, index: WikiIndex) -> None:
         texts = [f"word{i} word{i % 7} word{i % 3}" for i in range(60)]
-        index.apply(Change(pages=tuple(entry(f"{i}.md", [text], EMBEDDER) for i, text in enumerate(texts))))
-        query = EMBEDDER.query("word3 word5")
-        near = index.nearest(query, 10, None)
-        expected = np.sort(1 - EMBEDDER.passages(texts) @ query)[:10]
+        index.apply(IndexChange(pages=tuple(make_entry(f"{i}.md", [text], EMBEDDER) for i, text in enumerate(texts))))
+        query = EMBEDDER.embed_query("word3 word5")
+        near = index.search_vectors(query, 10, None)
+        expected = np.sort(1 - EMBEDDER.embed_passages(texts) @ query)[:10]
         np.testing.assert_allclose(near.distances, expected, atol=1e-5)
 
     # ── caches ───────────────────────────────────────────────────────────────────────────────────
 
     def test_a_cache_can_follow_from_any_version(self, index: WikiIndex) -> None:
-        index.apply(Change(pages=(entry("a.md", ["alpha"], EMBEDDER), entry("b.md", ["beta"], EMBEDDER))))
-        with index.snapshot() as snapshot:
-            seen = {i for block in snapshot.blocks() for i in block.chunk_ids.tolist()}
+        index.apply(IndexChange(pages=(make_entry("a.md", ["alpha"], EMBEDDER), make_entry("b.md", ["beta"], EMBEDDER))))
+        with index.open_vector_snapshot() as snapshot:
+            seen = {i for block in snapshot.iter_blocks() for i in block.chunk_ids.tolist()}
             version = snapshot.version
             assert snapshot.count == 2
-        index.apply(Change(pages=(entry("a.md", ["alpha two"], EMBEDDER),), deleted=("b.md",)))
-        index.apply(Change(pages=(entry("c.md", ["gamma"], EMBEDDER),)))
-        delta = index.changes_since(version)
-        words = index.words_since(version)
+        index.apply(IndexChange(pages=(make_entry("a.md", ["alpha two"], EMBEDDER),), deleted=("b.md",)))
+        index.apply(IndexChange(pages=(make_entry("c.md", ["gamma"], EMBEDDER),)))
+        delta = index.get_vector_changes(version)
+        words = index.get_keyword_changes(version)
         assert delta is not None
         assert words is not None
         followed = (seen - set(delta.dropped.tolist())) | set(delta.added.chunk_ids.tolist())
-        with index.snapshot() as snapshot:
-            assert followed == {i for block in snapshot.blocks() for i in block.chunk_ids.tolist()}
+        with index.open_vector_snapshot() as snapshot:
+            assert followed == {i for block in snapshot.iter_blocks() for i in block.chunk_ids.tolist()}
             assert delta.version == words.version == snapshot.version
         assert len(words.changed) == 2
         assert len(words.dropped) == 1
-        assert index.changes_since(delta.version + 1) is None
+        assert index.get_vector_changes(delta.version + 1) is None
 
     def test_a_snapshot_does_not_see_later_writes(self, index: WikiIndex) -> None:
-        index.apply(Change(pages=(entry("a.md", ["alpha"], EMBEDDER),)))
-        with index.snapshot() as snapshot, index.word_rows() as (version, rows):
-            index.apply(Change(pages=(entry("b.md", ["beta"], EMBEDDER),)))
-            assert sum(len(block.chunk_ids) for block in snapshot.blocks()) == 1
-            assert [row.words.body for row in rows] == ["alpha"]
+        index.apply(IndexChange(pages=(make_entry("a.md", ["alpha"], EMBEDDER),)))
+        with index.open_vector_snapshot() as snapshot, index.open_keyword_rows() as (version, rows):
+            index.apply(IndexChange(pages=(make_entry("b.md", ["beta"], EMBEDDER),)))
+            assert sum(len(block.chunk_ids) for block in snapshot.iter_blocks()) == 1
+            assert [row.terms.body for row in rows] == ["alpha"]
             assert version == snapshot.version == 1
 
     # ── generations, locks, backups, threads ─────────────────────────────────────────────────────
 
-    def test_a_generation_serves_only_once_published(self, store: Store, index: WikiIndex) -> None:
-        index.apply(Change(pages=(entry("old.md", ["old"], EMBEDDER),), revision="r1"))
+    def test_a_generation_serves_only_once_published(self, store: IndexStore, index: WikiIndex) -> None:
+        index.apply(IndexChange(pages=(make_entry("old.md", ["old"], EMBEDDER),), revision="r1"))
         recipe = Recipe("other", EMBEDDER.dimensions, "test")
-        building = store.new_generation(ONE, recipe)
-        building.apply(Change(pages=(entry("new.md", ["new"], EMBEDDER),), revision="r2"))
+        building = store.create_generation(ONE, recipe)
+        building.apply(IndexChange(pages=(make_entry("new.md", ["new"], EMBEDDER),), revision="r2"))
         building.close()
         serving = store.open(ONE)
-        assert list(serving.pages()) == ["old.md"]
+        assert list(serving.get_page_blobs()) == ["old.md"]
         serving.close()
-        resumed = store.new_generation(ONE, recipe)
-        assert list(resumed.pages()) == ["new.md"]
+        resumed = store.create_generation(ONE, recipe)
+        assert list(resumed.get_page_blobs()) == ["new.md"]
         store.publish(ONE, resumed.generation)
-        assert store.published(ONE) == resumed.generation
+        assert store.get_published(ONE) == resumed.generation
         resumed.close()
         published = store.open(ONE)
-        assert list(published.pages()) == ["new.md"]
-        assert published.state().recipe == recipe
+        assert list(published.get_page_blobs()) == ["new.md"]
+        assert published.get_state().recipe == recipe
         published.close()
-        assert list(index.pages()) == ["old.md"], "a reader that is still there keeps what it opened"
+        assert list(index.get_page_blobs()) == ["old.md"], "a reader that is still there keeps what it opened"
 
-    def test_a_generation_keeps_by_what_its_model_was_loaded(self, store: Store) -> None:
+    def test_a_generation_keeps_by_what_its_model_was_loaded(self, store: IndexStore) -> None:
         recipe = Recipe("m/int8/1234", EMBEDDER.dimensions, "test", "models/m", "int8")
         store.create(ONE, recipe).close()
         opened = store.open(ONE)
-        kept = opened.state().recipe
+        kept = opened.get_state().recipe
         opened.close()
         assert (kept.model, kept.precision) == ("models/m", "int8")
         assert kept == Recipe("m/int8/1234", EMBEDDER.dimensions, "test", "moved/m", "int8"), (
             "the same vectors all the same"
         )
 
-    def test_an_index_is_sealed_while_it_is_as_its_writer_left_it(self, store: Store) -> None:
-        with store.writing(ONE, 0):
+    def test_an_index_is_sealed_while_it_is_as_its_writer_left_it(self, store: IndexStore) -> None:
+        with store.write_lock(ONE, 0):
             index = store.create(ONE, RECIPE)
-            index.apply(Change(pages=(entry("a.md", ["alpha"], EMBEDDER),), revision="r1"))
+            index.apply(IndexChange(pages=(make_entry("a.md", ["alpha"], EMBEDDER),), revision="r1"))
             index.close()
-        assert store.sealed(ONE)
+        assert store.is_unmodified(ONE)
         index = store.open(ONE)
-        index.apply(Change(deleted=("a.md",)))
+        index.apply(IndexChange(deleted=("a.md",)))
         index.close()
-        assert not store.sealed(ONE)
-        store.prove(ONE)
-        assert store.sealed(ONE)
-        assert store.confirm(ONE) is Proof.COMPARED
-        store.prove(ONE, fully=True)
+        assert not store.is_unmodified(ONE)
+        store.verify(ONE)
+        assert store.is_unmodified(ONE)
+        assert store.compare_checksum(ONE) is VerificationResult.COMPARED
+        store.verify(ONE, full=True)
 
     def test_a_check_can_be_stopped(self, index: WikiIndex) -> None:
-        index.apply(Change(pages=(entry("a.md", ["alpha"], EMBEDDER),)))
+        index.apply(IndexChange(pages=(make_entry("a.md", ["alpha"], EMBEDDER),)))
         with pytest.raises(Busy):
             index.check(lambda: True)
         assert index.check(lambda: False) == []
 
-    def test_one_writer_at_a_time(self, store: Store) -> None:
-        with store.writing(ONE, 0), pytest.raises(Busy) as caught, store.writing(ONE, 0.05):
+    def test_one_writer_at_a_time(self, store: IndexStore) -> None:
+        with store.write_lock(ONE, 0), pytest.raises(Busy) as caught, store.write_lock(ONE, 0.05):
             pass
         assert caught.value.hint
-        with store.writing(ONE, 0), store.writing(OTHER, 0):
+        with store.write_lock(ONE, 0), store.write_lock(OTHER, 0):
             assert True
 
-    def test_a_backup_is_a_whole_copy(self, store: Store, index: WikiIndex, tmp_path: Path) -> None:
-        index.apply(Change(pages=(entry("a.md", ["alpha"], EMBEDDER),), revision="r1"))
-        state = index.backup(tmp_path / "copy")
-        index.apply(Change(deleted=("a.md",), revision="r2"))
-        copy = store.copy_at(tmp_path / "copy")
-        assert copy.state() == state
+    def test_a_backup_is_a_whole_copy(self, store: IndexStore, index: WikiIndex, tmp_path: Path) -> None:
+        index.apply(IndexChange(pages=(make_entry("a.md", ["alpha"], EMBEDDER),), revision="r1"))
+        state = index.write_backup(tmp_path / "copy")
+        index.apply(IndexChange(deleted=("a.md",), revision="r2"))
+        copy = store.open_backup(tmp_path / "copy")
+        assert copy.get_state() == state
         assert copy.check() == []
-        assert list(copy.pages()) == ["a.md"]
+        assert list(copy.get_page_blobs()) == ["a.md"]
         copy.close()
 
     def test_a_backup_can_be_stopped(self, index: WikiIndex, tmp_path: Path) -> None:
-        index.apply(Change(pages=(entry("a.md", ["alpha"], EMBEDDER),)))
+        index.apply(IndexChange(pages=(make_entry("a.md", ["alpha"], EMBEDDER),)))
         with pytest.raises(Busy):
-            index.backup(tmp_path / "copy", lambda: True)
+            index.write_backup(tmp_path / "copy", lambda: True)
 
     def test_a_copy_comes_in_as_a_generation_that_serves_once_published(
-        self, store: Store, index: WikiIndex, tmp_path: Path
+        self, store: IndexStore, index: WikiIndex, tmp_path: Path
     ) -> None:
-        index.apply(Change(pages=(entry("a.md", ["alpha"], EMBEDDER),), revision="r1"))
-        index.backup(tmp_path / "copy")
-        index.apply(Change(deleted=("a.md",), revision="r2"))
-        generation = store.adopt(ONE, tmp_path / "copy")
-        assert generation > index.generation == store.published(ONE)
-        assert list(index.pages()) == []
+        index.apply(IndexChange(pages=(make_entry("a.md", ["alpha"], EMBEDDER),), revision="r1"))
+        index.write_backup(tmp_path / "copy")
+        index.apply(IndexChange(deleted=("a.md",), revision="r2"))
+        generation = store.import_backup(ONE, tmp_path / "copy")
+        assert generation > index.generation == store.get_published(ONE)
+        assert list(index.get_page_blobs()) == []
         store.publish(ONE, generation)
         restored = store.open(ONE)
-        assert (restored.generation, restored.state().revision, list(restored.pages())) == (generation, "r1", ["a.md"])
+        assert (restored.generation, restored.get_state().revision, list(restored.get_page_blobs())) == (generation, "r1", ["a.md"])
         assert restored.check() == []
         restored.close()
 
-    def test_a_copy_of_another_wiki_is_not_adopted(self, store: Store, index: WikiIndex, tmp_path: Path) -> None:
-        index.apply(Change(pages=(entry("a.md", ["alpha"], EMBEDDER),), revision="r1"))
-        index.backup(tmp_path / "copy")
-        copy = store.copy_at(tmp_path / "copy")
+    def test_a_copy_of_another_wiki_is_not_adopted(self, store: IndexStore, index: WikiIndex, tmp_path: Path) -> None:
+        index.apply(IndexChange(pages=(make_entry("a.md", ["alpha"], EMBEDDER),), revision="r1"))
+        index.write_backup(tmp_path / "copy")
+        copy = store.open_backup(tmp_path / "copy")
         assert index.wiki_id == copy.wiki_id == ONE
         copy.close()
         with pytest.raises(IndexForeign) as caught:
-            store.adopt(OTHER, tmp_path / "copy")
+            store.import_backup(OTHER, tmp_path / "copy")
         assert caught.value.hint
-        assert store.published(OTHER) is None
+        assert store.get_published(OTHER) is None
 
     def test_what_is_no_copy_is_refused_and_changes_nothing(
-        self, store: Store, index: WikiIndex, tmp_path: Path
+        self, store: IndexStore, index: WikiIndex, tmp_path: Path
     ) -> None:
         (tmp_path / "odd").write_bytes(b"no index at all")
         for odd in (tmp_path / "odd", tmp_path / "missing"):
-            with pytest.raises(IndexFault):
-                store.copy_at(odd)
-            with pytest.raises(IndexFault):
-                store.adopt(ONE, odd)
-        assert store.published(ONE) == index.generation
+            with pytest.raises(IndexUnavailable):
+                store.open_backup(odd)
+            with pytest.raises(IndexUnavailable):
+                store.import_backup(ONE, odd)
+        assert store.get_published(ONE) == index.generation
 
     def test_readers_see_whole_pages_while_a_writer_replaces_them(self, index: WikiIndex) -> None:
         def texts(turn: int) -> list[str]:
             return [f"turn {turn} chunk {i}" for i in range(5)]
 
-        index.apply(Change(pages=(entry("a.md", texts(0), EMBEDDER),)))
+        index.apply(IndexChange(pages=(make_entry("a.md", texts(0), EMBEDDER),)))
 
         def read() -> set[str]:
-            found = index.page_chunks([1])[1]
+            found = index.get_page_chunks([1])[1]
             return {chunk.text.split(" chunk")[0] for chunk in found} | {str(len(found))}
 
         with ThreadPoolExecutor(4) as pool:
             reads = [pool.submit(read) for _ in range(200)]
             for turn in range(1, 30):
-                index.apply(Change(pages=(entry("a.md", texts(turn), EMBEDDER),)))
+                index.apply(IndexChange(pages=(make_entry("a.md", texts(turn), EMBEDDER),)))
             for done in reads:
                 assert len(done.result()) == 2
                 assert "5" in done.result()

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from datetime import datetime
 from hashlib import blake2b
 
-from wikiholt.model import Chunk, Link, Metadata, Page, PageEntry, Words
+from wikiholt.model import Chunk, Link, PageMetadata, Page, PageEntry, PageTerms
 from wikiholt.testing.embedder import FakeEmbedder
-from wikiholt.text.links import paths_of
+from wikiholt.text.links import resolve_link_paths
 
 
-def entry(
+def make_entry(
     file: str,
     texts: Sequence[str],
     embedder: FakeEmbedder,
@@ -25,17 +25,17 @@ def entry(
     """
     body = "\n\n".join(texts)
     path = file.removesuffix(".md")
-    metadata = Metadata(category=category, tags=tuple(tags), last_updated=updated)
+    metadata = PageMetadata(category=category, tags=tuple(tags), last_updated=updated)
     name, size = path.rsplit("/", 1)[-1], len(body)
-    written = tuple(_link(target, line, file) for line, target in enumerate(links, 1))
+    written = tuple(_make_link(target, line, file) for line, target in enumerate(links, 1))
     page = Page(file, path, name, metadata, (), written, body, 1, words=len(body.split()), length=size)
     chunks = tuple(Chunk(i, text, ("Heading",), "heading", i + 1, i + 1, 0, len(text)) for i, text in enumerate(texts))
     hashes = tuple(blake2b(text.encode(), digest_size=16).digest() for text in texts)
-    words = Words(page.name.lower(), "heading", " ".join(body.lower().split()))
+    words = PageTerms(page.name.lower(), "heading", " ".join(body.lower().split()))
     blob = blake2b(f"{body}{tags}{category}{updated}{links}".encode(), digest_size=20).hexdigest()
-    return PageEntry(blob, page, chunks, hashes, embedder.passages(texts), words)
+    return PageEntry(blob, page, chunks, hashes, embedder.embed_passages(texts), words)
 
 
-def _link(target: str, line: int, file: str) -> Link:
+def _make_link(target: str, line: int, file: str) -> Link:
     wiki = not target.endswith(".md")
-    return Link(target, "text", line, wiki, paths_of((target,), wiki, file))
+    return Link(target, "text", line, wiki, resolve_link_paths((target,), wiki, file))

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-_WORD = re.compile(r"\w+")
+_WORD_PATTERN = re.compile(r"\w+")
 
 
 class FakeReranker:
@@ -12,15 +12,15 @@ class FakeReranker:
     name = "fake"
 
     def __init__(self) -> None:
-        self.read: list[tuple[str, tuple[str, ...]]] = []
+        self.calls: list[tuple[str, tuple[str, ...]]] = []
         """What was asked and which texts were read for it, so that a test can look."""
 
-    def scores(self, query: str, texts: Sequence[str], seconds: float) -> Sequence[float] | None:
-        self.read.append((query, tuple(texts)))
-        if seconds <= 0:
+    def score(self, query: str, texts: Sequence[str], timeout_s: float) -> Sequence[float] | None:
+        self.calls.append((query, tuple(texts)))
+        if timeout_s <= 0:
             return None
-        asked = set(_WORD.findall(query.casefold()))
-        return [12 * len(asked & set(_WORD.findall(text.casefold()))) / max(1, len(asked)) - 6 for text in texts]
+        asked = set(_WORD_PATTERN.findall(query.casefold()))
+        return [12 * len(asked & set(_WORD_PATTERN.findall(text.casefold()))) / max(1, len(asked)) - 6 for text in texts]
 
-    def prove(self) -> None:
+    def run_self_test(self) -> None:
         """Nothing to prove."""

@@ -13,37 +13,37 @@ from threading import Lock
 
 import Stemmer
 
-from wikiholt.text.identifiers import joined
-from wikiholt.text.sentences import CJK
+from wikiholt.text.identifiers import find_identifiers
+from wikiholt.text.sentences import CJK_RANGES
 
-LONGEST_TERM = 64
-_MOST_REMEMBERED = 200_000
+MAX_TERM_CHARS = 64
+_MAX_CACHED_TOKENS = 200_000
 # signs that belong to the letters around them, in scripts that do not compose into single characters
-_MARKS = (
+_COMBINING_MARKS = (
     "\u0300-\u036f\u0483-\u0489\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed\u0900-\u0963\u0966-\u0dff"
     + ("\u0e31-\u0e4e\u0eb1-\u0ece\u0f71-\u0fbc\u102b-\u103e\u1056-\u109d\u17b4-\u17d3\u200c\u200d")
 )
 # scripts written without spaces between words
-_DENSE = f"{CJK}\u0e00-\u0eff\u1000-\u109f\u1780-\u17d3"
-_SHARP = r"(?:(?<=\b[a-zA-Z])(?<![.\-'’·][a-zA-Z])(?:\+\+|#)(?!\w))?"
-TOKEN = re.compile(rf"\w++(?>(?:[.\-'’·]\w++|[{_MARKS}]++\w*+){{0,99999}}){_SHARP}")
-_ASCII_TOKEN = re.compile(rf"\w++(?>(?:[.\-']\w++){{0,99999}}){_SHARP}", re.ASCII)
-_RUN = re.compile(rf"([{_DENSE}]+)|[^{_DENSE}]+")
-_PARTS = re.compile(rf"(?:[^\W_]|[{_MARKS}])+")
-_CAMEL = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_A-Za-z]+")
-_CAMEL_CASE = re.compile(r"[a-z][A-Z]|[A-Z]{2}[a-z]")
-_POSSESSIVE = re.compile(r"['’][sS]$")
-_ELISION = re.compile(r"['’]")
+_UNSPACED_SCRIPTS = f"{CJK_RANGES}\u0e00-\u0eff\u1000-\u109f\u1780-\u17d3"
+_SHARP_SUFFIX = r"(?:(?<=\b[a-zA-Z])(?<![.\-'’·][a-zA-Z])(?:\+\+|#)(?!\w))?"
+TOKEN_PATTERN = re.compile(rf"\w++(?>(?:[.\-'’·]\w++|[{_COMBINING_MARKS}]++\w*+){{0,99999}}){_SHARP_SUFFIX}")
+_ASCII_TOKEN_PATTERN = re.compile(rf"\w++(?>(?:[.\-']\w++){{0,99999}}){_SHARP_SUFFIX}", re.ASCII)
+_SCRIPT_RUN_PATTERN = re.compile(rf"([{_UNSPACED_SCRIPTS}]+)|[^{_UNSPACED_SCRIPTS}]+")
+_TOKEN_PART_PATTERN = re.compile(rf"(?:[^\W_]|[{_COMBINING_MARKS}])+")
+_CAMEL_PART_PATTERN = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_A-Za-z]+")
+_CAMEL_CASE_PATTERN = re.compile(r"[a-z][A-Z]|[A-Z]{2}[a-z]")
+_POSSESSIVE_PATTERN = re.compile(r"['’][sS]$")
+_ELISION_PATTERN = re.compile(r"['’]")
 # Each of these is a word in places, or a noun that the next letter's particle hides in the pair of both.
-_WORD_ALONE = re.compile("[\u3400-\u9fff\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff]")
-_LETTERS = re.compile(rf"(?:[^\W\d_]|[{_MARKS}])+")
+_ONE_CHARACTER_WORD_PATTERN = re.compile("[\u3400-\u9fff\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff]")
+_LETTERS_PATTERN = re.compile(rf"(?:[^\W\d_]|[{_COMBINING_MARKS}])+")
 # Letters that Unicode knows no accent to take off from, by what is typed where a keyboard lacks them; and letters that
 # have two codes.
-_PLAIN_LETTERS = str.maketrans("øłđðħı\u0671\u06cc\u0649\u06a9", "olddhi\u0627\u064a\u064a\u0643") | str.maketrans(
+_LETTER_REPLACEMENTS = str.maketrans("øłđðħı\u0671\u06cc\u0649\u06a9", "olddhi\u0627\u064a\u064a\u0643") | str.maketrans(
     {"æ": "ae", "œ": "oe", "þ": "th", "\u0640": ""}
 )
 
-_Read = tuple[tuple[str, ...], tuple[str, ...]]
+_TokenTerms = tuple[tuple[str, ...], tuple[str, ...]]
 """A token's terms, and what else it may be found by: the words that differ from their stems, characters of pairs."""
 
 
@@ -56,186 +56,186 @@ class Analyser:
         except KeyError:
             self._stemmer = None
         # English has no ending with an accent; other stemmers know theirs only as they are written.
-        self._accents_count = self._stemmer is not None and language not in {"english", "en", "porter"}
-        self._dotless = language in {"turkish", "tr"}
+        self._has_significant_accents = self._stemmer is not None and language not in {"english", "en", "porter"}
+        self._has_dotless_i = language in {"turkish", "tr"}
         self._lock = Lock()
-        self._memo: dict[str, _Read] = {}
+        self._cache: dict[str, _TokenTerms] = {}
 
-    def terms(self, text: str) -> list[str]:
+    def to_terms(self, text: str) -> list[str]:
         """Every term of the text, in order."""
         out: list[str] = []
-        for token in _tokens(text):
-            out.extend(self._read(token)[0])
+        for token in _find_tokens(text):
+            out.extend(self._get_token_terms_cached(token)[0])
         return out
 
-    def field(self, text: str) -> list[str]:
+    def to_field_terms(self, text: str) -> list[str]:
         """Every term of the text, in order, then once each what else it may be found by.
 
         Those are words that differ from their stems, so that a word is found by any beginning of it, also one longer
         than its stem; single characters, where terms are pairs of them; and what signs join, such as /etc/hosts.
         """
-        tokens = _tokens(text)
-        read = {token: self._read(token) for token in dict.fromkeys(tokens)}
+        tokens = _find_tokens(text)
+        read = {token: self._get_token_terms_cached(token) for token in dict.fromkeys(tokens)}
         out: list[str] = []
         for token in tokens:
             out.extend(read[token][0])
         forms = dict.fromkeys(form for _, forms in read.values() for form in forms)
-        out.extend(forms | dict.fromkeys(joined(text)))
+        out.extend(forms | dict.fromkeys(find_identifiers(text)))
         return out
 
-    def token_terms(self, token: str) -> tuple[str, ...]:
+    def get_token_terms(self, token: str) -> tuple[str, ...]:
         """The terms of one token as TOKEN finds it."""
-        return self._read(unicodedata.normalize("NFKC", token))[0]
+        return self._get_token_terms_cached(unicodedata.normalize("NFKC", token))[0]
 
-    def token_forms(self, token: str) -> tuple[str, ...]:
+    def get_token_forms(self, token: str) -> tuple[str, ...]:
         """The words of one token that differ from their stems."""
-        return self._read(unicodedata.normalize("NFKC", token))[1]
+        return self._get_token_terms_cached(unicodedata.normalize("NFKC", token))[1]
 
-    def _read(self, token: str) -> _Read:
-        return self._memo.get(token) or self._analyse(token)
+    def _get_token_terms_cached(self, token: str) -> _TokenTerms:
+        return self._cache.get(token) or self._analyse_token(token)
 
-    def _analyse(self, token: str) -> _Read:
+    def _analyse_token(self, token: str) -> _TokenTerms:
         if not token.isascii():
-            runs = list(dense_runs(token))
+            runs = list(iter_script_runs(token))
             if any(dense for dense, _, _ in runs):
-                return self._dense(runs)
-        words = list(_words(token))
+                return self._analyse_unspaced(runs)
+        words = list(_iter_token_parts(token))
         stems = tuple(self._stem(word, folded) for word, folded in words)
-        if len(token) > LONGEST_TERM:
+        if len(token) > MAX_TERM_CHARS:
             return stems, ()
         forms = tuple(
-            form for (word, folded), stem in zip(words, stems, strict=True) for form in self._forms(word, folded, stem)
+            form for (word, folded), stem in zip(words, stems, strict=True) for form in self._iter_forms(word, folded, stem)
         )
-        if len(self._memo) >= _MOST_REMEMBERED:
-            self._memo.clear()
-        self._memo[token] = stems, forms
+        if len(self._cache) >= _MAX_CACHED_TOKENS:
+            self._cache.clear()
+        self._cache[token] = stems, forms
         return stems, forms
 
-    def _dense(self, runs: Iterable[tuple[bool, str, int]]) -> _Read:
+    def _analyse_unspaced(self, runs: Iterable[tuple[bool, str, int]]) -> _TokenTerms:
         terms: list[str] = []
         forms: list[str] = []
         for dense, run, _ in runs:
             if dense:
-                terms += bigrams(run)
-                forms += _WORD_ALONE.findall(run) if len(run) > 1 else ()
+                terms += make_bigrams(run)
+                forms += _ONE_CHARACTER_WORD_PATTERN.findall(run) if len(run) > 1 else ()
             else:
-                terms += self.token_terms(run)
-                forms += self.token_forms(run)
+                terms += self.get_token_terms(run)
+                forms += self.get_token_forms(run)
         return tuple(terms), tuple(forms)
 
     def _stem(self, word: str, folded: str) -> str:
-        if not self._accents_count:
-            return self._stemmed(folded)
-        if self._dotless:
+        if not self._has_significant_accents:
+            return self._run_stemmer(folded)
+        if self._has_dotless_i:
             word = word.replace("İ", "i").replace("I", "ı")
-        return fold(self._stemmed(unicodedata.normalize("NFC", word.lower()))) or folded
+        return normalize_term(self._run_stemmer(unicodedata.normalize("NFC", word.lower()))) or folded
 
-    def _forms(self, word: str, folded: str, stem: str) -> Iterator[str]:
+    def _iter_forms(self, word: str, folded: str, stem: str) -> Iterator[str]:
         """What else a word is found by: as it is written, and by the stem of one who types it without accents."""
         if folded != stem:
             yield folded
-        if self._accents_count and word != folded and (bare_stem := fold(self._stemmed(folded))) not in (stem, folded):
+        if self._has_significant_accents and word != folded and (bare_stem := normalize_term(self._run_stemmer(folded))) not in (stem, folded):
             yield bare_stem
 
-    def _stemmed(self, word: str) -> str:
-        lettered = word.isalpha() or (self._accents_count and _LETTERS.fullmatch(word))
+    def _run_stemmer(self, word: str) -> str:
+        lettered = word.isalpha() or (self._has_significant_accents and _LETTERS_PATTERN.fullmatch(word))
         if self._stemmer is None or not lettered:
             return word
         with self._lock:
             return str(self._stemmer.stemWord(word)) or word
 
 
-class ManyAnalysers:
+class MultiLanguageAnalyser:
     """Reads words in several languages at once, for whoever compares a text with a query and not with the index."""
 
     def __init__(self, languages: Sequence[str]) -> None:
-        self._each = [analyser(language) for language in languages]
+        self._analysers = [get_analyser(language) for language in languages]
 
-    def terms(self, text: str) -> list[str]:
-        return [*dict.fromkeys(term for each in self._each for term in each.terms(text))]
+    def to_terms(self, text: str) -> list[str]:
+        return [*dict.fromkeys(term for each in self._analysers for term in each.to_terms(text))]
 
-    def token_terms(self, token: str) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(term for each in self._each for term in each.token_terms(token)))
+    def get_token_terms(self, token: str) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(term for each in self._analysers for term in each.get_token_terms(token)))
 
-    def token_forms(self, token: str) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(form for each in self._each for form in each.token_forms(token)))
+    def get_token_forms(self, token: str) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(form for each in self._analysers for form in each.get_token_forms(token)))
 
 
 @lru_cache(maxsize=64)
-def analyser(language: str) -> Analyser:
+def get_analyser(language: str) -> Analyser:
     """The analyser of a language, or of the first of several; one without a stemmer keeps its words as they are."""
-    return Analyser(languages_of(language)[0])
+    return Analyser(split_languages(language)[0])
 
 
 @lru_cache(maxsize=64)
-def reader(language: str) -> Analyser | ManyAnalysers:
+def get_query_analyser(language: str) -> Analyser | MultiLanguageAnalyser:
     """What reads words in a language, or in each of several."""
-    languages = languages_of(language)
-    return ManyAnalysers(languages) if len(languages) > 1 else analyser(language)
+    languages = split_languages(language)
+    return MultiLanguageAnalyser(languages) if len(languages) > 1 else get_analyser(language)
 
 
-def languages_of(language: str) -> list[str]:
+def split_languages(language: str) -> list[str]:
     """The languages of a wiki that has several, which are written as one: its own first, joined by plus signs."""
     return language.split("+")
 
 
-def joined_languages(own: str, further: Iterable[str]) -> str:
+def join_languages(main_language: str, other_languages: Iterable[str]) -> str:
     """A wiki's languages written as one, however the further ones were ordered."""
-    return "+".join((own, *sorted(set(further) - {own})))
+    return "+".join((main_language, *sorted(set(other_languages) - {main_language})))
 
 
-def fold(word: str) -> str:
+def normalize_term(word: str) -> str:
     """Case and accents taken off, no white space, at most LONGEST_TERM characters."""
     if word.isascii():
-        return word.lower()[:LONGEST_TERM]
-    return "".join(bare(word).split())[:LONGEST_TERM]
+        return word.lower()[:MAX_TERM_CHARS]
+    return "".join(strip_accents(word).split())[:MAX_TERM_CHARS]
 
 
-def bare(text: str) -> str:
+def strip_accents(text: str) -> str:
     """A text of any length with case and accents taken off."""
     if text.isascii():
         return text.lower()
     decomposed = unicodedata.normalize("NFKD", text.casefold())
     for mark in filter(unicodedata.combining, set(decomposed)):
         decomposed = decomposed.replace(mark, "")
-    return unicodedata.normalize("NFKC", decomposed.translate(_PLAIN_LETTERS))
+    return unicodedata.normalize("NFKC", decomposed.translate(_LETTER_REPLACEMENTS))
 
 
-def dense_runs(token: str) -> Iterator[tuple[bool, str, int]]:
+def iter_script_runs(token: str) -> Iterator[tuple[bool, str, int]]:
     """The runs of a token, each with whether its script has no spaces, and where it begins."""
-    for found in _RUN.finditer(token):
+    for found in _SCRIPT_RUN_PATTERN.finditer(token):
         yield found[1] is not None, found[0], found.start()
 
 
-def bigrams(run: str) -> list[str]:
+def make_bigrams(run: str) -> list[str]:
     """Each two neighbours of a run of characters; one alone stands for itself."""
     return [run[i : i + 2] for i in range(len(run) - 1)] or [run]
 
 
-def _tokens(text: str) -> list[str]:
+def _find_tokens(text: str) -> list[str]:
     if text.isascii():
-        return _ASCII_TOKEN.findall(text)
-    return TOKEN.findall(unicodedata.normalize("NFKC", text))
+        return _ASCII_TOKEN_PATTERN.findall(text)
+    return TOKEN_PATTERN.findall(unicodedata.normalize("NFKC", text))
 
 
-def _words(token: str) -> Iterator[tuple[str, str]]:
+def _iter_token_parts(token: str) -> Iterator[tuple[str, str]]:
     """The parts of a token, then the token whole where it has more than one part; each as written and folded."""
-    token = _POSSESSIVE.sub("", token)
+    token = _POSSESSIVE_PATTERN.sub("", token)
     if "'" in token or "’" in token:
-        for piece in _ELISION.split(token):
-            yield from _words(piece)
+        for piece in _ELISION_PATTERN.split(token):
+            yield from _iter_token_parts(piece)
         return
     if not token.strip("_.-·"):
         return
     if token[-1] in "+#":
         yield token, token.lower()
         return
-    parts = [token] if token.isalnum() else _PARTS.findall(token)
-    if len(token) <= LONGEST_TERM and _CAMEL_CASE.search(token):
-        parts = [piece for part in parts for piece in (_CAMEL.findall(part) if _CAMEL_CASE.search(part) else [part])]
-    words = [(part, folded) for part in parts if (folded := fold(part))]
+    parts = [token] if token.isalnum() else _TOKEN_PART_PATTERN.findall(token)
+    if len(token) <= MAX_TERM_CHARS and _CAMEL_CASE_PATTERN.search(token):
+        parts = [piece for part in parts for piece in (_CAMEL_PART_PATTERN.findall(part) if _CAMEL_CASE_PATTERN.search(part) else [part])]
+    words = [(part, folded) for part in parts if (folded := normalize_term(part))]
     yield from words
     stripped = token.strip("_.-·")
-    whole = fold(stripped)
+    whole = normalize_term(stripped)
     if whole and [folded for _, folded in words] != [whole]:
         yield stripped, whole

@@ -11,28 +11,28 @@ _NOT_SLUG = re.compile(r"[^\w\s\-]", re.ASCII)
 _DASHES = re.compile(r"[-\s]+")
 
 
-def github_slug(text: str) -> str:
+def make_github_slug(text: str) -> str:
     """Lower case; letters, marks, digits, `_` and `-` stay, spaces become `-`, everything else goes."""
     lowered = text.strip().lower()
     if lowered.isascii():
         kept = _ASCII_DROPPED.sub("", lowered)
     else:
-        kept = "".join(c for c in lowered if c in "- " or _is_word(c))
+        kept = "".join(c for c in lowered if c in "- " or _is_word_character(c))
     return kept.replace(" ", "-")
 
 
-def otterwiki_slug(text: str) -> str:
+def make_otterwiki_slug(text: str) -> str:
     """ASCII only (accents fall off, other scripts vanish), lower case, runs of spaces and dashes are one dash."""
     ascii_text = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode("ascii")
     return _DASHES.sub("-", _NOT_SLUG.sub("", ascii_text.strip().lower()))
 
 
-def _is_word(char: str) -> bool:
+def _is_word_character(char: str) -> bool:
     category = unicodedata.category(char)
     return category[0] in "LM" or category in {"Nd", "Nl", "Pc"}
 
 
-class Anchors:
+class AnchorGenerator:
     """Gives the headings of one page their anchors, in order; a repeated heading gets `-1`, `-2`, ….
 
     GitHub's are unique. Otterwiki counts by heading text alone, so `A`, `A`, `A-1` gives `a-1` twice there; we do as
@@ -41,18 +41,18 @@ class Anchors:
 
     def __init__(self, style: AnchorStyle) -> None:
         self._style = style
-        self._seen: dict[str, int] = {}
+        self._counts: dict[str, int] = {}
 
     def add(self, text: str) -> str:
         if self._style == "otterwiki":
-            slug = otterwiki_slug(text)
-            count = self._seen.get(slug, -1) + 1
-            self._seen[slug] = count
+            slug = make_otterwiki_slug(text)
+            count = self._counts.get(slug, -1) + 1
+            self._counts[slug] = count
             return f"{slug}-{count}" if count else slug
-        slug = github_slug(text)
+        slug = make_github_slug(text)
         anchor = slug
-        while anchor in self._seen:
-            self._seen[slug] += 1
-            anchor = f"{slug}-{self._seen[slug]}"
-        self._seen[anchor] = 0
+        while anchor in self._counts:
+            self._counts[slug] += 1
+            anchor = f"{slug}-{self._counts[slug]}"
+        self._counts[anchor] = 0
         return anchor

@@ -6,20 +6,20 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import replace
 
-from wikiholt.model import Block, Chunk, Metadata, Page
-from wikiholt.text.embedded import content_name, embedded_text
-from wikiholt.text.markdown import outline
-from wikiholt.text.sections import Section, sections
-from wikiholt.text.sentences import SENTENCE_ENDS, sentence_starts, spaced_starts, word_starts
-from wikiholt.text.tokens import TokenRuler, TokenSpans, approximate_spans, has_at_most
+from wikiholt.model import MarkdownBlock, Chunk, PageMetadata, Page
+from wikiholt.text.embedded import get_content_name, build_embedding_text
+from wikiholt.text.markdown import parse_outline
+from wikiholt.text.sections import PageSection, iter_sections
+from wikiholt.text.sentences import SENTENCE_END_CHARACTERS, find_sentence_starts, find_spaced_starts, find_word_starts
+from wikiholt.text.tokens import TokenCounter, TokenSpans, estimate_token_spans, has_at_most
 
-__all__ = ["chunk", "chunk_page", "content_name", "embedded_text"]
+__all__ = ["build_chunks", "chunk_page", "get_content_name", "build_embedding_text"]
 
-_WHOLE = frozenset({"fence", "code", "table"})
-_RUNNING = frozenset({"paragraph", "heading"})
+_ATOMIC_KINDS = frozenset({"fence", "code", "table"})
+_PROSE_KINDS = frozenset({"paragraph", "heading"})
 
 
-def chunk(
+def build_chunks(
     page: Page, token_spans: TokenSpans, *, target_tokens: int = 200, overlap_tokens: int = 50
 ) -> tuple[Chunk, ...]:
     """Cut a page into chunks of at most `target_tokens`, its overlap included; a blank body has none.
@@ -28,143 +28,143 @@ def chunk(
     `target_tokens` some 50 below the window.
     """
     target = max(target_tokens, 1)
-    gatherer = _Gatherer(
-        page, TokenRuler(page.body, token_spans), token_spans, target, min(overlap_tokens, target // 2)
+    gatherer = _ChunkBuilder(
+        page, TokenCounter(page.body, token_spans), token_spans, target, min(overlap_tokens, target // 2)
     )
-    parts = list(sections(page))
-    if parts and gatherer.fits(parts):
-        gatherer.whole(parts)
+    parts = list(iter_sections(page))
+    if parts and gatherer.can_fit(parts):
+        gatherer.add_whole_page(parts)
     else:
         for section in parts:
-            gatherer.section(section)
+            gatherer.add_section(section)
     return tuple(gatherer.chunks)
 
 
 def chunk_page(content: str, target_tokens: int = 200, overlap_tokens: int = 50) -> list[str]:
     """Split a page's text (without frontmatter) into overlapping chunks, counting tokens roughly."""
-    plan = outline(content)
-    page = Page("", "", "", Metadata(), plan.headings, (), content, 1, blocks=plan.blocks)
-    pieces = chunk(page, approximate_spans, target_tokens=target_tokens, overlap_tokens=overlap_tokens)
+    plan = parse_outline(content)
+    page = Page("", "", "", PageMetadata(), plan.headings, (), content, 1, blocks=plan.blocks)
+    pieces = build_chunks(page, estimate_token_spans, target_tokens=target_tokens, overlap_tokens=overlap_tokens)
     return [piece.text for piece in pieces]
 
 
-class _Gatherer:
+class _ChunkBuilder:
     """Fills one chunk after the other; within a section each new one begins with the end of the one before."""
 
-    def __init__(self, page: Page, ruler: TokenRuler, token_spans: TokenSpans, target: int, overlap: int) -> None:
+    def __init__(self, page: Page, token_counter: TokenCounter, token_spans: TokenSpans, target: int, overlap: int) -> None:
         self.chunks: list[Chunk] = []
         self._page = page
         self._body = page.body
-        self._ruler = ruler
+        self._token_counter = token_counter
         self._token_spans = token_spans
         self._target = target
         self._overlap = max(overlap, 0)
         self._newlines = array("q", (found.start() for found in re.finditer("\n", page.body)))
-        self._section = Section((), (), (), "")
+        self._section = PageSection((), (), (), "")
         self._floor = 0
         self._start = self._end = -1
 
-    def fits(self, parts: list[Section]) -> bool:
-        start, end = _extent(parts)
-        return self._ruler.count(start, end) <= self._target
+    def can_fit(self, parts: list[PageSection]) -> bool:
+        start, end = _get_extent(parts)
+        return self._token_counter.count(start, end) <= self._target
 
-    def whole(self, parts: list[Section]) -> None:
+    def add_whole_page(self, parts: list[PageSection]) -> None:
         """Make the whole page one chunk, headed by its first section with text."""
         self._section = next((part for part in parts if part.blocks), parts[0])
-        self._start, self._end = _extent(parts)
-        self._emit()
+        self._start, self._end = _get_extent(parts)
+        self._emit_chunk()
 
-    def section(self, section: Section) -> None:
+    def add_section(self, section: PageSection) -> None:
         self._section = section
         self._start = self._end = -1
-        if not section.blocks and self._append(section.heads[-1].end):
+        if not section.blocks and self._extend_last(section.heading_blocks[-1].end):
             return
         # overlap never reaches back over the headings
         self._floor = section.blocks[0].start if section.blocks else len(self._body)
-        for head in section.heads:
-            self._add(head)
+        for head in section.heading_blocks:
+            self._add_block(head)
         for block in section.blocks:
-            self._add(block)
-        self._emit()
+            self._add_block(block)
+        self._emit_chunk()
 
-    def _append(self, end: int) -> bool:
+    def _extend_last(self, end: int) -> bool:
         """Let the last chunk reach to here if it can: headings that end a page are no passage of their own."""
-        if not self.chunks or not self._fits(self.chunks[-1].start, end):
+        if not self.chunks or not self._has_room(self.chunks[-1].start, end):
             return False
         last = self.chunks[-1]
-        self.chunks[-1] = replace(last, text=self._body[last.start : end], end=end, last_line=self._line(end - 1))
+        self.chunks[-1] = replace(last, text=self._body[last.start : end], end=end, last_line=self._get_line(end - 1))
         return True
 
-    def _add(self, block: Block) -> None:
-        if self._extend(block.start, block.end):
+    def _add_block(self, block: MarkdownBlock) -> None:
+        if self._extend_current(block.start, block.end):
             return
-        size = self._ruler.count(block.start, block.end)
+        size = self._token_counter.count(block.start, block.end)
         room = self._target - size
-        if room >= 0 and (block.kind in _WHOLE or (self._end > self._floor and room * 4 >= self._overlap)):
-            self._turn(block.start, block.end, room)
+        if room >= 0 and (block.kind in _ATOMIC_KINDS or (self._end > self._floor and room * 4 >= self._overlap)):
+            self._start_next(block.start, block.end, room)
             return
-        for start, end in self._pieces(block):
-            if not self._extend(start, end):
-                self._turn(start, end, self._target - self._ruler.count(start, end))
+        for start, end in self._split_block(block):
+            if not self._extend_current(start, end):
+                self._start_next(start, end, self._target - self._token_counter.count(start, end))
 
-    def _extend(self, start: int, end: int) -> bool:
+    def _extend_current(self, start: int, end: int) -> bool:
         """Take the range into the current chunk if there is room."""
         first = start if self._start < 0 else self._start
-        if not self._fits(first, end):
+        if not self._has_room(first, end):
             return False
         self._start, self._end = first, end
         return True
 
-    def _fits(self, start: int, end: int) -> bool:
-        if self._ruler.count(start, end) > self._target:
+    def _has_room(self, start: int, end: int) -> bool:
+        if self._token_counter.count(start, end) > self._target:
             return False
         # a cut inside a word can make more tokens of it than it was: there the model itself must count
-        inside = self._inside(start) or self._inside(end)
+        inside = self._is_inside_word(start) or self._is_inside_word(end)
         return not inside or has_at_most(self._body[start:end], self._target, self._token_spans)
 
-    def _inside(self, at: int) -> bool:
+    def _is_inside_word(self, at: int) -> bool:
         """Whether a cut here would part what may be one word to the model."""
         if not 0 < at < len(self._body):
             return False
         before, after = self._body[at - 1], self._body[at]
-        return not (before.isspace() or after.isspace() or before in SENTENCE_ENDS)
+        return not (before.isspace() or after.isspace() or before in SENTENCE_END_CHARACTERS)
 
-    def _turn(self, start: int, end: int, room: int) -> None:
+    def _start_next(self, start: int, end: int, room: int) -> None:
         """Close the current chunk and begin the next with this range, after as much overlap as there is room for."""
         before = self._end
-        self._emit()
+        self._emit_chunk()
         self._start, self._end = start, end
         tokens = min(self._overlap, room) if before > self._floor else 0
         while tokens > 0:
-            self._start = self._overlap_start(before, start, tokens)
-            if self._start == start or self._fits(self._start, end):
+            self._start = self._find_overlap_start(before, start, tokens)
+            if self._start == start or self._has_room(self._start, end):
                 return
             self._start = start
             tokens //= 2
 
-    def _overlap_start(self, end: int, start: int, tokens: int) -> int:
+    def _find_overlap_start(self, end: int, start: int, tokens: int) -> int:
         """Where the last sentences before `end` begin, or the last words where a sentence is too long."""
-        earliest = self._ruler.back(end, tokens, self._floor)
+        earliest = self._token_counter.find_start(end, tokens, self._floor)
         if earliest >= end:
             return start
-        for block in self._blocks_between(earliest, end):
+        for block in self._iter_blocks_between(earliest, end):
             if earliest <= block.start < end:
                 return block.start
-            starts = sentence_starts(
-                self._body, max(block.start, earliest - 2), min(block.end, end), by_line=block.kind not in _RUNNING
+            starts = find_sentence_starts(
+                self._body, max(block.start, earliest - 2), min(block.end, end), by_line=block.kind not in _PROSE_KINDS
             )
             for at in starts:
                 if at >= earliest:
                     return at
-        words = word_starts(self._body, max(earliest - 1, 0), end)
+        words = find_word_starts(self._body, max(earliest - 1, 0), end)
         # the first may be the rest of a word
-        return next((at for at in words if at >= earliest and (at == self._floor or self._free(at))), start)
+        return next((at for at in words if at >= earliest and (at == self._floor or self._is_boundary(at))), start)
 
-    def _free(self, at: int) -> bool:
+    def _is_boundary(self, at: int) -> bool:
         before = self._body[at - 1]
-        return before.isspace() or word_starts(self._body, at - 1, at + 1) == [at - 1, at]
+        return before.isspace() or find_word_starts(self._body, at - 1, at + 1) == [at - 1, at]
 
-    def _blocks_between(self, start: int, end: int) -> Iterator[Block]:
+    def _iter_blocks_between(self, start: int, end: int) -> Iterator[MarkdownBlock]:
         blocks = self._section.blocks
         first = max(0, bisect_right(blocks, start, key=lambda block: block.start) - 1)
         for block in blocks[first:]:
@@ -173,38 +173,38 @@ class _Gatherer:
             if block.end > start:
                 yield block
 
-    def _pieces(self, block: Block) -> Iterator[tuple[int, int]]:
+    def _split_block(self, block: MarkdownBlock) -> Iterator[tuple[int, int]]:
         """The block in pieces that leave room for the overlap: sentences, else words, else tokens."""
         limit = max(self._target - self._overlap, 1)
-        by_line = block.kind not in _RUNNING
-        for start, end in self._ranges(
-            block.start, sentence_starts(self._body, block.start, block.end, by_line=by_line), block.end
+        by_line = block.kind not in _PROSE_KINDS
+        for start, end in self._iter_ranges(
+            block.start, find_sentence_starts(self._body, block.start, block.end, by_line=by_line), block.end
         ):
-            if self._ruler.count(start, end) <= limit:
+            if self._token_counter.count(start, end) <= limit:
                 yield start, end
                 continue
-            for first, last in self._ranges(start, spaced_starts(self._body, start, end), end):
-                if self._ruler.count(first, last) <= (limit if self._body[first:last].isascii() else limit // 4):
+            for first, last in self._iter_ranges(start, find_spaced_starts(self._body, start, end), end):
+                if self._token_counter.count(first, last) <= (limit if self._body[first:last].isascii() else limit // 4):
                     yield first, last
                 else:
-                    yield from self._tokens(first, last, limit)
+                    yield from self._split_by_tokens(first, last, limit)
 
-    def _tokens(self, start: int, end: int, limit: int) -> Iterator[tuple[int, int]]:
+    def _split_by_tokens(self, start: int, end: int, limit: int) -> Iterator[tuple[int, int]]:
         """A word too long for one chunk, or text without spaces, cut where tokens begin."""
         size = max(limit // 4, 1)
-        for first, last in self._ranges(start, self._ruler.cuts(start, end, size), end):
-            yield from self._measured(first, last, limit)
+        for first, last in self._iter_ranges(start, self._token_counter.find_token_starts(start, end, size), end):
+            yield from self._split_until_fits(first, last, limit)
 
-    def _measured(self, start: int, end: int, limit: int) -> Iterator[tuple[int, int]]:
+    def _split_until_fits(self, start: int, end: int, limit: int) -> Iterator[tuple[int, int]]:
         """A piece of a word, halved until the model itself finds no more tokens in it than there is room for."""
         if end - start > 1 and not has_at_most(self._body[start:end], limit, self._token_spans):
             middle = (start + end) // 2
-            yield from self._measured(start, middle, limit)
-            yield from self._measured(middle, end, limit)
+            yield from self._split_until_fits(start, middle, limit)
+            yield from self._split_until_fits(middle, end, limit)
         else:
             yield start, end
 
-    def _ranges(self, start: int, cuts: list[int], end: int) -> Iterator[tuple[int, int]]:
+    def _iter_ranges(self, start: int, cuts: list[int], end: int) -> Iterator[tuple[int, int]]:
         """The ranges between the cuts, without the whitespace at their ends."""
         for cut in (*cuts, end):
             stop = cut
@@ -214,7 +214,7 @@ class _Gatherer:
                 yield start, stop
             start = cut
 
-    def _emit(self) -> None:
+    def _emit_chunk(self) -> None:
         if self._start < 0:
             return
         start, end = self._start, self._end
@@ -225,18 +225,18 @@ class _Gatherer:
                 text=self._body[start:end],
                 heading_path=self._section.heading_path,
                 anchor=self._section.anchor,
-                first_line=self._line(start),
-                last_line=self._line(end - 1),
+                first_line=self._get_line(start),
+                last_line=self._get_line(end - 1),
                 start=start,
                 end=end,
                 overlap=max(previous - start, 0),
             )
         )
 
-    def _line(self, at: int) -> int:
+    def _get_line(self, at: int) -> int:
         return self._page.body_line + bisect_right(self._newlines, at - 1)
 
 
-def _extent(parts: list[Section]) -> tuple[int, int]:
+def _get_extent(parts: list[PageSection]) -> tuple[int, int]:
     first, last = parts[0], parts[-1]
-    return (first.heads or first.blocks)[0].start, (last.blocks or last.heads)[-1].end
+    return (first.heading_blocks or first.blocks)[0].start, (last.blocks or last.heading_blocks)[-1].end

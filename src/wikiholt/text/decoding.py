@@ -12,57 +12,57 @@ _BOMS = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 _CONTROL_BYTES = bytes(b for b in range(32) if b not in b"\t\n\r\f\x0b\x1b") + b"\x7f"
-_SPACES = re.compile("[\x0b\x0c\x1c-\x1f\x85]")
-_CONTROLS = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\ud800-\udfff\ufeff]")
-_SAMPLE = 65536
+_UNUSUAL_SPACES = re.compile("[\x0b\x0c\x1c-\x1f\x85]")
+_CONTROL_CHARACTERS = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\ud800-\udfff\ufeff]")
+_SAMPLE_BYTES = 65536
 
 
 @dataclass(frozen=True, slots=True)
-class Decoded:
+class DecodedText:
     text: str
     warnings: tuple[str, ...] = ()
 
 
-def decode(data: bytes) -> Decoded | None:
+def decode_bytes(data: bytes) -> DecodedText | None:
     """The text of a file, or None where the bytes are no text."""
     warnings: list[str] = []
-    raw = _characters(data, warnings)
+    raw = _decode_characters(data, warnings)
     if raw is None:
         return None
-    text = _line_ends(raw)
-    cleaned = clean(text)
+    text = _normalize_line_ends(raw)
+    cleaned = clean_text(text)
     if len(cleaned) != len(text):
         warnings.append("control characters were removed")
-    return Decoded(cleaned, tuple(warnings))
+    return DecodedText(cleaned, tuple(warnings))
 
 
-def is_wide(data: bytes) -> bool:
+def is_wide_encoding(data: bytes) -> bool:
     """Whether a file is read in units of two or four bytes, so that its bytes are not those of its text."""
-    return data.startswith(tuple(bom for bom, encoding in _BOMS if encoding != "utf-8")) or bool(_wide_encoding(data))
+    return data.startswith(tuple(bom for bom, encoding in _BOMS if encoding != "utf-8")) or bool(_detect_wide_encoding(data))
 
 
-def clean(text: str) -> str:
+def clean_text(text: str) -> str:
     """The text without control characters and lone surrogates; line ends and tabs stay."""
-    return _CONTROLS.sub("", _SPACES.sub(" ", text))
+    return _CONTROL_CHARACTERS.sub("", _UNUSUAL_SPACES.sub(" ", text))
 
 
-def one_line(text: str) -> str:
+def to_one_line(text: str) -> str:
     """The text cleaned, with every run of whitespace folded to one space."""
-    return " ".join(clean(text).split())
+    return " ".join(clean_text(text).split())
 
 
-def _characters(data: bytes, warnings: list[str]) -> str | None:
+def _decode_characters(data: bytes, warnings: list[str]) -> str | None:
     for bom, encoding in _BOMS:
         if data.startswith(bom):
             text = data[len(bom) :].decode(encoding, "replace")
             if "\ufffd" in text:
                 warnings.append(f"the file is not valid {encoding}; unreadable bytes were replaced")
             return text
-    wide = _wide_encoding(data)
+    wide = _detect_wide_encoding(data)
     if wide:
         warnings.append(f"the file was read as {wide}; it has no byte order mark")
         return data.decode(wide, "replace")
-    controls = _share_of_controls(data)
+    controls = _measure_control_share(data)
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
@@ -70,23 +70,23 @@ def _characters(data: bytes, warnings: list[str]) -> str | None:
         if controls > 0.03:
             return None
         warnings.append("the file is not valid UTF-8; it was read as Windows-1252")
-        return _legacy(data)
+        return _decode_legacy(data)
     return None if controls > 0.3 and len(data) > 64 else text
 
 
-def _legacy(data: bytes) -> str:
+def _decode_legacy(data: bytes) -> str:
     try:
         return data.decode("cp1252")
     except UnicodeDecodeError:
         return data.decode("latin-1")
 
 
-def _share_of_controls(data: bytes) -> float:
-    sample = data[:_SAMPLE]
+def _measure_control_share(data: bytes) -> float:
+    sample = data[:_SAMPLE_BYTES]
     return (len(sample) - len(sample.translate(None, _CONTROL_BYTES))) / max(len(sample), 1)
 
 
-def _wide_encoding(data: bytes) -> str | None:
+def _detect_wide_encoding(data: bytes) -> str | None:
     """UTF-16 without a byte order mark shows as a NUL in nearly every second byte."""
     sample = data[:4096]
     half = len(sample) // 2
@@ -100,7 +100,7 @@ def _wide_encoding(data: bytes) -> str | None:
     return None
 
 
-def _line_ends(text: str) -> str:
+def _normalize_line_ends(text: str) -> str:
     if "\r" not in text:
         return text
     if "\n" not in text:

@@ -3,18 +3,18 @@
 from bisect import bisect_left, bisect_right
 
 from wikiholt.model import Chunk, Page
-from wikiholt.text.plain import plain_text
+from wikiholt.text.plain import to_plain_text
 from wikiholt.text.tokens import TokenSpans, has_at_most
 
-_SEPARATOR = " > "
+_HEADING_SEPARATOR = " > "
 
 
-def content_name(page: Page) -> str:
+def get_content_name(page: Page) -> str:
     """The page's name if the page's own content gives it, else nothing."""
     return page.name if page.name_in_content else ""
 
 
-def embedded_text(page: Page, chunk: Chunk, token_spans: TokenSpans, max_tokens: int) -> str:
+def build_embedding_text(page: Page, chunk: Chunk, token_spans: TokenSpans, max_tokens: int) -> str:
     """The text to embed for a chunk, of at most `max_tokens` tokens by the model's own count.
 
     It is a pure function of the blob: a name made from the file's name is left out, so that renaming a page changes no
@@ -22,30 +22,30 @@ def embedded_text(page: Page, chunk: Chunk, token_spans: TokenSpans, max_tokens:
     the name and headings go first; the text is cut only if the chunk was made larger than the window, which
     `chunk(target_tokens ≤ max_tokens)` does not do.
     """
-    text = plain_text(chunk.text) or chunk.text.strip()
-    parts = _parts(page, chunk)
+    text = to_plain_text(chunk.text) or chunk.text.strip()
+    parts = _build_parts(page, chunk)
     while parts:
-        whole = f"{_SEPARATOR.join(parts)}\n{text}"
+        whole = f"{_HEADING_SEPARATOR.join(parts)}\n{text}"
         if has_at_most(whole, max_tokens, token_spans):
             return whole
         # name and innermost heading say the most
         parts.pop(1 if len(parts) > 2 else 0)
-    return _cut(text, token_spans, max_tokens)
+    return _truncate_tokens(text, token_spans, max_tokens)
 
 
-def _parts(page: Page, chunk: Chunk) -> list[str]:
+def _build_parts(page: Page, chunk: Chunk) -> list[str]:
     first = bisect_left(page.headings, chunk.first_line, key=lambda heading: heading.line)
     last = bisect_right(page.headings, chunk.last_line, key=lambda heading: heading.line)
     seen = {heading.text.casefold() for heading in page.headings[first:last]}
     parts: list[str] = []
-    for part in (content_name(page), *chunk.heading_path):
+    for part in (get_content_name(page), *chunk.heading_path):
         if part and part.casefold() not in seen:
             seen.add(part.casefold())
             parts.append(part)
     return parts
 
 
-def _cut(text: str, token_spans: TokenSpans, max_tokens: int) -> str:
+def _truncate_tokens(text: str, token_spans: TokenSpans, max_tokens: int) -> str:
     while text and not has_at_most(text, max_tokens, token_spans):
         spans = token_spans(text)
         # a cut inside a word may make more tokens of it than before, so the end moves on until the count holds

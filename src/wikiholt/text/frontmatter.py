@@ -7,26 +7,26 @@ from dataclasses import dataclass, field, replace
 
 import yaml
 
-from wikiholt.model import Metadata, Plain
-from wikiholt.text.decoding import one_line
-from wikiholt.text.instants import parse_instant
+from wikiholt.model import PageMetadata, FrontmatterValue
+from wikiholt.text.decoding import to_one_line
+from wikiholt.text.instants import parse_datetime
 
-_OPENING = re.compile(r"(---|\+\+\+)[ \t]*\n")
-_CLOSING = {
+_OPENING_FENCE = re.compile(r"(---|\+\+\+)[ \t]*\n")
+_CLOSING_FENCES = {
     "---": re.compile(r"^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.MULTILINE),
     "+++": re.compile(r"^\+\+\+[ \t]*(?:\n|\Z)", re.MULTILINE),
 }
-_LONGEST = 65_536
-_MOST_TAGS = 1_000
-_LONGEST_VALUE = 10_000
-_TOO_DEEP = re.compile(r"(?:[-?:][ \t]+){50}")
+_MAX_FRONTMATTER_CHARS = 65_536
+_MAX_TAGS = 1_000
+_MAX_VALUE_CHARS = 10_000
+_TOO_DEEP_PATTERN = re.compile(r"(?:[-?:][ \t]+){50}")
 _KEY_LINE = re.compile(r"""^(["']?)([^\s:"'\[\]{}#=-][^:="'\n]{0,99}?)\1[ \t]*(?::(?=\s|$)|=)[ \t]*(.*)$""")
 _YAMLISH = re.compile(r"""^(?:\s.*|#.*|[-?:] .*|-|\]|\}|["']?[^\s:]{1,100}["']?[ \t]*:(?:\s.*)?|)$""")
 _LOADER: type[yaml.BaseLoader] = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
-_NOTHING = frozenset({"", "~", "null", "Null", "NULL"})
-_FALSE = frozenset({"false", "no", "off", "0", "n"})
-_TRUE = frozenset({"true", "yes", "on", "1", "y"})
+_NULL_VALUES = frozenset({"", "~", "null", "Null", "NULL"})
+_FALSE_VALUES = frozenset({"false", "no", "off", "0", "n"})
+_TRUE_VALUES = frozenset({"true", "yes", "on", "1", "y"})
 _UPDATED_KEYS = (
     "lastupdated",
     "lastupdatedat",
@@ -47,101 +47,101 @@ _UPDATED_KEYS = (
 class Frontmatter:
     """What a page says of itself, and the text that follows; `body_line` is the file's line where the body begins."""
 
-    metadata: Metadata
+    metadata: PageMetadata
     body: str
     body_line: int
     warnings: tuple[str, ...] = ()
-    fields: Mapping[str, Plain] = field(default_factory=dict)
+    fields: Mapping[str, FrontmatterValue] = field(default_factory=dict)
 
 
-def split(text: str) -> Frontmatter:
+def split_frontmatter(text: str) -> Frontmatter:
     """Take the frontmatter off a page; whatever it holds, nothing raises and nothing of it enters the body."""
-    whole = Frontmatter(Metadata(), text, 1)
-    opening = _OPENING.match(text)
+    whole = Frontmatter(PageMetadata(), text, 1)
+    opening = _OPENING_FENCE.match(text)
     if not opening:
         return whole
-    closing = _CLOSING[opening[1]].search(text, opening.end())
+    closing = _CLOSING_FENCES[opening[1]].search(text, opening.end())
     if not closing:
         return whole
     block = text[opening.end() : closing.start()]
     warnings: list[str] = []
-    fields = _read(block, opening[1], warnings)
+    fields = _parse_block(block, opening[1], warnings)
     if fields is None:
         return whole
     body_line = text.count("\n", 0, closing.end()) + 1
-    metadata = _metadata(fields, warnings)
+    metadata = _build_metadata(fields, warnings)
     return Frontmatter(metadata, text[closing.end() :], body_line, tuple(warnings), fields)
 
 
-def _read(block: str, fence: str, warnings: list[str]) -> Mapping[str, Plain] | None:
+def _parse_block(block: str, fence: str, warnings: list[str]) -> Mapping[str, FrontmatterValue] | None:
     """The fields of the block, or None where it is no frontmatter but text between two rules."""
     if not block.strip():
         return {}
     loaded: object
     try:
-        if len(block) > _LONGEST:
-            raise ValueError(f"it is longer than {_LONGEST} characters")
+        if len(block) > _MAX_FRONTMATTER_CHARS:
+            raise ValueError(f"it is longer than {_MAX_FRONTMATTER_CHARS} characters")
         loaded = tomllib.loads(block) if fence == "+++" else _load_yaml(block)
     except (yaml.YAMLError, ValueError, TypeError, RecursionError, AttributeError) as error:
-        if not _looks_like_fields(block):
+        if not _has_fields(block):
             return None
-        warnings.append(f"the frontmatter could not be read in full: {one_line(str(error))[:200]}")
-        return _line_by_line(block)
+        warnings.append(f"the frontmatter could not be read in full: {to_one_line(str(error))[:200]}")
+        return _parse_line_by_line(block)
     if loaded is None:
         return {}
     if not isinstance(loaded, dict):
         return None
-    plain = _Plain()
-    fields = {str(key)[:_LONGEST_VALUE]: plain.value(value) for key, value in loaded.items()}
-    if plain.room < 0:
+    plain = _ValueConverter()
+    fields = {str(key)[:_MAX_VALUE_CHARS]: plain.convert(value) for key, value in loaded.items()}
+    if plain.remaining < 0:
         warnings.append("the frontmatter repeats itself beyond measure; what came last was left out")
     return fields
 
 
 def _load_yaml(block: str) -> object:
     # every scalar stays a string: no tag is ever acted on, no merge key expanded, `1.10` stays 1.10
-    if block.count("[") + block.count("{") > 500 or _TOO_DEEP.search(block):
+    if block.count("[") + block.count("{") > 500 or _TOO_DEEP_PATTERN.search(block):
         raise ValueError("it is nested too deeply")
     return yaml.load(block, Loader=_LOADER)  # noqa: S506
 
 
-class _Plain:
+class _ValueConverter:
     """Loaded values in the plain forms; what lies deep or far is left out, and so is what aliases multiply."""
 
     def __init__(self) -> None:
-        self.room = 2 * _LONGEST
+        self.remaining = 2 * _MAX_FRONTMATTER_CHARS
         """Characters there may be in all, each value counting as one more."""
 
-    def value(self, value: object, depth: int = 0) -> Plain:
-        self.room -= 1
-        if self.room < 0 or value is None:
+    def convert(self, value: object, depth: int = 0) -> FrontmatterValue:
+        self.remaining -= 1
+        if self.remaining < 0 or value is None:
             return None
         if isinstance(value, dict):
-            return {str(k): self.value(v, depth + 1) for k, v in list(value.items())[:100]} if depth < 1 else None
+            return {str(k): self.convert(v, depth + 1) for k, v in list(value.items())[:100]} if depth < 1 else None
         if isinstance(value, (list, tuple)):
-            return [self.value(item, depth + 1) for item in value[:_MOST_TAGS]] if depth < 2 else None
-        text = ("true" if value else "false") if isinstance(value, bool) else str(value)[:_LONGEST_VALUE]
-        self.room -= len(text)
-        return text if self.room >= 0 else None
+            return [self.convert(item, depth + 1) for item in value[:_MAX_TAGS]] if depth < 2 else None
+        text = ("true" if value else "false") if isinstance(value, bool) else str(value)[:_MAX_VALUE_CHARS]
+        self.remaining -= len(text)
+        return text if self.remaining >= 0 else None
 
 
-def _looks_like_fields(block: str) -> bool:
-    lines = block[:_LONGEST].split("\n")[:-1] or [block]
+def _has_fields(block: str) -> bool:
+    lines = block[:_MAX_FRONTMATTER_CHARS].split("\n")[:-1] or [block]
     written = [line for line in lines if line.strip() and not line.startswith("#")]
     if not written or not _KEY_LINE.match(written[0]):
         return False
     return sum(1 for line in lines if _YAMLISH.match(line[:300]) or _KEY_LINE.match(line[:300])) * 2 >= len(lines)
 
 
-def _line_by_line(block: str) -> dict[str, Plain]:
+def _parse_line_by_line(block: str) -> dict[str, FrontmatterValue]:
     """What can be saved of broken frontmatter: `key: value` lines and the `- item` lines under a key."""
-    fields: dict[str, Plain] = {}
+    fields: dict[str, FrontmatterValue] = {}
     key = ""
-    for line in block[:_LONGEST].split("\n"):
+    for line in block[:_MAX_FRONTMATTER_CHARS].split("\n"):
         found = _KEY_LINE.match(line)
         if found:
             key = found[2].strip()
-            fields.setdefault(key, _loose_value(found[3].strip()))
+            fields.setdefault(key, _parse_loose_value(found[3].strip()))
         elif key and line.lstrip().startswith("- "):
             items = fields[key]
             if isinstance(items, list):
@@ -151,41 +151,41 @@ def _line_by_line(block: str) -> dict[str, Plain]:
     return fields
 
 
-def _loose_value(text: str) -> Plain:
+def _parse_loose_value(text: str) -> FrontmatterValue:
     if text.startswith("[") and text.endswith("]"):
         return [item.strip().strip("\"'") for item in text[1:-1].split(",")]
     if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'":
         return text[1:-1]
-    return text[:_LONGEST_VALUE]
+    return text[:_MAX_VALUE_CHARS]
 
 
-def _metadata(fields: Mapping[str, Plain], warnings: list[str]) -> Metadata:
-    known: dict[str, Plain] = {}
+def _build_metadata(fields: Mapping[str, FrontmatterValue], warnings: list[str]) -> PageMetadata:
+    known: dict[str, FrontmatterValue] = {}
     for key, value in fields.items():
         known.setdefault(re.sub(r"[\s_-]", "", key).lower(), value)
-    metadata = Metadata(
-        title=_text(known, ("title",), warnings),
-        category=_first(known, ("category", "categories")),
-        tags=_tags(known),
-        description=_text(known, ("description", "desc", "summary"), warnings),
-        language=_text(known, ("lang", "language", "locale"), warnings),
-        hidden=_says(known, "search", _FALSE) or _says(known, "hidden", _TRUE) or _says(known, "noindex", _TRUE),
+    metadata = PageMetadata(
+        title=_get_text(known, ("title",), warnings),
+        category=_get_first(known, ("category", "categories")),
+        tags=_get_tags(known),
+        description=_get_text(known, ("description", "desc", "summary"), warnings),
+        language=_get_text(known, ("lang", "language", "locale"), warnings),
+        hidden=_has_flag(known, "search", _FALSE_VALUES) or _has_flag(known, "hidden", _TRUE_VALUES) or _has_flag(known, "noindex", _TRUE_VALUES),
     )
     for key in _UPDATED_KEYS:
         written = known.get(key)
-        if isinstance(written, str) and written.strip() not in _NOTHING:
-            moment = parse_instant(written)
+        if isinstance(written, str) and written.strip() not in _NULL_VALUES:
+            moment = parse_datetime(written)
             if moment:
                 return replace(metadata, last_updated=moment)
-            warnings.append(f"`{key}` is no date that makes sense: {one_line(written)[:60]}")
+            warnings.append(f"`{key}` is no date that makes sense: {to_one_line(written)[:60]}")
     return metadata
 
 
-def _text(known: Mapping[str, Plain], keys: Iterable[str], warnings: list[str]) -> str | None:
+def _get_text(known: Mapping[str, FrontmatterValue], keys: Iterable[str], warnings: list[str]) -> str | None:
     for key in keys:
         value = known.get(key)
-        if isinstance(value, str) and value not in _NOTHING:
-            text = one_line(value)
+        if isinstance(value, str) and value not in _NULL_VALUES:
+            text = to_one_line(value)
             if text:
                 return text
         elif isinstance(value, (list, dict)):
@@ -193,22 +193,22 @@ def _text(known: Mapping[str, Plain], keys: Iterable[str], warnings: list[str]) 
     return None
 
 
-def _first(known: Mapping[str, Plain], keys: Iterable[str]) -> str | None:
+def _get_first(known: Mapping[str, FrontmatterValue], keys: Iterable[str]) -> str | None:
     for key in keys:
         value = known.get(key)
         items = value if isinstance(value, list) else [value]
         for item in items:
-            if isinstance(item, str) and item not in _NOTHING and one_line(item):
-                return one_line(item)
+            if isinstance(item, str) and item not in _NULL_VALUES and to_one_line(item):
+                return to_one_line(item)
     return None
 
 
-def _tags(known: Mapping[str, Plain]) -> tuple[str, ...]:
+def _get_tags(known: Mapping[str, FrontmatterValue]) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for key in ("tags", "tag", "keywords"):
         value = known.get(key)
         if isinstance(value, str):
-            items: list[Plain] = [*(value.split(",") if "," in value else re.split(r"(?<!\s)\s++(?=#)", value))]
+            items: list[FrontmatterValue] = [*(value.split(",") if "," in value else re.split(r"(?<!\s)\s++(?=#)", value))]
         elif isinstance(value, dict):
             items = [*value]
         else:
@@ -216,12 +216,12 @@ def _tags(known: Mapping[str, Plain]) -> tuple[str, ...]:
         for item in items:
             parts = item if isinstance(item, list) else [item]
             for part in parts:
-                if isinstance(part, str) and part.strip() not in _NOTHING:
-                    found.setdefault(one_line(part).lstrip("#").strip())
+                if isinstance(part, str) and part.strip() not in _NULL_VALUES:
+                    found.setdefault(to_one_line(part).lstrip("#").strip())
     found.pop("", None)
-    return tuple(found)[:_MOST_TAGS]
+    return tuple(found)[:_MAX_TAGS]
 
 
-def _says(known: Mapping[str, Plain], key: str, words: frozenset[str]) -> bool:
+def _has_flag(known: Mapping[str, FrontmatterValue], key: str, words: frozenset[str]) -> bool:
     value = known.get(key)
     return isinstance(value, str) and value.strip().lower() in words

@@ -7,15 +7,15 @@ from typing import Any, NamedTuple
 
 from markdown_it.common.utils import normalizeReference
 
-_RUN = re.compile(r"`+")
+_BACKTICK_RUN = re.compile(r"`+")
 _LABEL = r"(?>(?:[^\[\]\\]++|\\.|\[(?>(?:[^\[\]\\]++|\\.){0,9999})\]){0,9999})"
 _DESTINATION = r"<[^<>\n]*+>|(?:[^\s()<\\]|\\.|\([^\s()]*+\))(?>(?:[^\s()\\]++|\\.|\([^\s()]*+\)){0,9999})|"
 _TITLE = r"""(?:\s++(?:"[^"\n]*+"|'[^'\n]*+'|\([^()\n]*+\)))?"""
-WIKI_LINK = re.compile(r"!?\[\[([^\[\]\n]{1,500})\]\]")
-_INLINE = rf"!?\[({_LABEL})\]\(\s*+({_DESTINATION}){_TITLE}\s*+\)"
-INLINE_LINK = re.compile(_INLINE, re.DOTALL)
+WIKI_LINK_PATTERN = re.compile(r"!?\[\[([^\[\]\n]{1,500})\]\]")
+_INLINE_LINK_EXPRESSION = rf"!?\[({_LABEL})\]\(\s*+({_DESTINATION}){_TITLE}\s*+\)"
+INLINE_LINK_PATTERN = re.compile(_INLINE_LINK_EXPRESSION, re.DOTALL)
 # escapes are passed over first: a link that began at each of many would be looked for to the end of the text
-_ESCAPE_OR_LINK = re.compile(rf"\\.|{_INLINE}", re.DOTALL)
+_ESCAPE_OR_LINK = re.compile(rf"\\.|{_INLINE_LINK_EXPRESSION}", re.DOTALL)
 _ANY_LINK = re.compile(
     rf"\\.|!?\[\[(?P<wiki>[^\[\]\n]{{1,500}})\]\]"
     rf"|!?\[(?P<label>{_LABEL})\]"
@@ -27,23 +27,23 @@ _NESTED = re.compile(r"!?\[[^\[\]]*+\]\([^()\s]*+\)")
 _MARKUP = re.compile(r"[\\`*_\[\]<&~]")
 # a tag may run over a line end, never over a blank line
 _TAG = re.compile(r"</?[a-zA-Z](?>(?:[^<>\n\0]++|\n(?![ \t]*\n)){0,9999})>")
-_HELD = "\0"
+_CODE_MARK = "\0"
 """Around the number of a code span that was taken out."""
-_CODE = re.compile(r"\0(\d+)\0")
-_ADDRESS = re.compile(r"<((?:https?|ftp|mailto):[^\s<>]*+)>")
+_CODE_MARK_PATTERN = re.compile(r"\0(\d+)\0")
+_AUTOLINK = re.compile(r"<((?:https?|ftp|mailto):[^\s<>]*+)>")
 _REFERENCE_LINK = re.compile(r"!?\[([^\[\]]*+)\]\[[^\[\]\n]*+\]")
 _FOOTNOTE = re.compile(r"\[\^[^\[\]\s]{1,50}\]:?")
-_HALF_LINK = re.compile(r"\]\([^()\s]*+\)|\[\[|\]\]")
+_PARTIAL_LINK = re.compile(r"\]\([^()\s]*+\)|\[\[|\]\]")
 _STARS = re.compile(r"(?<![\w*\\])[*]{1,3}(?=[^\s*])|(?<=[^\s*\\])[*]{1,3}(?![\w*])|\*\*\*?|~~")
 _UNDERSCORES = re.compile(r"(?<![\w\\])_{1,3}(?=[^\s_])|(?<=[^\s\\])(?<!_)_{1,3}(?!\w)")
 _ESCAPE = re.compile(r"\\([!-/:-@\[-`{-~])")
 
 
-def code_spans(text: str) -> Iterator[tuple[int, int, int]]:
+def iter_code_spans(text: str) -> Iterator[tuple[int, int, int]]:
     """Start, end and length of the fence of each code span."""
     if "`" not in text:
         return
-    runs = [(found.start(), found.end()) for found in _RUN.finditer(text)]
+    runs = [(found.start(), found.end()) for found in _BACKTICK_RUN.finditer(text)]
     last = {end - start: start for start, end in runs}
     at = 0
     opened: tuple[int, int] | None = None
@@ -57,7 +57,7 @@ def code_spans(text: str) -> Iterator[tuple[int, int, int]]:
             at, opened = end, None
 
 
-class Place(NamedTuple):
+class InlineLink(NamedTuple):
     """A link in a run of inline Markdown.
 
     `targets` is what it may lead to, the likeliest first, and `sides` where each of these is written; none for a link
@@ -67,85 +67,85 @@ class Place(NamedTuple):
     targets: tuple[str, ...]
     text: str
     offset: int
-    wiki: bool = False
-    sides: tuple[tuple[int, int], ...] = ()
+    is_wiki_link: bool = False
+    target_spans: tuple[tuple[int, int], ...] = ()
 
 
-def links(text: str, references: Mapping[str, Any]) -> Iterator[Place]:
+def find_links(text: str, references: Mapping[str, Any]) -> Iterator[InlineLink]:
     """Each link in a run of inline Markdown; code is passed over."""
     if "[" not in text and "://" not in text and "mailto:" not in text:
         return
-    masked = _without_code(text)
+    masked = _blank_code(text)
     for found in _ANY_LINK.finditer(masked):
-        link = _link(text, found, references)
+        link = _make_link(text, found, references)
         if link:
             yield link
             label = found.start("label")
             if label >= 0:
                 for inner in _NESTED.finditer(masked, label, found.end("label")):
-                    nested = INLINE_LINK.fullmatch(text, inner.start(), inner.end())
+                    nested = INLINE_LINK_PATTERN.fullmatch(text, inner.start(), inner.end())
                     if nested:
-                        target = destination(nested[2])
-                        yield Place((target,), plain_inline(nested[1]), inner.start(), sides=(_bare(nested, 2),))
+                        target = decode_destination(nested[2])
+                        yield InlineLink((target,), strip_inline_to_line(nested[1]), inner.start(), target_spans=(_get_destination_span(nested, 2),))
 
 
-def _without_code(text: str) -> str:
+def _blank_code(text: str) -> str:
     """The text with every code span blotted out, each character in its place."""
     parts: list[str] = []
     at = 0
-    for start, end, _ in code_spans(text):
+    for start, end, _ in iter_code_spans(text):
         parts += text[at:start], "`" * (end - start)
         at = end
     return "".join((*parts, text[at:]))
 
 
-def _link(text: str, found: re.Match[str], references: Mapping[str, Any]) -> Place | None:
-    at = found.start()
-    if found["wiki"] is not None:
-        return _wiki_place(text[found.start("wiki") : found.end("wiki")], at, found.start("wiki"))
-    if found["auto"] or found["bare"]:
-        url = found["auto"] or _trim(found["bare"])
-        return Place((url,), url, at)
-    if found["label"] is None:
+def _make_link(text: str, match: re.Match[str], references: Mapping[str, Any]) -> InlineLink | None:
+    at = match.start()
+    if match["wiki"] is not None:
+        return _make_wiki_link(text[match.start("wiki") : match.end("wiki")], at, match.start("wiki"))
+    if match["auto"] or match["bare"]:
+        url = match["auto"] or _trim_url(match["bare"])
+        return InlineLink((url,), url, at)
+    if match["label"] is None:
         return None
-    label = text[found.start("label") : found.end("label")]
-    if found["target"] is not None:
-        return Place((destination(found["target"]),), plain_inline(label), at, sides=(_bare(found, "target"),))
+    label = text[match.start("label") : match.end("label")]
+    if match["target"] is not None:
+        return InlineLink((decode_destination(match["target"]),), strip_inline_to_line(label), at, target_spans=(_get_destination_span(match, "target"),))
     if not references:
         return None
-    reference = references.get(normalizeReference(found["reference"] or label))
-    return Place((str(reference["href"]),), plain_inline(label), at) if reference else None
+    reference = references.get(normalizeReference(match["reference"] or label))
+    return InlineLink((str(reference["href"]),), strip_inline_to_line(label), at) if reference else None
 
 
-def _wiki_place(inside: str, at: int, start: int) -> Place | None:
+def _make_wiki_link(inside: str, at: int, start: int) -> InlineLink | None:
     """The order `[[text|target]]` comes first; Obsidian's readers write it the other way round."""
-    target, shown = wiki_link(inside)
+    target, shown = parse_wiki_link(inside)
     if not target:
         return None
     left, bar, right = inside.partition("|")
     if bar and left.endswith("\\"):
         left, bar = left[:-1], "\\|"
     spans = {
-        left.strip(): _trimmed(start, left),
-        right.strip(): _trimmed(start + len(left) + len(bar), right),
+        left.strip(): _trim_span(start, left),
+        right.strip(): _trim_span(start + len(left) + len(bar), right),
     }
     sure = target.startswith("/") and not shown.startswith("/")
     targets = (target,) if sure or shown == target else (target, shown)
-    return Place(targets, shown, at, True, tuple(spans[each] for each in targets))
+    return InlineLink(targets, shown, at, True, tuple(spans[each] for each in targets))
 
 
-def _trimmed(start: int, written: str) -> tuple[int, int]:
+def _trim_span(start: int, written: str) -> tuple[int, int]:
     begin = start + len(written) - len(written.lstrip())
     return begin, begin + len(written.strip())
 
 
-def _bare(found: re.Match[str], group: str | int) -> tuple[int, int]:
+def _get_destination_span(match: re.Match[str], group: str | int) -> tuple[int, int]:
     """Where a destination stands, without its angle brackets."""
-    start, end = found.span(group)
-    return (start + 1, end - 1) if found[group].startswith("<") and found[group].endswith(">") else (start, end)
+    start, end = match.span(group)
+    return (start + 1, end - 1) if match[group].startswith("<") and match[group].endswith(">") else (start, end)
 
 
-def wiki_link(inside: str) -> tuple[str, str]:
+def parse_wiki_link(inside: str) -> tuple[str, str]:
     """Target and text of `[[target]]` or `[[text|target]]`, the order Otterwiki, Gollum and Dendron use."""
     left, bar, right = inside.partition("|")
     if bar:
@@ -158,7 +158,7 @@ def wiki_link(inside: str) -> tuple[str, str]:
     return right, left or right
 
 
-def plain_inline(text: str) -> str:
+def strip_inline_to_line(text: str) -> str:
     """Inline Markdown without its markup, on one line."""
     return " ".join(strip_inline(text).split())
 
@@ -168,20 +168,20 @@ def strip_inline(text: str) -> str:
     if not _MARKUP.search(text):
         return text
     if "`" not in text:
-        return _strip(text)
+        return _strip_markup(text)
     # Code is taken out while the rest is read, so that `[`code`](target)` is a link and `**` in code stays.
     parts: list[str] = []
     codes: list[str] = []
     at = 0
-    for start, end, fence in code_spans(text):
-        parts += text[at:start].replace(_HELD, " "), f"{_HELD}{len(codes)}{_HELD}"
+    for start, end, fence in iter_code_spans(text):
+        parts += text[at:start].replace(_CODE_MARK, " "), f"{_CODE_MARK}{len(codes)}{_CODE_MARK}"
         codes.append(text[start + fence : end - fence])
         at = end
-    stripped = _strip("".join((*parts, text[at:].replace(_HELD, " "))))
-    return _CODE.sub(lambda found: codes[int(found[1])], stripped)
+    stripped = _strip_markup("".join((*parts, text[at:].replace(_CODE_MARK, " "))))
+    return _CODE_MARK_PATTERN.sub(lambda found: codes[int(found[1])], stripped)
 
 
-def without_comments(text: str) -> str:
+def remove_comments(text: str) -> str:
     """The text without HTML comments; one that is never closed stays."""
     parts: list[str] = []
     at = 0
@@ -194,16 +194,16 @@ def without_comments(text: str) -> str:
         at = end + 3
 
 
-def _strip(text: str) -> str:
+def _strip_markup(text: str) -> str:
     if "[" in text:
-        text = WIKI_LINK.sub(lambda found: wiki_link(found[1])[1], text)
+        text = WIKI_LINK_PATTERN.sub(lambda found: parse_wiki_link(found[1])[1], text)
         for _ in range(2):
             text = _ESCAPE_OR_LINK.sub(lambda found: found[0] if found[1] is None else found[1], text)
         text = _FOOTNOTE.sub("", _REFERENCE_LINK.sub(r"\1", text))
     if "]" in text:
-        text = _HALF_LINK.sub("", text)
+        text = _PARTIAL_LINK.sub("", text)
     if "<" in text:
-        text = _TAG.sub("", without_comments(_ADDRESS.sub(r"\1", text)))
+        text = _TAG.sub("", remove_comments(_AUTOLINK.sub(r"\1", text)))
     if "*" in text or "~~" in text:
         text = _STARS.sub("", text)
     if "_" in text:
@@ -213,12 +213,12 @@ def _strip(text: str) -> str:
     return unescape(text) if "&" in text else text
 
 
-def destination(written: str) -> str:
+def decode_destination(written: str) -> str:
     target = written[1:-1] if written.startswith("<") and written.endswith(">") else written
     return unescape(_ESCAPE.sub(r"\1", target)) if "\\" in target or "&" in target else target
 
 
-def _trim(url: str) -> str:
+def _trim_url(url: str) -> str:
     """A bare URL without the punctuation of the sentence around it."""
     url = url.rstrip(".,;:!?*_~'\"]}")
     while url.endswith(")") and url.count(")") > url.count("("):

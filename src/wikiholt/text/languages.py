@@ -4,8 +4,8 @@ import re
 from collections.abc import Sequence
 
 from wikiholt.model import Page
-from wikiholt.text.analysis import TOKEN, fold, languages_of
-from wikiholt.text.smallwords import small_words
+from wikiholt.text.analysis import TOKEN_PATTERN, normalize_term, split_languages
+from wikiholt.text.smallwords import get_stopwords
 
 LANGUAGES = (
     *("arabic", "armenian", "basque", "catalan", "czech", "danish", "dutch", "english", "esperanto", "estonian"),
@@ -15,7 +15,7 @@ LANGUAGES = (
 )
 """The languages whose words have stems here."""
 
-_CODES = {
+_LANGUAGE_CODES = {
     "arabic": "ar ara العربية",
     "armenian": "hy hye arm հայերեն",
     "basque": "eu eus baq euskara",
@@ -50,39 +50,39 @@ _CODES = {
     "turkish": "tr tur türkçe",
     "yiddish": "yi yid ייִדיש",
 }
-_NAMED = {code.casefold(): name for name, codes in _CODES.items() for code in (name, *codes.split())}
+_LANGUAGE_BY_NAME = {code.casefold(): name for name, codes in _LANGUAGE_CODES.items() for code in (name, *codes.split())}
 _CODE_BLOCK = re.compile(r"^ {0,3}(```|~~~).*?(?:^ {0,3}\1|\Z)|`[^`\n]*+`", re.MULTILINE | re.DOTALL)
-_READ = 20_000
+_MAX_SAMPLE_CHARS = 20_000
 """Characters of a page by which its language is judged."""
-_FEWEST = 4
+_MIN_STOPWORDS = 4
 """Small words of a language that a page must have before they say anything."""
 
 
-def language_named(text: str) -> str | None:
+def find_language(text: str) -> str | None:
     """The language meant by a code or a name, such as de, de-DE, deu, German or Deutsch; None for anything else."""
     said = text.strip().casefold()
-    return _NAMED.get(said) or _NAMED.get(re.split(r"[-_.\s(]", said, maxsplit=1)[0])
+    return _LANGUAGE_BY_NAME.get(said) or _LANGUAGE_BY_NAME.get(re.split(r"[-_.\s(]", said, maxsplit=1)[0])
 
 
-def page_language(page: Page, language: str) -> str:
+def detect_page_language(page: Page, language: str) -> str:
     """The language to stem a page in, of those of its wiki.
 
     What the page says of itself counts. In a language the wiki was not given no query would be read, so such a page is
     stemmed as the wiki's own; and so is one that says nothing and whose small words leave doubt.
     """
-    own, *further = languages_of(language)
+    own, *further = split_languages(language)
     if not further:
         return own
-    said = language_named(page.metadata.language) if page.metadata.language else None
+    said = find_language(page.metadata.language) if page.metadata.language else None
     if said is not None:
         return said if said in further else own
-    return guessed(_CODE_BLOCK.sub(" ", page.body[:_READ]), own, further)
+    return guess_language(_CODE_BLOCK.sub(" ", page.body[:_MAX_SAMPLE_CHARS]), own, further)
 
 
-def guessed(text: str, own: str, further: Sequence[str]) -> str:
+def guess_language(text: str, main_language: str, other_languages: Sequence[str]) -> str:
     """The language with clearly the most small words in a text: half as many again as each of the others."""
-    words = [fold(token) for token in TOKEN.findall(text)]
-    counts = {language: sum(map(small_words(language).__contains__, words)) for language in (own, *further)}
+    words = [normalize_term(token) for token in TOKEN_PATTERN.findall(text)]
+    counts = {language: sum(map(get_stopwords(language).__contains__, words)) for language in (main_language, *other_languages)}
     best = max(counts, key=counts.__getitem__)
     others = max((count for language, count in counts.items() if language != best), default=0)
-    return best if counts[best] >= _FEWEST and 2 * counts[best] >= 3 * others else own
+    return best if counts[best] >= _MIN_STOPWORDS and 2 * counts[best] >= 3 * others else main_language

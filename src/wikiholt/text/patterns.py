@@ -18,41 +18,41 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 _WILDCARDS = {"directories": "(?:[^/]+/)*", "inside": ".+", "any": "[^/]*", "one": "[^/]"}
-_TOKEN = re.compile(
+_PATTERN_TOKEN = re.compile(
     r"(?P<directories>(?:\A|(?<=/))\*\*/)|(?P<inside>(?:\A|(?<=/))\*\*\Z)|(?P<any>\*+)|(?P<one>\?)"
     r"|\[(?P<not>[!^]?)(?P<set>\]?[^\]/]*)\]|\\(?P<escaped>.)|(?P<plain>.)",
     re.DOTALL,
 )
 
 
-def matching(patterns: Iterable[str]) -> Callable[[str], bool]:
+def build_matcher(patterns: Iterable[str]) -> Callable[[str], bool]:
     """A function that says of a file's path whether it is meant."""
     rules = []
     for pattern in patterns:
         text = pattern.strip()
         if text.strip("!/") and not text.startswith("#"):
-            rules.append((not text.startswith("!"), _compile(text.removeprefix("!"))))
-    return partial(_meant, rules[::-1])
+            rules.append((not text.startswith("!"), _compile_pattern(text.removeprefix("!"))))
+    return partial(_is_matched, rules[::-1])
 
 
-def _meant(rules: list[tuple[bool, re.Pattern[str]]], path: str) -> bool:
+def _is_matched(rules: list[tuple[bool, re.Pattern[str]]], path: str) -> bool:
     return next((takes for takes, pattern in rules if pattern.match(path)), False)
 
 
-def _compile(pattern: str) -> re.Pattern[str]:
+def _compile_pattern(pattern: str) -> re.Pattern[str]:
     """A regular expression that matches a file's path when the pattern matches it or a directory above it."""
     directories_only = pattern.endswith("/")
     body = pattern.rstrip("/")
     anchored = "/" in body
     start = "" if anchored else "(?:.*/)?"
     end = "/" if directories_only else r"(?:/|\Z)"
-    return re.compile(start + _translated(body.lstrip("/")) + end, re.DOTALL)
+    return re.compile(start + _translate_pattern(body.lstrip("/")) + end, re.DOTALL)
 
 
-def _translated(body: str) -> str:
+def _translate_pattern(body: str) -> str:
     """The regular expression for a pattern: parts between wildcards, by directory and by name."""
     groups: list[list[list[str]]] = [[[""]]]
-    for token in _TOKEN.finditer(body):
+    for token in _PATTERN_TOKEN.finditer(body):
         if token["directories"]:
             groups.append([[""]])
         elif token["plain"] == "/":
@@ -60,12 +60,12 @@ def _translated(body: str) -> str:
         elif token["any"]:
             groups[-1][-1].append("")
         else:
-            groups[-1][-1][-1] += _expression(token)
-    names = ["/".join(_first_fit(name, _WILDCARDS["any"]) for name in group) for group in groups]
-    return _first_fit(names, _WILDCARDS["directories"])
+            groups[-1][-1][-1] += _translate_token(token)
+    names = ["/".join(_join_parts(name, _WILDCARDS["any"]) for name in group) for group in groups]
+    return _join_parts(names, _WILDCARDS["directories"])
 
 
-def _first_fit(parts: list[str], wildcard: str) -> str:
+def _join_parts(parts: list[str], wildcard: str) -> str:
     """The parts with a wildcard between each two.
 
     A part that another wildcard follows is taken where it first fits, for good: a later place could not help, and
@@ -77,16 +77,16 @@ def _first_fit(parts: list[str], wildcard: str) -> str:
     return first + "".join(f"(?>{wildcard}?{part})" for part in rest[:-1]) + wildcard + rest[-1]
 
 
-def _expression(token: re.Match[str]) -> str:
+def _translate_token(token: re.Match[str]) -> str:
     """The regular expression for one token of a pattern."""
     if token["set"] is not None:
-        return _character_set(token["not"], token["set"])
+        return _build_character_set(token["not"], token["set"])
     if token.lastgroup in _WILDCARDS:
         return _WILDCARDS[token.lastgroup]
     return re.escape(token["escaped"] or token["plain"])
 
 
-def _character_set(negation: str, members: str) -> str:
+def _build_character_set(negation: str, members: str) -> str:
     escaped = re.sub(r"([\\\[\]^&~|])", r"\\\1", members)
     expression = f"[{'^' if negation else ''}{escaped}]"
     try:

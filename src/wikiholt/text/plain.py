@@ -3,9 +3,9 @@
 import re
 from collections.abc import Iterator
 
-from wikiholt.text.inline import strip_inline, without_comments
+from wikiholt.text.inline import strip_inline, remove_comments
 
-_FENCE = re.compile(r"^[ \t>]*+(`{3,}+|~{3,}+)([^`\n]*+)$", re.MULTILINE)
+_FENCE_LINE = re.compile(r"^[ \t>]*+(`{3,}+|~{3,}+)([^`\n]*+)$", re.MULTILINE)
 _RULE_LINE = re.compile(r"^(?=[^\n]*[-=*_|])[-=*_:|+> \t]{2,}$", re.MULTILINE)
 _LINE_START = re.compile(
     r"^[ \t]*+(?>(?:>[!|]?+[ \t]*+){0,999})"
@@ -19,19 +19,19 @@ _PIPED_LINE = re.compile(r"^[ \t]*\|.*$|^.*\|[ \t]*$|^.* \| .*$", re.MULTILINE)
 _BLANK_LINES = re.compile(r"\n[ \t]*(?:\n[ \t]*)+")
 
 
-def plain_text(markdown: str) -> str:
+def to_plain_text(markdown: str) -> str:
     """The text without markup, line by line; code keeps its characters and loses its fences. May be empty."""
-    parts = [part.strip("\n") if code else _prose(part) for code, part in segments(markdown)]
+    parts = [part.strip("\n") if code else _strip_prose(part) for code, part in iter_segments(markdown)]
     return "\n".join(part for part in parts if part and not part.isspace())
 
 
-def segments(markdown: str, *, weighed: bool = False) -> Iterator[tuple[bool, str]]:
+def iter_segments(markdown: str, *, weighed: bool = False) -> Iterator[tuple[bool, str]]:
     """The parts between fences in order, and whether each is code.
 
     With `weighed`, whether a fragment begins in code is judged by all its fences, not by the first alone.
     """
-    fences = list(_FENCE.finditer(markdown))
-    inside = _likelier_in_code(markdown, fences) if weighed else _begins_in_code(markdown, fences)
+    fences = list(_FENCE_LINE.finditer(markdown))
+    inside = _is_likely_in_code(markdown, fences) if weighed else _is_start_in_code(markdown, fences)
     fence = fences[0][1] if inside else ""
     at = 0
     for found in fences:
@@ -44,14 +44,14 @@ def segments(markdown: str, *, weighed: bool = False) -> Iterator[tuple[bool, st
     yield bool(fence), markdown[at:]
 
 
-def _likelier_in_code(markdown: str, fences: list[re.Match[str]]) -> bool:
+def _is_likely_in_code(markdown: str, fences: list[re.Match[str]]) -> bool:
     """Whether more fences are where they should be if the fragment begins in a code block than if it does not."""
     if not fences or fences[0][2].strip():
         return False
-    return _in_place(markdown, fences, fences[0][1]) > _in_place(markdown, fences, "")
+    return _count_well_placed(markdown, fences, fences[0][1]) > _count_well_placed(markdown, fences, "")
 
 
-def _in_place(markdown: str, fences: list[re.Match[str]], fence: str) -> int:
+def _count_well_placed(markdown: str, fences: list[re.Match[str]], fence: str) -> int:
     """How many fences look their part: one that begins a block follows a gap or names a language, one that ends it
     is followed by a gap, and none that names a language is inside."""
     fit = 0
@@ -69,7 +69,7 @@ def _in_place(markdown: str, fences: list[re.Match[str]], fence: str) -> int:
     return fit
 
 
-def _begins_in_code(markdown: str, fences: list[re.Match[str]]) -> bool:
+def _is_start_in_code(markdown: str, fences: list[re.Match[str]]) -> bool:
     """Whether a fragment was cut out of the middle of a code block: its first fence has no partner and ends one.
 
     A fence that ends a block names no language and is followed by a blank line or by nothing.
@@ -80,8 +80,8 @@ def _begins_in_code(markdown: str, fences: list[re.Match[str]]) -> bool:
     return not rest.strip() or rest.startswith("\n\n")
 
 
-def _prose(text: str) -> str:
-    text = without_comments(text) if "<!--" in text else text
+def _strip_prose(text: str) -> str:
+    text = remove_comments(text) if "<!--" in text else text
     text = _RULE_LINE.sub("", text)
     if "]:" in text:
         text = _DEFINITION.sub("", text)

@@ -5,19 +5,19 @@ import unicodedata
 from collections.abc import Iterable
 from functools import cache
 
-from wikiholt.model import WordQuery
-from wikiholt.text.analysis import TOKEN, Analyser, analyser, dense_runs, fold, languages_of
-from wikiholt.text.sentences import CJK
-from wikiholt.text.smallwords import small_text
+from wikiholt.model import KeywordQuery
+from wikiholt.text.analysis import TOKEN_PATTERN, Analyser, get_analyser, iter_script_runs, normalize_term, split_languages
+from wikiholt.text.sentences import CJK_RANGES
+from wikiholt.text.smallwords import get_stopword_text
 
-LONGEST_QUERY = 2_000
-_MOST_TERMS = 64
-_PHRASE = re.compile(r"""(?:(?<=\s)|^)(-?)["“”„«]([^"“”„«»]*)["“”»]""")
-_EXCLUDED = re.compile(rf"(?:(?<=\s)|^)-(?=[^\W_]{{2}}|[{CJK}])(\S+)")
-_AS_TYPED = re.compile(r"(?<![\w+])\+(?=[^\W\d_])")
+MAX_QUERY_CHARS = 2_000
+_MAX_TERMS = 64
+_PHRASE_PATTERN = re.compile(r"""(?:(?<=\s)|^)(-?)["“”„«]([^"“”„«»]*)["“”»]""")
+_EXCLUDED_WORD_PATTERN = re.compile(rf"(?:(?<=\s)|^)-(?=[^\W_]{{2}}|[{CJK_RANGES}])(\S+)")
+_PLUS_PATTERN = re.compile(r"(?<![\w+])\+(?=[^\W\d_])")
 
 
-def parse_query(text: str, language: str = "english") -> WordQuery:
+def parse_query(text: str, language: str = "english") -> KeywordQuery:
     """Analyse a query; never raises, and a query without a word in it is false.
 
     Of several languages its terms are those of the first; small words of a further one are left out of a query that
@@ -27,101 +27,101 @@ def parse_query(text: str, language: str = "english") -> WordQuery:
     and no excluded one. `prefix` is the last word as typed, not stemmed; its stem is among `terms`. So "running" finds
     run, and "kuber" finds kubernetes: `page_words` gives the index stems and, once a field, the words as written.
     """
-    words = analyser(language)
+    words = get_analyser(language)
     phrases: list[tuple[str, ...]] = []
     excluded: list[tuple[str, ...]] = []
-    rest = text[:LONGEST_QUERY]
+    rest = text[:MAX_QUERY_CHARS]
 
     def quoted(found: re.Match[str]) -> str:
-        (excluded if found[1] else phrases).append(tuple(words.terms(found[2]))[:_MOST_TERMS])
+        (excluded if found[1] else phrases).append(tuple(words.to_terms(found[2]))[:_MAX_TERMS])
         return " \x00 "
 
     def dropped(found: re.Match[str]) -> str:
-        excluded.append(tuple(words.terms(found[1]))[:_MOST_TERMS])
+        excluded.append(tuple(words.to_terms(found[1]))[:_MAX_TERMS])
         return " \x00 "
 
-    rest = _EXCLUDED.sub(dropped, _PHRASE.sub(quoted, rest))
-    terms = tuple(dict.fromkeys(words.terms(rest)))
-    own, *further = languages_of(language)
-    small = stop_terms(own).union(*(_foreign(terms, own, other) for other in further))
+    rest = _EXCLUDED_WORD_PATTERN.sub(dropped, _PHRASE_PATTERN.sub(quoted, rest))
+    terms = tuple(dict.fromkeys(words.to_terms(rest)))
+    own, *further = split_languages(language)
+    small = get_stop_terms(own).union(*(_find_foreign_stopwords(terms, own, other) for other in further))
     telling = tuple(term for term in terms if term not in small)
-    kept_phrases = _present(phrases)
+    kept_phrases = _drop_empty(phrases)
     if not telling and not kept_phrases:
         telling = terms
-    return WordQuery(
-        terms=telling[:_MOST_TERMS],
+    return KeywordQuery(
+        terms=telling[:_MAX_TERMS],
         phrases=kept_phrases,
-        excluded=_present(excluded),
-        prefix=_prefix(rest, words, frozenset(telling)),
+        excluded=_drop_empty(excluded),
+        prefix=_get_prefix(rest, words, frozenset(telling)),
     )
 
 
-def loose_text(text: str) -> str:
+def blank_operators(text: str) -> str:
     """A query's text, as long as it is, with blanks for what is quoted or excluded."""
 
     def blank(found: re.Match[str]) -> str:
         return "\x00" * len(found[0])
 
-    return _EXCLUDED.sub(blank, _PHRASE.sub(blank, text[:LONGEST_QUERY]))
+    return _EXCLUDED_WORD_PATTERN.sub(blank, _PHRASE_PATTERN.sub(blank, text[:MAX_QUERY_CHARS]))
 
 
-def loose_words(text: str) -> list[tuple[int, int]]:
+def find_plain_words(text: str) -> list[tuple[int, int]]:
     """Where the words of a query's text stand that are neither quoted nor excluded."""
-    return [found.span() for found in TOKEN.finditer(loose_text(text))]
+    return [found.span() for found in TOKEN_PATTERN.finditer(blank_operators(text))]
 
 
-def telling_tokens(text: str, query: WordQuery, language: str = "english") -> list[str]:
+def get_significant_tokens(text: str, query: KeywordQuery, language: str = "english") -> list[str]:
     """The words of a query's text, as they were typed, that gave the query its terms; none of its phrases."""
-    words, held = analyser(language), frozenset(query.terms)
-    tokens = dict.fromkeys(text[start:end] for start, end in loose_words(text)[:_MOST_TERMS])
-    return [token for token in tokens if held.intersection(words.token_terms(token))]
+    words, held = get_analyser(language), frozenset(query.terms)
+    tokens = dict.fromkeys(text[start:end] for start, end in find_plain_words(text)[:_MAX_TERMS])
+    return [token for token in tokens if held.intersection(words.get_token_terms(token))]
 
 
-def telling_terms(text: str, language: str = "english") -> frozenset[str]:
+def get_significant_terms(text: str, language: str = "english") -> frozenset[str]:
     """The terms of a text that is no query but a name: without stop words, unless it has nothing else."""
-    terms = frozenset(analyser(language).terms(text))
-    return terms - stop_terms(languages_of(language)[0]) or terms
+    terms = frozenset(get_analyser(language).to_terms(text))
+    return terms - get_stop_terms(split_languages(language)[0]) or terms
 
 
-def plain_query(text: str) -> str:
+def to_plain_query(text: str) -> str:
     """The query as a sentence for a model: without what it excludes, quotation marks, and + before words."""
 
     def unquoted(found: re.Match[str]) -> str:
         return " " if found[1] else f" {found[2]} "
 
-    return " ".join(_AS_TYPED.sub("", _EXCLUDED.sub(" ", _PHRASE.sub(unquoted, text))).split()) or text
+    return " ".join(_PLUS_PATTERN.sub("", _EXCLUDED_WORD_PATTERN.sub(" ", _PHRASE_PATTERN.sub(unquoted, text))).split()) or text
 
 
-def _prefix(rest: str, words: Analyser, telling: frozenset[str]) -> str:
+def _get_prefix(rest: str, words: Analyser, significant: frozenset[str]) -> str:
     """The last word while it may still be being typed; never a stop word that was left out."""
     if not rest or rest[-1].isspace():
         return ""
-    tokens = TOKEN.findall(rest)
-    if not tokens or not telling.intersection(words.token_terms(tokens[-1])):
+    tokens = TOKEN_PATTERN.findall(rest)
+    if not tokens or not significant.intersection(words.get_token_terms(tokens[-1])):
         return ""
-    dense, last, _ = [*dense_runs(unicodedata.normalize("NFKC", tokens[-1]))][-1]
+    dense, last, _ = [*iter_script_runs(unicodedata.normalize("NFKC", tokens[-1]))][-1]
     if dense:
         return last[-2:]
-    folded = fold(last.strip("_.-·"))
+    folded = normalize_term(last.strip("_.-·"))
     return folded if len(folded) >= 2 else ""
 
 
 @cache
-def stop_terms(language: str) -> frozenset[str]:
+def get_stop_terms(language: str) -> frozenset[str]:
     """What queries in a language leave out, as terms."""
-    return frozenset(analyser(language).terms(small_text(language)))
+    return frozenset(get_analyser(language).to_terms(get_stopword_text(language)))
 
 
-def _foreign(terms: Iterable[str], language: str, other: str) -> frozenset[str]:
+def _find_foreign_stopwords(terms: Iterable[str], language: str, other: str) -> frozenset[str]:
     """Small words of another language, read in this one: all of them if the query has two that this one lacks."""
-    small = _small_as_read(language, other) - stop_terms(language)
+    small = _get_stopwords_as_read(language, other) - get_stop_terms(language)
     return small if len(small.intersection(terms)) >= 2 else frozenset()
 
 
 @cache
-def _small_as_read(language: str, other: str) -> frozenset[str]:
-    return frozenset(analyser(language).terms(small_text(other)))
+def _get_stopwords_as_read(language: str, other: str) -> frozenset[str]:
+    return frozenset(get_analyser(language).to_terms(get_stopword_text(other)))
 
 
-def _present(phrases: Iterable[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
+def _drop_empty(phrases: Iterable[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
     return tuple(dict.fromkeys(phrase for phrase in phrases if phrase))

@@ -3,26 +3,26 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from wikiholt.model import Block, Heading, Page
-from wikiholt.text.markdown import outline
+from wikiholt.model import MarkdownBlock, Heading, Page
+from wikiholt.text.markdown import parse_outline
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class PageSection:
     """A heading (and those without text of their own right before it) with the blocks under it."""
 
-    heads: tuple[Block, ...]
-    blocks: tuple[Block, ...]
+    heading_blocks: tuple[MarkdownBlock, ...]
+    blocks: tuple[MarkdownBlock, ...]
     heading_path: tuple[str, ...]
     anchor: str
 
 
-def sections(page: Page) -> Iterator[Section]:
+def iter_sections(page: Page) -> Iterator[PageSection]:
     """The sections in order; a run of headings (and rules) alone joins the next section with text, or ends the page."""
     headings = {heading.line: heading for heading in page.headings}
-    blocks = page.blocks or outline(page.body, page.body_line).blocks
-    heads: list[Block] = []
-    texts: list[Block] = []
+    blocks = page.blocks or parse_outline(page.body, page.body_line).blocks
+    heads: list[MarkdownBlock] = []
+    texts: list[MarkdownBlock] = []
     trail: list[Heading] = []
     for block in blocks:
         heading = headings.get(block.first_line) if block.kind == "heading" else None
@@ -32,7 +32,7 @@ def sections(page: Page) -> Iterator[Section]:
         if all(text.kind == "rule" for text in texts):
             heads += texts
         else:
-            yield _section(heads, texts, trail)
+            yield _make_section(heads, texts, trail)
             heads = []
         texts = []
         while trail and trail[-1].level >= heading.level:
@@ -40,9 +40,9 @@ def sections(page: Page) -> Iterator[Section]:
         trail.append(heading)
         heads.append(block)
     if heads or texts:
-        yield _section(heads, texts, trail)
+        yield _make_section(heads, texts, trail)
 
 
-def _section(heads: list[Block], texts: list[Block], trail: list[Heading]) -> Section:
+def _make_section(headings: list[MarkdownBlock], texts: list[MarkdownBlock], trail: list[Heading]) -> PageSection:
     path = tuple(heading.text for heading in trail if heading.text)
-    return Section(tuple(heads), tuple(texts), path, trail[-1].anchor if trail else "")
+    return PageSection(tuple(headings), tuple(texts), path, trail[-1].anchor if trail else "")

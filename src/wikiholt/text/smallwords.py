@@ -6,9 +6,9 @@ is common in its wiki and so counts for next to nothing.
 
 from functools import cache
 
-from wikiholt.text.analysis import fold
+from wikiholt.text.analysis import normalize_term
 
-_SMALL_WORDS = {
+_STOPWORDS = {
     "english": """a about an and are as at be been but by can could did do does for from had has have how i if in
         into is it its me my no not of on or our should so than that the their them then there these they this to us
         was we were what when where which who why will with would you your""",
@@ -92,11 +92,11 @@ _SMALL_WORDS = {
 
 
 @cache
-def small_words(language: str) -> frozenset[str]:
+def get_stopwords(language: str) -> frozenset[str]:
     """The small words of a language, folded; none of a language that has no list."""
-    return frozenset(map(fold, _SMALL_WORDS.get(language, "").split()))
+    return frozenset(map(normalize_term, _STOPWORDS.get(language, "").split()))
 
 
-def small_text(language: str) -> str:
+def get_stopword_text(language: str) -> str:
     """The same words as they are written, for an analyser of the language to read."""
-    return _SMALL_WORDS.get(language, "")
+    return _STOPWORDS.get(language, "")

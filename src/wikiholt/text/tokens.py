@@ -5,20 +5,20 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 
-from wikiholt.text.sentences import CJK
+from wikiholt.text.sentences import CJK_RANGES
 
 TokenSpans = Callable[[str], Sequence[tuple[int, int]]]
 
-_LONGEST_TOKEN = 100
-_LONGEST_GAP = 64
-_PIECE = 64
-_STRETCH = 65_536
-_APPROXIMATE = re.compile(rf"[{CJK}]|[^\W_{CJK}]{{1,6}}|[^\w\s]|_")
+_MAX_TOKEN_CHARS = 100
+_MAX_GAP_CHARS = 64
+_PIECE_CHARS = 64
+_STRETCH_CHARS = 65_536
+_APPROXIMATE_TOKEN = re.compile(rf"[{CJK_RANGES}]|[^\W_{CJK_RANGES}]{{1,6}}|[^\w\s]|_")
 
 
-def approximate_spans(text: str) -> list[tuple[int, int]]:
+def estimate_token_spans(text: str) -> list[tuple[int, int]]:
     """Tokens as a sub-word model would roughly make them, where no model is at hand."""
-    return [found.span() for found in _APPROXIMATE.finditer(text)]
+    return [found.span() for found in _APPROXIMATE_TOKEN.finditer(text)]
 
 
 def has_at_most(text: str, limit: int, token_spans: TokenSpans) -> bool:
@@ -30,11 +30,11 @@ def has_at_most(text: str, limit: int, token_spans: TokenSpans) -> bool:
     return (len(text) < limit and text.isascii()) or len(token_spans(text)) <= limit
 
 
-class PageTooCostly(Exception):
+class PageWorkLimitExceeded(Exception):
     """Preparing a page takes more work than one page may."""
 
 
-class MeteredSpans:
+class MeteredTokenSpans:
     """A model's `token_spans` that does a limited amount of work for one page, then raises PageTooCostly.
 
     Work is counted in characters that the tokenizer reads, never in seconds: a page that is refused on one machine is
@@ -53,10 +53,10 @@ class MeteredSpans:
         """Count work that was done elsewhere."""
         self._left -= work
         if self._left < 0:
-            raise PageTooCostly
+            raise PageWorkLimitExceeded
 
 
-class TokenRuler:
+class TokenCounter:
     """Counts the tokens of a text by range, on the safe side.
 
     A model may make one unknown token of a whole run of characters (BERT does so over 100). Once such a run is cut, its
@@ -68,51 +68,51 @@ class TokenRuler:
         self._starts = array("q")
         self._ends = array("q")
         done = 0
-        for start, end in _all_spans(text, token_spans):
-            if start - done > _LONGEST_GAP:
-                self._spread(done, start, (start - done) // 16)
-            if end - start > _LONGEST_TOKEN:
-                self._reread(text, start, end, token_spans)
+        for start, end in _iter_spans(text, token_spans):
+            if start - done > _MAX_GAP_CHARS:
+                self._add_evenly(done, start, (start - done) // 16)
+            if end - start > _MAX_TOKEN_CHARS:
+                self._add_long_token(text, start, end, token_spans)
             else:
                 self._starts.append(start)
                 self._ends.append(end)
             done = end
-        if len(text) - done > _LONGEST_GAP:
-            self._spread(done, len(text), (len(text) - done) // 16)
+        if len(text) - done > _MAX_GAP_CHARS:
+            self._add_evenly(done, len(text), (len(text) - done) // 16)
 
     def count(self, start: int, end: int) -> int:
         """How many tokens the range touches."""
         return max(0, bisect_left(self._starts, end) - bisect_right(self._ends, start))
 
-    def back(self, end: int, tokens: int, floor: int) -> int:
+    def find_start(self, end: int, max_tokens: int, floor: int) -> int:
         """The earliest place, not before `floor`, from which to `end` there are at most so many tokens."""
         last = bisect_left(self._starts, end)
-        if last - tokens <= 0 or self.count(floor, end) <= tokens:
+        if last - max_tokens <= 0 or self.count(floor, end) <= max_tokens:
             return floor
-        return max(floor, self._starts[last - tokens]) if tokens > 0 else end
+        return max(floor, self._starts[last - max_tokens]) if max_tokens > 0 else end
 
-    def cuts(self, start: int, end: int, every: int) -> list[int]:
+    def find_token_starts(self, start: int, end: int, every: int) -> list[int]:
         """The places within a range where a token begins: every so many tokens one."""
         first = bisect_right(self._starts, start) + every - 1
         return list(self._starts[first : bisect_left(self._starts, end) : every])
 
-    def _reread(self, text: str, start: int, end: int, token_spans: TokenSpans) -> None:
-        for begin in range(start, end, _PIECE):
-            stop = min(begin + _PIECE, end)
-            self._spread(begin, stop, max(len(token_spans(text[begin:stop])), (stop - begin + 3) // 4))
+    def _add_long_token(self, text: str, start: int, end: int, token_spans: TokenSpans) -> None:
+        for begin in range(start, end, _PIECE_CHARS):
+            stop = min(begin + _PIECE_CHARS, end)
+            self._add_evenly(begin, stop, max(len(token_spans(text[begin:stop])), (stop - begin + 3) // 4))
 
-    def _spread(self, start: int, end: int, count: int) -> None:
+    def _add_evenly(self, start: int, end: int, count: int) -> None:
         size = end - start
         for index in range(count):
             self._starts.append(start + size * index // count)
             self._ends.append(start + size * (index + 1) // count)
 
 
-def _all_spans(text: str, token_spans: TokenSpans) -> Iterator[tuple[int, int]]:
+def _iter_spans(text: str, token_spans: TokenSpans) -> Iterator[tuple[int, int]]:
     """The tokens of a text, read a stretch at a time: a tokenizer takes some 200 bytes of memory for each character."""
     begin = 0
     while begin < len(text):
-        end = begin + _STRETCH
+        end = begin + _STRETCH_CHARS
         if end < len(text):
             # between lines, or at least between words, nothing is lost by reading apart
             cut = text.rfind("\n", begin, end)

@@ -1,20 +1,20 @@
 """Vector caches: derived from an index, thrown away at any moment, rebuilt without the embedder."""
 
 from wikiholt.cachefile.faults import CacheBroken, CacheNotReady
-from wikiholt.vectors.choose import CROSSOVER, KINDS, cache_for, kind_for
-from wikiholt.vectors.exact import ExactCache
-from wikiholt.vectors.faiss import FaissCache, FaissEngine
-from wikiholt.vectors.sketch import SketchEngine
+from wikiholt.vectors.choose import FAISS_MIN_CHUNKS, VECTOR_CACHE_KINDS, create_vector_cache, resolve_kind
+from wikiholt.vectors.exact import ExactVectorCache
+from wikiholt.vectors.faiss import FaissVectorCache, FaissEngine
+from wikiholt.vectors.sketch import QuantizedEngine
 
 __all__ = [
-    "CROSSOVER",
-    "KINDS",
+    "FAISS_MIN_CHUNKS",
+    "VECTOR_CACHE_KINDS",
     "CacheBroken",
     "CacheNotReady",
-    "ExactCache",
-    "FaissCache",
+    "ExactVectorCache",
+    "FaissVectorCache",
     "FaissEngine",
-    "SketchEngine",
-    "cache_for",
-    "kind_for",
+    "QuantizedEngine",
+    "create_vector_cache",
+    "resolve_kind",
 ]

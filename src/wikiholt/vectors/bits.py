@@ -9,44 +9,44 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from wikiholt.model import Floats
+from wikiholt.model import FloatArray
 
-Words = NDArray[np.uint64]
-Differences = NDArray[np.uint8]
+CodeWords = NDArray[np.uint64]
+BitDifferences = NDArray[np.uint8]
 
-BLOCK = 32_768
-NEVER = 255
+CODE_BLOCK_ROWS = 32_768
+EXCLUDED_DIFFERENCE = 255
 """More differences than any row can have: marks rows that must not be found."""
 
 
-def words_for(dimensions: int) -> int:
+def count_code_words(dimensions: int) -> int:
     """How many words hold the code of one row."""
     return -(-dimensions // 64)
 
 
-def pack(bits: NDArray[np.bool_]) -> Words:
+def pack_bits(bits: NDArray[np.bool_]) -> CodeWords:
     """The codes of rows of bits, one row of words each; missing bits are zero."""
-    missing = 64 * words_for(bits.shape[1]) - bits.shape[1]
+    missing = 64 * count_code_words(bits.shape[1]) - bits.shape[1]
     return np.packbits(np.pad(bits, ((0, 0), (0, missing))), axis=1).view(np.uint64)
 
 
-def encode(vectors: Floats, mean: Floats) -> Iterator[Words]:
+def encode_signs(vectors: FloatArray, mean: FloatArray) -> Iterator[CodeWords]:
     """The codes block by block, each block word by word, so that a scan reads every word in one run."""
-    for start in range(0, len(vectors), BLOCK):
-        yield np.ascontiguousarray(pack(vectors[start : start + BLOCK] > mean).T)
+    for start in range(0, len(vectors), CODE_BLOCK_ROWS):
+        yield np.ascontiguousarray(pack_bits(vectors[start : start + CODE_BLOCK_ROWS] > mean).T)
 
 
-def differences(codes: Words, count: int, vector: Floats) -> Differences:
+def count_differences(codes: CodeWords, count: int, vector: FloatArray) -> BitDifferences:
     """For each row on how many of the query's weightiest dimensions its sign differs."""
     weights = np.abs(vector)
-    weighty = min(max(1, len(vector) // 2), NEVER - 1)
+    weighty = min(max(1, len(vector) // 2), EXCLUDED_DIFFERENCE - 1)
     chosen = np.zeros(len(vector), np.bool_)
     chosen[np.argpartition(weights, -weighty)[-weighty:]] = True
-    signs, mask = pack((vector > 0)[None])[0], pack(chosen[None])[0]
-    found: Differences = np.empty(count, np.uint8)
-    differing, counted = np.empty(min(BLOCK, count), np.uint64), np.empty(min(BLOCK, count), np.uint8)
-    for start in range(0, count, BLOCK):
-        length = min(BLOCK, count - start)
+    signs, mask = pack_bits((vector > 0)[None])[0], pack_bits(chosen[None])[0]
+    found: BitDifferences = np.empty(count, np.uint8)
+    differing, counted = np.empty(min(CODE_BLOCK_ROWS, count), np.uint64), np.empty(min(CODE_BLOCK_ROWS, count), np.uint8)
+    for start in range(0, count, CODE_BLOCK_ROWS):
+        length = min(CODE_BLOCK_ROWS, count - start)
         block = codes[start * len(signs) : (start + length) * len(signs)].reshape(len(signs), length)
         total, here, number = found[start : start + length], differing[:length], counted[:length]
         for at, word in enumerate(block):
@@ -58,10 +58,10 @@ def differences(codes: Words, count: int, vector: Floats) -> Differences:
     return found
 
 
-def fewest(found: Differences, count: int) -> NDArray[np.bool_]:
+def select_closest(differences: BitDifferences, count: int) -> NDArray[np.bool_]:
     """Which rows differ least: so many, and all that differ as little as the last of them; never one marked."""
-    if count >= len(found):
-        return found < NEVER
+    if count >= len(differences):
+        return differences < EXCLUDED_DIFFERENCE
     # Words of sixteen bits are partitioned ten times faster than bytes.
-    most = int(np.partition(found.astype(np.uint16), count - 1)[count - 1]) if count > 0 else -1
-    return found <= min(most, NEVER - 1)
+    most = int(np.partition(differences.astype(np.uint16), count - 1)[count - 1]) if count > 0 else -1
+    return differences <= min(most, EXCLUDED_DIFFERENCE - 1)

@@ -6,41 +6,41 @@ from typing import Literal
 
 from wikiholt.errors import InvalidSetting
 from wikiholt.ports import WikiIndex
-from wikiholt.vectors.derived import DerivedCache
-from wikiholt.vectors.exact import ExactCache
-from wikiholt.vectors.faiss import FaissCache
+from wikiholt.vectors.derived import FileVectorCache
+from wikiholt.vectors.exact import ExactVectorCache
+from wikiholt.vectors.faiss import FaissVectorCache
 
-Kind = Literal["auto", "exact", "faiss"]
-KINDS: tuple[Kind, ...] = ("auto", "exact", "faiss")
+VectorCacheKind = Literal["auto", "exact", "faiss"]
+VECTOR_CACHE_KINDS: tuple[VectorCacheKind, ...] = ("auto", "exact", "faiss")
 
-CROSSOVER = 600_000
+FAISS_MIN_CHUNKS = 600_000
 """From here on the exact cache takes more than ten milliseconds; below, FAISS saves few of them. See the bench.
 
 A wiki that grows past it changes its kind of cache when it is opened again.
 """
 
 
-def faiss_installed() -> bool:
+def is_faiss_installed() -> bool:
     return importlib.util.find_spec("faiss") is not None
 
 
-def kind_for(kind: str, rows: int, crossover: int = CROSSOVER) -> tuple[Kind, str]:
+def resolve_kind(kind: str, chunk_count: int, faiss_min_chunks: int = FAISS_MIN_CHUNKS) -> tuple[VectorCacheKind, str]:
     """The kind of cache for so many rows, and a note for the operator where the choice was not free."""
-    if kind not in KINDS:
-        raise InvalidSetting(f"There is no vector cache {kind!r}.", hint=f"choose one of {', '.join(KINDS)}")
+    if kind not in VECTOR_CACHE_KINDS:
+        raise InvalidSetting(f"There is no vector cache {kind!r}.", hint=f"choose one of {', '.join(VECTOR_CACHE_KINDS)}")
     if kind != "auto":
         return ("exact" if kind == "exact" else "faiss"), ""
-    if rows <= crossover:
+    if chunk_count <= faiss_min_chunks:
         return "exact", ""
-    if faiss_installed():
+    if is_faiss_installed():
         return "faiss", ""
-    return "exact", f'{rows:,} chunks would be searched faster with FAISS: pip install "wikiholt[faiss]"'
+    return "exact", f'{chunk_count:,} chunks would be searched faster with FAISS: pip install "wikiholt[faiss]"'
 
 
-def cache_for(
-    kind: str, index: WikiIndex, directory: Path, *, crossover: int = CROSSOVER, background: bool = True
-) -> tuple[DerivedCache, str]:
+def create_vector_cache(
+    kind: str, index: WikiIndex, directory: Path, *, faiss_min_chunks: int = FAISS_MIN_CHUNKS, background: bool = True
+) -> tuple[FileVectorCache, str]:
     """A cache for this index as large as it is now, and the note that belongs to the choice (often empty)."""
-    chosen, note = kind_for(kind, index.state().chunks, crossover)
-    make = FaissCache if chosen == "faiss" else ExactCache
+    chosen, note = resolve_kind(kind, index.get_state().chunks, faiss_min_chunks)
+    make = FaissVectorCache if chosen == "faiss" else ExactVectorCache
     return make(index, directory, background=background), note

@@ -16,121 +16,121 @@ from pathlib import Path
 import numpy as np
 
 from wikiholt.cachefile.faults import CacheBroken, CacheNotReady
-from wikiholt.cachefile.folder import Folder
-from wikiholt.cachefile.worker import Worker
+from wikiholt.cachefile.folder import CacheDirectory
+from wikiholt.cachefile.worker import BackgroundWorker
 from wikiholt.errors import InvalidQuery
-from wikiholt.model import Floats, Ints, Neighbours, VectorRows
+from wikiholt.model import FloatArray, IntArray, VectorHits, VectorRows
 from wikiholt.ports import WikiIndex
-from wikiholt.vectors.build import FAMILY
-from wikiholt.vectors.engine import Engine
-from wikiholt.vectors.files import CacheFiles
-from wikiholt.vectors.layers import Built, Layers
+from wikiholt.vectors.build import CACHE_FAMILY
+from wikiholt.vectors.engine import CandidateEngine
+from wikiholt.vectors.files import VectorCacheFiles
+from wikiholt.vectors.layers import BuiltRows, VectorCacheState
 
-_log = logging.getLogger(__name__)
+_LOG = logging.getLogger(__name__)
 
-MERGE_AT_LEAST, MERGE_AT_MOST, MERGE_SHARE = 200, 20_000, 10
+MERGE_MIN_ROWS, MERGE_MAX_ROWS, MERGE_DIVISOR = 200, 20_000, 10
 """Small indexes merge early: rows that wait lie in memory, and hundreds of wikis may be open at a time."""
-FAR_BEHIND = 200
-LONGEST_PAUSE = 60.0
+REOPEN_AFTER_VERSIONS = 200
+MAX_RETRY_DELAY_S = 60.0
 
 
-class DerivedCache:
+class FileVectorCache:
     """A VectorCache over one index; its engine says how rows are found."""
 
     def __init__(
         self,
         index: WikiIndex,
         directory: Path,
-        engine: Engine,
+        engine: CandidateEngine,
         *,
         background: bool = True,
-        build_at_once: int = 20_000,
+        inline_build_rows: int = 20_000,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._index = index
-        self._files = CacheFiles(index, Folder(directory, FAMILY), engine)
+        self._files = VectorCacheFiles(index, CacheDirectory(directory, CACHE_FAMILY), engine)
         self._background = background
-        self._build_at_once = build_at_once
+        self._inline_build_rows = inline_build_rows
         self._clock = clock
-        self._layers: Layers | None = None
+        self._state: VectorCacheState | None = None
         self._failure: Exception | None = None
         self._failures = 0
         self._retry_at = 0.0
         self._closed = False
-        self._begin_process()
+        self._init_process()
 
-    def _begin_process(self) -> None:
+    def _init_process(self) -> None:
         """Locks and threads belong to one process; a forked child gets its own."""
-        self._process = os.getpid()
+        self._process_id = os.getpid()
         self._lock = threading.Lock()
-        self._worker: Worker[Built] = Worker("wikiholt-vectors", background=self._background)
+        self._worker: BackgroundWorker[BuiltRows] = BackgroundWorker("wikiholt-vectors", background=self._background)
 
     # ── the contract ─────────────────────────────────────────────────────────────────────────────
 
     @property
     def version(self) -> int | None:
         """The version of the index this cache stands for; None before it is ready."""
-        layers = self._layers
+        layers = self._state
         return None if layers is None else layers.version
 
     def refresh(self) -> None:
         """Bring the cache to the index's version: by the rows changed since, by a file on disk, or by building."""
-        if self._process != os.getpid():
-            self._begin_process()
+        if self._process_id != os.getpid():
+            self._init_process()
         with self._lock:
             if self._closed:
                 raise CacheNotReady("The vector cache was closed.")
-            layers = self._take_up(self._sound(self._layers))
-            if layers is None or layers.version != self._index.version():
-                layers = self._advance(layers) or self._from_disk() or self._from_index()
-            self._layers = layers
-            if layers is not None and layers.changed > self._merge_at(layers):
-                self._merge(layers)
+            layers = self._take_background_result(self._check_state(self._state))
+            if layers is None or layers.version != self._index.get_version():
+                layers = self._advance(layers) or self._load_from_disk() or self._build_from_index()
+            self._state = layers
+            if layers is not None and layers.changed_count > self._get_merge_threshold(layers):
+                self._start_merge(layers)
 
-    def search(self, vector: Floats, limit: int, pages: Ints | None) -> Neighbours:
+    def search(self, vector: FloatArray, limit: int, page_ids: IntArray | None) -> VectorHits:
         """The nearest chunks, of these pages (sorted ids) only if given; raises when the cache cannot be trusted."""
-        layers = self._ready()
+        layers = self._get_state()
         vector = np.ascontiguousarray(vector, np.float32)
         if vector.shape != (layers.built.rows.vectors.shape[1],) or not np.isfinite(vector).all():
             raise InvalidQuery("The query's vector does not fit the vectors of the index.", hint="check the model")
         try:
-            return layers.search(vector, limit, pages)
+            return layers.search(vector, limit, page_ids)
         except CacheBroken as error:
-            self._files.condemn(layers.built, error)
+            self._files.invalidate(layers.built, error)
             raise
 
-    def scored(self, vector: Floats, chunk_ids: Ints, limit: int) -> Neighbours:
+    def score_chunks(self, vector: FloatArray, chunk_ids: IntArray, limit: int) -> VectorHits:
         """The nearest of these chunks, for who has guessed them; chunks that are not here are left out."""
-        layers = self._ready()
+        layers = self._get_state()
         try:
-            return layers.scored(vector, chunk_ids, limit)
+            return layers.score_chunks(vector, chunk_ids, limit)
         except CacheBroken as error:
-            self._files.condemn(layers.built, error)
+            self._files.invalidate(layers.built, error)
             raise
 
     def sample(self, count: int) -> VectorRows:
         """Some rows, drawn at random."""
-        return self._ready().sample(count, secrets.randbits(32))
+        return self._get_state().sample(count, secrets.randbits(32))
 
     def verify(self) -> None:
         """Compare every byte of the file with its checksums; a damaged file is dropped and CacheBroken raised."""
-        layers = self._layers
+        layers = self._state
         if layers is not None:
             self._files.verify(layers.built)
 
-    def settle(self, timeout: float | None = None) -> bool:
+    def wait_idle(self, timeout: float | None = None) -> bool:
         """Wait for work in the background to end; says whether it has. The next refresh takes it up."""
         return self._worker.wait(timeout)
 
     def close(self) -> None:
         """Stop work in the background and let the file go; a file half written is removed."""
         self._closed = True
-        if self._process == os.getpid() and not self._worker.stop(timeout=10.0):
-            _log.warning("the vector cache's background work did not stop in time; it ends with the process")
-        self._layers = None
+        if self._process_id == os.getpid() and not self._worker.stop(timeout=10.0):
+            _LOG.warning("the vector cache's background work did not stop in time; it ends with the process")
+        self._state = None
 
-    def _ready(self) -> Layers:
-        layers = self._layers
+    def _get_state(self) -> VectorCacheState:
+        layers = self._state
         if layers is None:
             why = f" The last attempt failed: {self._failure}" if self._failure else ""
             raise CacheNotReady(f"The vector cache is not built yet.{why}", hint="searches read the index meanwhile")
@@ -138,106 +138,106 @@ class DerivedCache:
 
     # ── getting there ────────────────────────────────────────────────────────────────────────────
 
-    def _take_up(self, layers: Layers | None) -> Layers | None:
+    def _take_background_result(self, state: VectorCacheState | None) -> VectorCacheState | None:
         """Continue from what the background made, if it is of use."""
-        built, failure = self._worker.take()
+        built, failure = self._worker.take_result()
         if failure is not None:
-            self._failed(failure)
+            self._record_failure(failure)
         if built is None:
-            return layers
-        self._succeeded()
-        fresh = self._advance(Layers.over(built))
-        return fresh if fresh is not None and (layers is None or fresh.version >= layers.version) else layers
+            return state
+        self._clear_failures()
+        fresh = self._advance(VectorCacheState.from_built(built))
+        return fresh if fresh is not None and (state is None or fresh.version >= state.version) else state
 
-    def _advance(self, layers: Layers | None) -> Layers | None:
+    def _advance(self, state: VectorCacheState | None) -> VectorCacheState | None:
         """The state at the index's version, reached by the rows changed since; None when that cannot be."""
-        if layers is None:
+        if state is None:
             return None
-        target = self._index.version()
-        if target - layers.version > FAR_BEHIND:
-            layers = self._open(after=layers.version) or layers
-        if target > layers.version:
-            delta = self._index.changes_since(layers.version)
+        target = self._index.get_version()
+        if target - state.version > REOPEN_AFTER_VERSIONS:
+            state = self._open_newest_file(after=state.version) or state
+        if target > state.version:
+            delta = self._index.get_vector_changes(state.version)
             if delta is None:
                 return None
-            layers = layers.after(delta)
-        return layers if target <= layers.version and self._adds_up(layers) else None
+            state = state.apply(delta)
+        return state if target <= state.version and self._has_expected_count(state) else None
 
-    def _adds_up(self, layers: Layers) -> bool:
+    def _has_expected_count(self, cache_state: VectorCacheState) -> bool:
         """Whether there are as many rows as the index says; a cache that lost count is not mended but replaced."""
-        state = self._index.state()
-        if state.version < layers.version:
+        state = self._index.get_state()
+        if state.version < cache_state.version:
             return False
-        if state.version == layers.version and state.chunks != len(layers):
-            _log.warning("the vector cache holds %d rows, the index %d: rebuilding", len(layers), state.chunks)
+        if state.version == cache_state.version and state.chunks != len(cache_state):
+            _LOG.warning("the vector cache holds %d rows, the index %d: rebuilding", len(cache_state), state.chunks)
             return False
         return True
 
-    def _from_disk(self, after: int = -1) -> Layers | None:
+    def _load_from_disk(self, after: int = -1) -> VectorCacheState | None:
         """The state at the index's version, reached from the newest file that is newer than that version."""
-        return self._advance(self._open(after))
+        return self._advance(self._open_newest_file(after))
 
-    def _open(self, after: int) -> Layers | None:
+    def _open_newest_file(self, after: int) -> VectorCacheState | None:
         """What the newest sound file holds, if it is newer than that version."""
-        built = self._files.newest(after)
+        built = self._files.open_newest(after)
         while built is not None:
-            self._verify_later(built)
-            if built.file is None or not built.file.condemned:
-                return Layers.over(built)
-            built = self._files.newest(after, before=built.version)
+            self._start_verification(built)
+            if built.file is None or not built.file.invalid:
+                return VectorCacheState.from_built(built)
+            built = self._files.open_newest(after, before=built.version)
         return None
 
-    def _from_index(self) -> Layers | None:
+    def _build_from_index(self) -> VectorCacheState | None:
         """Build from the truth: small ones at once, large ones in the background (None until then)."""
         if self._clock() < self._retry_at:
             return None
-        if self._background and self._index.state().chunks > self._build_at_once:
+        if self._background and self._index.get_state().chunks > self._inline_build_rows:
             self._worker.start(self._build)
             return None
         try:
             built = self._build()
         except Exception as error:
-            self._failed(error)
+            self._record_failure(error)
             raise
-        self._succeeded()
-        return self._advance(Layers.over(built)) or Layers.over(built)
+        self._clear_failures()
+        return self._advance(VectorCacheState.from_built(built)) or VectorCacheState.from_built(built)
 
-    def _build(self) -> Built:
-        return self._files.build(self._worker.steps)
+    def _build(self) -> BuiltRows:
+        return self._files.build(self._worker.iter_until_stopped)
 
     # ── merging ──────────────────────────────────────────────────────────────────────────────────
 
     @staticmethod
-    def _merge_at(layers: Layers) -> int:
+    def _get_merge_threshold(state: VectorCacheState) -> int:
         """How many changed rows are worth a new file; beyond the upper bound they would slow every search."""
-        return max(MERGE_AT_LEAST, min(MERGE_AT_MOST, len(layers.built.rows) // MERGE_SHARE))
+        return max(MERGE_MIN_ROWS, min(MERGE_MAX_ROWS, len(state.built.rows) // MERGE_DIVISOR))
 
-    def _merge(self, layers: Layers) -> None:
+    def _start_merge(self, state: VectorCacheState) -> None:
         """Begin to write the state as a new file, unless another process has one that saves most of the work."""
         if self._clock() < self._retry_at:
             return
-        if (newer := self._from_disk(after=layers.built.version)) is not None:
-            self._layers = layers = newer
-            if layers.changed <= self._merge_at(layers):
+        if (newer := self._load_from_disk(after=state.built.version)) is not None:
+            self._state = state = newer
+            if state.changed_count <= self._get_merge_threshold(state):
                 return
-        self._worker.start(lambda: self._files.rewrite(layers, self._worker.steps))
+        self._worker.start(lambda: self._files.rewrite(state, self._worker.iter_until_stopped))
         if not self._background:
-            self._layers = self._take_up(layers)
+            self._state = self._take_background_result(state)
 
     # ── trust ────────────────────────────────────────────────────────────────────────────────────
 
-    def _sound(self, layers: Layers | None) -> Layers | None:
+    def _check_state(self, state: VectorCacheState | None) -> VectorCacheState | None:
         """The state, unless its file was condemned or changed since, or the truth went back behind it."""
-        if layers is None or layers.version > self._index.version():
+        if state is None or state.version > self._index.get_version():
             return None
         try:
-            layers.built.watch()
+            state.built.ensure_unchanged()
         except CacheBroken as error:
-            self._files.condemn(layers.built, error)
+            self._files.invalidate(state.built, error)
             return None
-        return layers
+        return state
 
-    def _verify_later(self, built: Built) -> None:
+    def _start_verification(self, built: BuiltRows) -> None:
         """Check the whole of a large file in the background; small ones were checked when they were opened."""
 
         def job() -> None:
@@ -247,12 +247,12 @@ class DerivedCache:
         if built.finder is not None:
             self._worker.start(job)
 
-    def _failed(self, error: Exception) -> None:
+    def _record_failure(self, error: Exception) -> None:
         """Remember why, and wait a while longer after every failure before trying again."""
         self._failure = error
         self._failures += 1
-        self._retry_at = self._clock() + min(LONGEST_PAUSE, 0.5 * 2.0**self._failures)
-        _log.warning("the vector cache could not be made: %s", error)
+        self._retry_at = self._clock() + min(MAX_RETRY_DELAY_S, 0.5 * 2.0**self._failures)
+        _LOG.warning("the vector cache could not be made: %s", error)
 
-    def _succeeded(self) -> None:
+    def _clear_failures(self) -> None:
         self._failure, self._failures, self._retry_at = None, 0, 0.0

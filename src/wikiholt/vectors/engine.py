@@ -6,22 +6,22 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from wikiholt.model import Floats, Ints
+from wikiholt.model import FloatArray, IntArray
 
 Array = NDArray[Any]
 
 
-class Finder(Protocol):
+class CandidateFinder(Protocol):
     """Guesses the nearest rows. A guess is scored exactly afterwards, so it only has to miss none."""
 
-    def find(self, vector: Floats, limit: int, among: Ints | None, skip: Ints) -> Ints:
+    def find(self, vector: FloatArray, limit: int, allowed_rows: IntArray | None, excluded_rows: IntArray) -> IntArray:
         """The positions of rows likely to hold the `limit` nearest; of `among` only if given, of `skip` never.
 
         `among` holds none of `skip` already.
         """
 
 
-class Engine(Protocol):
+class CandidateEngine(Protocol):
     """Derives what its finder needs from the vectors, section by section, and makes the finder of the sections."""
 
     @property
@@ -29,19 +29,19 @@ class Engine(Protocol):
         """The name of the kind of cache, which is also how its files end."""
 
     @property
-    def scan_below(self) -> int:
+    def scan_max_rows(self) -> int:
         """Up to how many rows every row is scored and no finder is made."""
 
     @property
-    def checked(self) -> tuple[str, ...]:
+    def verified_sections(self) -> tuple[str, ...]:
         """Sections that must be compared with their checksums before they are used."""
 
-    def derive(self, vectors: Floats) -> Iterator[tuple[str, Array]]:
+    def build_sections(self, vectors: FloatArray) -> Iterator[tuple[str, Array]]:
         """The sections of the finder, each in one or more consecutive parts."""
 
-    def finder(self, sections: Mapping[str, memoryview], count: int, dimensions: int) -> Finder: ...
+    def open_finder(self, sections: Mapping[str, memoryview], count: int, dimensions: int) -> CandidateFinder: ...
 
 
-def floats(section: memoryview, *shape: int) -> Floats:
+def to_float_array(section: memoryview, *shape: int) -> FloatArray:
     """A section read as an array of floats."""
     return np.frombuffer(section, np.float32).reshape(shape)

@@ -3,11 +3,11 @@
 from pathlib import Path
 
 from wikiholt.ports import WikiIndex
-from wikiholt.vectors.derived import DerivedCache
-from wikiholt.vectors.sketch import SketchEngine
+from wikiholt.vectors.derived import FileVectorCache
+from wikiholt.vectors.sketch import QuantizedEngine
 
 
-class ExactCache(DerivedCache):
+class ExactVectorCache(FileVectorCache):
     """Nearest chunks by exact scores, of which sketches may miss one in a hundred; needs nothing but numpy."""
 
     def __init__(
@@ -16,7 +16,7 @@ class ExactCache(DerivedCache):
         directory: Path,
         *,
         background: bool = True,
-        build_at_once: int = 20_000,
-        engine: SketchEngine | None = None,
+        inline_build_rows: int = 20_000,
+        engine: QuantizedEngine | None = None,
     ) -> None:
-        super().__init__(index, directory, engine or SketchEngine(), background=background, build_at_once=build_at_once)
+        super().__init__(index, directory, engine or QuantizedEngine(), background=background, inline_build_rows=inline_build_rows)

@@ -12,31 +12,31 @@ from typing import Any
 import numpy as np
 
 from wikiholt.cachefile.faults import CacheBroken
-from wikiholt.errors import MissingExtra
-from wikiholt.model import Floats, Ints
+from wikiholt.errors import MissingDependency
+from wikiholt.model import FloatArray, IntArray
 from wikiholt.ports import WikiIndex
-from wikiholt.vectors.added import contains
-from wikiholt.vectors.derived import DerivedCache
+from wikiholt.vectors.added import is_in_sorted
+from wikiholt.vectors.derived import FileVectorCache
 from wikiholt.vectors.engine import Array
 
-_SAMPLE = 50_000
-_BLOCK = 65_536
+_TRAINING_ROWS = 50_000
+_ADD_BLOCK_ROWS = 65_536
 
 
-def require_faiss() -> Any:
+def import_faiss() -> Any:
     """The faiss module; raises MissingExtra when it is not installed."""
     try:
         return importlib.import_module("faiss")
     except ImportError as error:
-        raise MissingExtra("FAISS is not installed.", hint='pip install "wikiholt[faiss]"') from error
+        raise MissingDependency("FAISS is not installed.", hint='pip install "wikiholt[faiss]"') from error
 
 
-def subspaces(dimensions: int) -> int:
+def count_subspaces(dimensions: int) -> int:
     """How many four-bit codes a vector gets: one for every two dimensions."""
     return dimensions // 2 if dimensions % 2 == 0 else dimensions
 
 
-def _one_thread(faiss: Any) -> None:
+def _use_one_thread(faiss: Any) -> None:
     # OpenMP keeps this per thread. A forked child hangs if its parent ever used more than one.
     faiss.omp_set_num_threads(1)
 
@@ -46,30 +46,30 @@ class FaissEngine:
     """Flat product codes, scanned whole; `fetch` and `times` say how many rows are then scored exactly."""
 
     kind: str = "faiss"
-    scan_below: int = 20_000
-    fetch: int = 400
-    times: int = 4
-    checked: tuple[str, ...] = ("codes",)
+    scan_max_rows: int = 20_000
+    base_candidates: int = 400
+    candidate_factor: int = 4
+    verified_sections: tuple[str, ...] = ("codes",)
 
-    def derive(self, vectors: Floats) -> Iterator[tuple[str, Array]]:
-        faiss = require_faiss()
-        _one_thread(faiss)
+    def build_sections(self, vectors: FloatArray) -> Iterator[tuple[str, Array]]:
+        faiss = import_faiss()
+        _use_one_thread(faiss)
         dimensions = vectors.shape[1]
-        index = faiss.index_factory(dimensions, f"PQ{subspaces(dimensions)}x4fs", faiss.METRIC_INNER_PRODUCT)
-        index.train(np.ascontiguousarray(vectors[:: max(1, len(vectors) // _SAMPLE)]))
-        for start in range(0, len(vectors), _BLOCK):
-            index.add(np.ascontiguousarray(vectors[start : start + _BLOCK]))
+        index = faiss.index_factory(dimensions, f"PQ{count_subspaces(dimensions)}x4fs", faiss.METRIC_INNER_PRODUCT)
+        index.train(np.ascontiguousarray(vectors[:: max(1, len(vectors) // _TRAINING_ROWS)]))
+        for start in range(0, len(vectors), _ADD_BLOCK_ROWS):
+            index.add(np.ascontiguousarray(vectors[start : start + _ADD_BLOCK_ROWS]))
         yield "codes", faiss.serialize_index(index)
 
-    def finder(self, sections: Mapping[str, memoryview], count: int, dimensions: int) -> "FaissFinder":
-        faiss = require_faiss()
+    def open_finder(self, sections: Mapping[str, memoryview], count: int, dimensions: int) -> "FaissFinder":
+        faiss = import_faiss()
         try:
             index = faiss.deserialize_index(np.frombuffer(sections["codes"], np.uint8))
         except RuntimeError as error:
             raise CacheBroken("FAISS cannot read the codes of the vector cache.") from error
         if (index.ntotal, index.d) != (count, dimensions):
             raise CacheBroken("The codes of the vector cache belong to other vectors.")
-        return FaissFinder(faiss, index, self.fetch, self.times)
+        return FaissFinder(faiss, index, self.base_candidates, self.candidate_factor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,30 +78,30 @@ class FaissFinder:
 
     faiss: Any
     index: Any
-    fetch: int
-    times: int
+    base_candidates: int
+    candidate_factor: int
 
-    def find(self, vector: Floats, limit: int, among: Ints | None, skip: Ints) -> Ints:
-        _one_thread(self.faiss)
+    def find(self, vector: FloatArray, limit: int, allowed_rows: IntArray | None, excluded_rows: IntArray) -> IntArray:
+        _use_one_thread(self.faiss)
         total = int(self.index.ntotal)
-        room = total - len(skip) if among is None else len(among)
-        wanted = min(self.fetch + self.times * limit, room)
-        allowed = None if among is None else np.sort(among)
-        asked = min(total, wanted + len(skip) if allowed is None else 2 * wanted * total // max(1, room))
+        room = total - len(excluded_rows) if allowed_rows is None else len(allowed_rows)
+        wanted = min(self.base_candidates + self.candidate_factor * limit, room)
+        allowed = None if allowed_rows is None else np.sort(allowed_rows)
+        asked = min(total, wanted + len(excluded_rows) if allowed is None else 2 * wanted * total // max(1, room))
         while True:
-            found = self._ask(vector, asked)
-            found = found[~contains(skip, found)] if allowed is None else found[contains(allowed, found)]
+            found = self._search_index(vector, asked)
+            found = found[~is_in_sorted(excluded_rows, found)] if allowed is None else found[is_in_sorted(allowed, found)]
             if len(found) >= wanted or asked >= total:
                 return found
             asked = min(total, 4 * asked)
 
-    def _ask(self, vector: Floats, count: int) -> Ints:
+    def _search_index(self, vector: FloatArray, count: int) -> IntArray:
         _, rows = self.index.search(np.ascontiguousarray(vector)[None], count)
-        positions: Ints = rows[0]
+        positions: IntArray = rows[0]
         return positions[positions >= 0]
 
 
-class FaissCache(DerivedCache):
+class FaissVectorCache(FileVectorCache):
     """The same contract as the exact cache, for wikis whose scan would take too long."""
 
     def __init__(
@@ -110,8 +110,8 @@ class FaissCache(DerivedCache):
         directory: Path,
         *,
         background: bool = True,
-        build_at_once: int = 20_000,
+        inline_build_rows: int = 20_000,
         engine: FaissEngine | None = None,
     ) -> None:
-        require_faiss()
-        super().__init__(index, directory, engine or FaissEngine(), background=background, build_at_once=build_at_once)
+        import_faiss()
+        super().__init__(index, directory, engine or FaissEngine(), background=background, inline_build_rows=inline_build_rows)

@@ -9,87 +9,87 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from wikiholt.cachefile.file import MappedFile
-from wikiholt.model import Floats, Ints, Neighbours, VectorDelta, VectorRows
-from wikiholt.vectors.added import Added, contains
-from wikiholt.vectors.engine import Finder
-from wikiholt.vectors.rows import NO_ROWS, Rows, best, require_unit
+from wikiholt.model import FloatArray, IntArray, VectorHits, VectorDelta, VectorRows
+from wikiholt.vectors.added import AppendedRows, is_in_sorted
+from wikiholt.vectors.engine import CandidateFinder
+from wikiholt.vectors.rows import NO_ROWS, VectorTable, select_best, check_unit_length
 
-_GATHER = 4_000
-_BLOCK = 8_192
+_MAX_GATHERED_ROWS = 4_000
+_REBUILD_BLOCK_ROWS = 8_192
 
 
 @dataclass(frozen=True, slots=True)
-class Built:
+class BuiltRows:
     """Rows as they were built at a version, from a file or in memory."""
 
     version: int
-    rows: Rows
-    finder: Finder | None
+    rows: VectorTable
+    finder: CandidateFinder | None
     file: MappedFile | None
 
-    def watch(self) -> None:
+    def ensure_unchanged(self) -> None:
         """Raise if the file under the rows is no longer what was opened."""
         if self.file is not None:
-            self.file.watch()
+            self.file.ensure_unchanged()
 
 
 @dataclass(frozen=True, slots=True)
-class Layers:
+class VectorCacheState:
     """Built rows, dropped rows and added rows: together the index at `version`."""
 
     version: int
-    built: Built
-    added: Added
-    dropped: Ints
+    built: BuiltRows
+    added: AppendedRows
+    dropped: IntArray
 
     @classmethod
-    def over(cls, built: Built) -> "Layers":
+    def from_built(cls, built: BuiltRows) -> "VectorCacheState":
         """The state that is just what was built."""
-        return cls(built.version, built, Added.none(built.rows.vectors.shape[1]), NO_ROWS)
+        return cls(built.version, built, AppendedRows.create_empty(built.rows.vectors.shape[1]), NO_ROWS)
 
     def __len__(self) -> int:
         return len(self.built.rows) - len(self.dropped) + len(self.added)
 
     @property
-    def changed(self) -> int:
+    def changed_count(self) -> int:
         """How many rows differ from what was built."""
         return self.added.count + len(self.dropped)
 
-    def after(self, delta: VectorDelta) -> "Layers":
+    def apply(self, delta: VectorDelta) -> "VectorCacheState":
         """The state after a change; a chunk that is both dropped and added is replaced."""
-        require_unit(delta.added.vectors, delta.added.chunk_ids)
+        check_unit_length(delta.added.vectors, delta.added.chunk_ids)
         gone = np.union1d(delta.dropped, delta.added.chunk_ids)
-        dropped = np.union1d(self.dropped, self.built.rows.positions(gone))
-        return replace(self, version=delta.version, added=self.added.with_change(delta.added, gone), dropped=dropped)
+        dropped = np.union1d(self.dropped, self.built.rows.find_positions(gone))
+        return replace(self, version=delta.version, added=self.added.with_changes(delta.added, gone), dropped=dropped)
 
-    def search(self, vector: Floats, limit: int, pages: Ints | None) -> Neighbours:
+    def search(self, vector: FloatArray, limit: int, allowed_page_ids: IntArray | None) -> VectorHits:
         """The nearest rows, of these pages only if given, by distance and then chunk id."""
-        self.built.watch()
-        built, scores = self._search_built(vector, limit, pages)
-        self.built.watch()
-        added_scores = self.added.scores(vector, pages)
-        added = best(added_scores, limit)
+        self.built.ensure_unchanged()
+        built, scores = self._search_built(vector, limit, allowed_page_ids)
+        self.built.ensure_unchanged()
+        added_scores = self.added.score(vector, allowed_page_ids)
+        added = select_best(added_scores, limit)
         rows = self.built.rows
         chunk_ids = np.concatenate((rows.chunk_ids[built], self.added.chunk_ids[added]))
         page_ids = np.concatenate((rows.page_ids[built], self.added.page_ids[added]))
         cosines = np.concatenate((scores, added_scores[added]))
         distances = np.maximum(np.float32(1.0) - cosines, np.float32(0.0))
         order = np.lexsort((chunk_ids, distances))[:limit]
-        return Neighbours(chunk_ids[order], page_ids[order], distances[order])
+        return VectorHits(chunk_ids[order], page_ids[order], distances[order])
 
-    def scored(self, vector: Floats, chunk_ids: Ints, limit: int) -> Neighbours:
+    def score_chunks(self, vector: FloatArray, chunk_ids: IntArray, limit: int) -> VectorHits:
         """The nearest of these chunks, by distance and then chunk id; chunks that are not here are left out."""
-        self.built.watch()
+        self.built.ensure_unchanged()
         rows = self.built.rows
-        built = np.setdiff1d(rows.positions(chunk_ids), self.dropped, assume_unique=True)
-        scores = rows.scores(vector, built)
-        added = np.setdiff1d(np.flatnonzero(np.isin(self.added.chunk_ids, chunk_ids)), self.added.gone)
+        built = np.setdiff1d(rows.find_positions(chunk_ids), self.dropped, assume_unique=True)
+        scores = rows.score_positions(vector, built)
+        added = np.setdiff1d(np.flatnonzero(np.isin(self.added.chunk_ids, chunk_ids)), self.added.dropped_positions)
         found = np.concatenate((rows.chunk_ids[built], self.added.chunk_ids[added]))
         page_ids = np.concatenate((rows.page_ids[built], self.added.page_ids[added]))
         cosines = np.concatenate((scores, np.vecdot(self.added.vectors[added], vector)))
         distances = np.maximum(np.float32(1.0) - cosines, np.float32(0.0))
         order = np.lexsort((found, distances))[:limit]
-        return Neighbours(found[order], page_ids[order], distances[order])
+        return VectorHits(found[order], page_ids[order], distances[order])
 
     def sample(self, count: int, seed: int) -> VectorRows:
         """Some rows, drawn at random of those that were built and not dropped."""
@@ -98,31 +98,31 @@ class Layers:
         chosen = np.sort(drawn[~np.isin(drawn, self.dropped)][:count])
         return VectorRows(rows.chunk_ids[chosen], rows.page_ids[chosen], rows.vectors[chosen])
 
-    def blocks(self) -> Iterator[VectorRows]:
+    def iter_blocks(self) -> Iterator[VectorRows]:
         """Every row of the state, for building anew."""
         rows = self.built.rows
         keep = np.ones(len(rows), np.bool_)
         keep[self.dropped] = False
-        for start in range(0, len(rows), _BLOCK):
-            self.built.watch()
-            kept = start + np.flatnonzero(keep[start : start + _BLOCK])
+        for start in range(0, len(rows), _REBUILD_BLOCK_ROWS):
+            self.built.ensure_unchanged()
+            kept = start + np.flatnonzero(keep[start : start + _REBUILD_BLOCK_ROWS])
             vectors = rows.vectors[kept]
-            require_unit(vectors, rows.chunk_ids[kept])
+            check_unit_length(vectors, rows.chunk_ids[kept])
             yield VectorRows(rows.chunk_ids[kept], rows.page_ids[kept], vectors)
-        yield self.added.rows()
+        yield self.added.get_live_rows()
 
-    def _search_built(self, vector: Floats, limit: int, pages: Ints | None) -> tuple[Ints, Floats]:
+    def _search_built(self, vector: FloatArray, limit: int, allowed_page_ids: IntArray | None) -> tuple[IntArray, FloatArray]:
         """Positions among the built rows that may be among the nearest, with their exact scores."""
         rows, finder = self.built.rows, self.built.finder
-        among = None if pages is None else rows.of_pages(pages)
+        among = None if allowed_page_ids is None else rows.find_page_positions(allowed_page_ids)
         if among is not None and len(self.dropped):
-            among = among[~contains(self.dropped, among)]
-        if among is not None and len(among) <= _GATHER:
+            among = among[~is_in_sorted(self.dropped, among)]
+        if among is not None and len(among) <= _MAX_GATHERED_ROWS:
             positions = among
         elif finder is not None:
             positions = finder.find(vector, limit, among, self.dropped)
         else:
-            scores = rows.all_scores(vector)
+            scores = rows.score_all(vector)
             scores[self.dropped] = -np.inf
-            positions = best(scores, limit) if among is None else among[best(scores[among], limit)]
-        return positions, rows.scores(vector, positions)
+            positions = select_best(scores, limit) if among is None else among[select_best(scores[among], limit)]
+        return positions, rows.score_positions(vector, positions)

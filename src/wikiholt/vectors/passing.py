@@ -9,38 +9,38 @@ import math
 
 import numpy as np
 
-from wikiholt.model import Floats
-from wikiholt.vectors.bits import differences, encode
+from wikiholt.model import FloatArray
+from wikiholt.vectors.bits import count_differences, encode_signs
 
-LEAST = 1.25
+MIN_PASS_FACTOR = 1.25
 """Enough for queries that are unlike any row: the rows of a sample ask for less (see the bench)."""
-MOST = 4.0
+MAX_PASS_FACTOR = 4.0
 """Beyond this the codes are not believed."""
 
-_ALWAYS = 300
-_SAMPLE, _QUERIES = 8_000, 40
-_FOUND = 0.995
+_MIN_PASSED_ROWS = 300
+_SAMPLE_ROWS, _SAMPLE_QUERIES = 8_000, 40
+_TARGET_RECALL = 0.995
 
 
-def rows_to_pass(factor: float, limit: int, count: int) -> int:
+def count_candidates(factor: float, limit: int, count: int) -> int:
     """How many of so many rows must pass to hold the `limit` nearest."""
-    return count if factor > MOST else max(count // 50, _ALWAYS + int(factor * math.sqrt(limit * count)))
+    return count if factor > MAX_PASS_FACTOR else max(count // 50, _MIN_PASSED_ROWS + int(factor * math.sqrt(limit * count)))
 
 
-def learn_factor(vectors: Floats, mean: Floats) -> float:
+def estimate_pass_factor(vectors: FloatArray, mean: FloatArray) -> float:
     """The factor by which the rows of a sample find their nearest ten and hundred in it."""
-    sample = np.ascontiguousarray(vectors[:: -(-len(vectors) // _SAMPLE)])
-    codes = np.concatenate([block.reshape(-1) for block in encode(sample, mean)])
+    sample = np.ascontiguousarray(vectors[:: -(-len(vectors) // _SAMPLE_ROWS)])
+    codes = np.concatenate([block.reshape(-1) for block in encode_signs(sample, mean)])
     depths = [min(depth, len(sample)) for depth in (10, 100)]
     needed: list[list[int]] = [[] for _ in depths]
-    for vector in sample[:: -(-len(sample) // _QUERIES)]:
+    for vector in sample[:: -(-len(sample) // _SAMPLE_QUERIES)]:
         nearest = np.argsort(-np.vecdot(sample, vector), kind="stable")
-        found = differences(codes, len(sample), vector)
+        found = count_differences(codes, len(sample), vector)
         up_to = np.cumsum(np.bincount(found))
         for depth, rows in zip(depths, needed, strict=True):
             rows.extend(up_to[found[nearest[:depth]]].tolist())
     factors = [
-        (float(np.quantile(rows, _FOUND)) - _ALWAYS) / math.sqrt(depth * len(sample))
+        (float(np.quantile(rows, _TARGET_RECALL)) - _MIN_PASSED_ROWS) / math.sqrt(depth * len(sample))
         for depth, rows in zip(depths, needed, strict=True)
     ]
-    return max(LEAST, *factors)
+    return max(MIN_PASS_FACTOR, *factors)

@@ -10,80 +10,80 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from wikiholt.model import Floats, Ints
-from wikiholt.vectors.bits import NEVER, Words, differences, encode, fewest, words_for
-from wikiholt.vectors.engine import Array, floats
-from wikiholt.vectors.passing import learn_factor, rows_to_pass
-from wikiholt.vectors.rows import best
+from wikiholt.model import FloatArray, IntArray
+from wikiholt.vectors.bits import EXCLUDED_DIFFERENCE, CodeWords, count_differences, encode_signs, select_closest, count_code_words
+from wikiholt.vectors.engine import Array, to_float_array
+from wikiholt.vectors.passing import estimate_pass_factor, count_candidates
+from wikiholt.vectors.rows import select_best
 
-_BLOCK = 16_384
-_SCORED = 256
+_QUANTIZE_BLOCK_ROWS = 16_384
+_SCORE_BLOCK_ROWS = 256
 
 
 @dataclass(frozen=True, slots=True)
-class SketchEngine:
+class QuantizedEngine:
     """As many rows pass the codes as was learnt; `fetch` + `times` · limit pass the bytes and are scored exactly."""
 
     kind: str = "exact"
-    scan_below: int = 20_000
-    fetch: int = 50
-    times: float = 1.1
-    checked: tuple[str, ...] = ("factor", "scales")
+    scan_max_rows: int = 20_000
+    base_candidates: int = 50
+    candidate_factor: float = 1.1
+    verified_sections: tuple[str, ...] = ("factor", "scales")
 
-    def derive(self, vectors: Floats) -> Iterator[tuple[str, Array]]:
-        mean, largest = _mean_and_largest(vectors)
+    def build_sections(self, vectors: FloatArray) -> Iterator[tuple[str, Array]]:
+        mean, largest = _compute_mean_and_max(vectors)
         scales = largest / np.float32(127)
-        yield "factor", np.array([learn_factor(vectors, mean)], np.float32)
+        yield "factor", np.array([estimate_pass_factor(vectors, mean)], np.float32)
         yield "scales", scales
-        for codes in encode(vectors, mean):
+        for codes in encode_signs(vectors, mean):
             yield "codes", codes.reshape(-1)
-        for start in range(0, len(vectors), _BLOCK):
-            yield "bytes", np.rint(vectors[start : start + _BLOCK] / scales).astype(np.int8)
+        for start in range(0, len(vectors), _QUANTIZE_BLOCK_ROWS):
+            yield "bytes", np.rint(vectors[start : start + _QUANTIZE_BLOCK_ROWS] / scales).astype(np.int8)
 
-    def finder(self, sections: Mapping[str, memoryview], count: int, dimensions: int) -> "SketchFinder":
+    def open_finder(self, sections: Mapping[str, memoryview], count: int, dimensions: int) -> "QuantizedFinder":
         codes = np.frombuffer(sections["codes"], np.uint64)
         rows = np.frombuffer(sections["bytes"], np.int8).reshape(count, dimensions)
-        if len(codes) != count * words_for(dimensions):
+        if len(codes) != count * count_code_words(dimensions):
             raise ValueError("rows and codes differ in number")
-        factor = float(floats(sections["factor"], 1)[0])
-        return SketchFinder(self, factor, floats(sections["scales"], dimensions), codes, rows)
+        factor = float(to_float_array(sections["factor"], 1)[0])
+        return QuantizedFinder(self, factor, to_float_array(sections["scales"], dimensions), codes, rows)
 
 
 @dataclass(frozen=True, slots=True)
-class SketchFinder:
+class QuantizedFinder:
     """Scans the codes, then scores bytes. The mean adds the same to every row's score, so the query keeps it."""
 
-    engine: SketchEngine
-    factor: float
-    scales: Floats
-    codes: Words
-    rows: NDArray[np.int8]
+    engine: QuantizedEngine
+    pass_factor: float
+    scales: FloatArray
+    codes: CodeWords
+    quantized_rows: NDArray[np.int8]
 
-    def find(self, vector: Floats, limit: int, among: Ints | None, skip: Ints) -> Ints:
-        found = differences(self.codes, len(self.rows), vector)
-        found[skip] = NEVER
-        if among is not None:
-            found = found[among]
-        passed = np.flatnonzero(fewest(found, rows_to_pass(self.factor, limit, len(found))))
-        if among is not None:
-            passed = among[passed]
-        return passed[best(self._scores(vector, passed), self.engine.fetch + int(self.engine.times * limit))]
+    def find(self, vector: FloatArray, limit: int, allowed_rows: IntArray | None, excluded_rows: IntArray) -> IntArray:
+        found = count_differences(self.codes, len(self.quantized_rows), vector)
+        found[excluded_rows] = EXCLUDED_DIFFERENCE
+        if allowed_rows is not None:
+            found = found[allowed_rows]
+        passed = np.flatnonzero(select_closest(found, count_candidates(self.pass_factor, limit, len(found))))
+        if allowed_rows is not None:
+            passed = allowed_rows[passed]
+        return passed[select_best(self._score_approximately(vector, passed), self.engine.base_candidates + int(self.engine.candidate_factor * limit))]
 
-    def _scores(self, vector: Floats, positions: Ints) -> Floats:
+    def _score_approximately(self, vector: FloatArray, positions: IntArray) -> FloatArray:
         """Nearly the cosines of these rows, computed in pieces that stay in the processor's cache."""
         weights = vector * self.scales
-        scores: Floats = np.empty(len(positions), np.float32)
-        for start in range(0, len(positions), _SCORED):
-            piece = self.rows[positions[start : start + _SCORED]].astype(np.float32)
-            np.vecdot(piece, weights, out=scores[start : start + _SCORED])
+        scores: FloatArray = np.empty(len(positions), np.float32)
+        for start in range(0, len(positions), _SCORE_BLOCK_ROWS):
+            piece = self.quantized_rows[positions[start : start + _SCORE_BLOCK_ROWS]].astype(np.float32)
+            np.vecdot(piece, weights, out=scores[start : start + _SCORE_BLOCK_ROWS])
         return scores
 
 
-def _mean_and_largest(vectors: Floats) -> tuple[Floats, Floats]:
+def _compute_mean_and_max(vectors: FloatArray) -> tuple[FloatArray, FloatArray]:
     """For each dimension the mean and the largest magnitude, which is never zero."""
     mean, largest = np.zeros(vectors.shape[1]), np.full(vectors.shape[1], np.finfo(np.float32).tiny * 127, np.float32)
-    for start in range(0, len(vectors), _BLOCK):
-        block = vectors[start : start + _BLOCK]
+    for start in range(0, len(vectors), _QUANTIZE_BLOCK_ROWS):
+        block = vectors[start : start + _QUANTIZE_BLOCK_ROWS]
         mean += block.sum(axis=0, dtype=np.float64) / len(vectors)
         np.maximum(largest, np.abs(block).max(axis=0), out=largest)
     return mean.astype(np.float32), largest

@@ -1,10 +1,10 @@
 """No cache at all: a store that finds the nearest chunks by itself, fast, is asked each time."""
 
-from wikiholt.model import Floats, Ints, Neighbours
+from wikiholt.model import FloatArray, IntArray, VectorHits
 from wikiholt.ports import WikiIndex
 
 
-class StoredVectors:
+class DatabaseVectorCache:
     """A `VectorCache` that holds nothing and so is never behind."""
 
     def __init__(self, index: WikiIndex) -> None:
@@ -18,13 +18,13 @@ class StoredVectors:
     def refresh(self) -> None:
         """Nothing to bring up to date."""
 
-    def search(self, vector: Floats, limit: int, pages: Ints | None) -> Neighbours:
-        return self._index.nearest(vector, limit, pages)
+    def search(self, vector: FloatArray, limit: int, page_ids: IntArray | None) -> VectorHits:
+        return self._index.search_vectors(vector, limit, page_ids)
 
     def verify(self) -> None:
         """Nothing to read."""
 
-    def settle(self, timeout: float | None = None) -> bool:  # noqa: ARG002
+    def wait_idle(self, timeout: float | None = None) -> bool:  # noqa: ARG002
         return False
 
     def close(self) -> None:

@@ -13,250 +13,250 @@ from pathlib import Path
 
 from wikiholt.cachefile.faults import CacheBroken, CacheNotReady
 from wikiholt.cachefile.file import MappedFile
-from wikiholt.cachefile.folder import CacheName, Folder
-from wikiholt.cachefile.worker import Worker
-from wikiholt.model import Ints, WordDelta, WordHit, WordQuery
+from wikiholt.cachefile.folder import CacheFileName, CacheDirectory
+from wikiholt.cachefile.worker import BackgroundWorker
+from wikiholt.model import IntArray, KeywordDelta, KeywordHit, KeywordQuery
 from wikiholt.ports import Lexicon, WikiIndex
 from wikiholt.words import filing, ranking
-from wikiholt.words.building import Builder
+from wikiholt.words.building import PostingsBuilder
 from wikiholt.words.lexicon import ViewLexicon
-from wikiholt.words.merging import merged
+from wikiholt.words.merging import merge_postings
 from wikiholt.words.postings import Postings
-from wikiholt.words.proof import agrees
-from wikiholt.words.view import View, view_of
+from wikiholt.words.proof import verify_against_index
+from wikiholt.words.view import KeywordView, make_view
 
-_log = logging.getLogger(__name__)
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class _Standing:
+class _KeywordCacheState:
     """What searches use: a view, the file under it if there is one, and whether the index has confirmed it."""
 
-    view: View
+    view: KeywordView
     file: MappedFile | None
-    proven: bool
+    verified: bool
 
 
-class PostingsCache:
+class FileKeywordCache:
     """A `WordCache` over one index: the same pages and scores as its store, but for phrases (NotHere)."""
 
     def __init__(
-        self, index: WikiIndex, directory: Path, *, background: bool = True, build_at_once: int = 2_000
+        self, index: WikiIndex, directory: Path, *, background: bool = True, inline_build_pages: int = 2_000
     ) -> None:
         self._index = index
-        self._folder = Folder(directory, filing.FAMILY)
+        self._directory = CacheDirectory(directory, filing.CACHE_FAMILY)
         self._background = background
-        self._build_at_once = build_at_once
-        self._standing: _Standing | None = None
-        self._failed_at: int | None = None
-        self._unchecked: MappedFile | None = None
+        self._inline_build_pages = inline_build_pages
+        self._state: _KeywordCacheState | None = None
+        self._failed_version: int | None = None
+        self._unverified_file: MappedFile | None = None
         self._closed = False
-        self._begin_process()
+        self._init_process()
 
-    def _begin_process(self) -> None:
+    def _init_process(self) -> None:
         """Locks and threads belong to one process; a forked child gets its own."""
-        self._process = os.getpid()
+        self._process_id = os.getpid()
         self._lock = threading.Lock()
-        self._worker: Worker[_Standing] = Worker("wikiholt-words", background=self._background)
+        self._worker: BackgroundWorker[_KeywordCacheState] = BackgroundWorker("wikiholt-words", background=self._background)
 
     # ── the contract ─────────────────────────────────────────────────────────────────────────────
 
     @property
     def version(self) -> int | None:
         """The version of the index this cache stands for; None before it is ready."""
-        standing = self._standing
+        standing = self._state
         return None if standing is None else standing.view.version
 
     def refresh(self) -> None:
         """Bring the cache to the index's version: by what changed since, by a file on disk, or by building."""
-        if self._process != os.getpid():
-            self._begin_process()
+        if self._process_id != os.getpid():
+            self._init_process()
         with self._lock:
             if self._closed:
                 raise CacheNotReady("The word cache was closed.")
-            standing = self._take_up(self._sound(self._standing))
-            if standing is None or standing.view.version != self._index.version():
-                standing = self._reached(standing)
-            self._standing = self._confirmed(standing)
-            if self._standing is not None:
-                self._tend(self._standing)
+            standing = self._take_background_result(self._check_state(self._state))
+            if standing is None or standing.view.version != self._index.get_version():
+                standing = self._bring_up_to_date(standing)
+            self._state = self._verify_state(standing)
+            if self._state is not None:
+                self._start_maintenance(self._state)
 
-    def search(self, query: WordQuery, limit: int, pages: Ints | None) -> Sequence[WordHit]:
+    def search(self, query: KeywordQuery, limit: int, page_ids: IntArray | None) -> Sequence[KeywordHit]:
         """The best pages by BM25, of these (sorted ids) only if given; NotHere for phrases, CacheNotReady before."""
-        return ranking.search(self._view(), query, limit, pages)
+        return ranking.search_keywords(self._get_view(), query, limit, page_ids)
 
-    def best_possible(self, query: WordQuery) -> float:
+    def get_max_score(self, query: KeywordQuery) -> float:
         """The score no page can exceed for this query; fails as `search` does."""
-        return ranking.best_possible(self._view(), query)
+        return ranking.get_max_score(self._get_view(), query)
 
-    def lexicon(self) -> Lexicon:
+    def get_lexicon(self) -> Lexicon:
         """The terms of the version it stands for; CacheNotReady before."""
-        return ViewLexicon(self._view())
+        return ViewLexicon(self._get_view())
 
-    def _view(self) -> View:
-        standing = self._standing
+    def _get_view(self) -> KeywordView:
+        standing = self._state
         if standing is None:
             raise CacheNotReady("The word cache is not built yet.", hint="searches read the index meanwhile")
         if standing.file is not None:
-            standing.file.watch()
+            standing.file.ensure_unchanged()
         return standing.view
 
     def verify(self) -> None:
         """Compare every byte of the file with its checksums; a damaged file is dropped and CacheBroken raised."""
-        standing = self._standing
+        standing = self._state
         if standing is not None and standing.file is not None:
             try:
-                standing.file.check()
+                standing.file.verify_checksums()
             except CacheBroken as error:
-                self._condemn(standing.file, error)
+                self._invalidate(standing.file, error)
                 raise
 
-    def settle(self, timeout: float | None = None) -> bool:
+    def wait_idle(self, timeout: float | None = None) -> bool:
         """Wait for work in the background to end; says whether it has. The next refresh takes it up."""
         return self._worker.wait(timeout)
 
     def close(self) -> None:
         """Stop work in the background and let the file go."""
         self._closed = True
-        if self._process == os.getpid() and not self._worker.stop(timeout=10.0):
-            _log.warning("the word cache's background work did not stop in time; it ends with the process")
-        self._standing = None
+        if self._process_id == os.getpid() and not self._worker.stop(timeout=10.0):
+            _LOG.warning("the word cache's background work did not stop in time; it ends with the process")
+        self._state = None
 
     # ── getting there ────────────────────────────────────────────────────────────────────────────
 
-    def _take_up(self, standing: _Standing | None) -> _Standing | None:
+    def _take_background_result(self, state: _KeywordCacheState | None) -> _KeywordCacheState | None:
         """Continue from what the background made, if it is of use."""
-        made, failure = self._worker.take()
+        made, failure = self._worker.take_result()
         if failure is not None:
-            self._failed_at = self._index.version()
-            _log.warning("the word cache could not be made: %s", failure)
-        fresh = self._advanced(made)
-        return fresh if fresh is not None else standing
+            self._failed_version = self._index.get_version()
+            _LOG.warning("the word cache could not be made: %s", failure)
+        fresh = self._advance(made)
+        return fresh if fresh is not None else state
 
-    def _reached(self, standing: _Standing | None) -> _Standing | None:
+    def _bring_up_to_date(self, state: _KeywordCacheState | None) -> _KeywordCacheState | None:
         """The cache at the index's version; None while the background is on its way there."""
-        standing = self._advanced(standing)
-        if standing is None and not self._worker.busy:
-            standing = self._from_disk()
-        if standing is None and not self._worker.busy:
-            standing = self._from_index()
-        return standing
+        state = self._advance(state)
+        if state is None and not self._worker.is_busy:
+            state = self._load_from_disk()
+        if state is None and not self._worker.is_busy:
+            state = self._build_from_index()
+        return state
 
-    def _advanced(self, standing: _Standing | None) -> _Standing | None:
+    def _advance(self, state: _KeywordCacheState | None) -> _KeywordCacheState | None:
         """The same at the index's version, by the pages changed since; None when that cannot be."""
-        if standing is None:
+        if state is None:
             return None
-        delta = self._index.words_since(standing.view.version)
+        delta = self._index.get_keyword_changes(state.view.version)
         if delta is None:
             return None
-        if delta.version == standing.view.version:
-            return standing
-        if self._background and len(delta.changed) > self._build_at_once:
-            self._worker.start(lambda: self._grown(standing, delta))
+        if delta.version == state.view.version:
+            return state
+        if self._background and len(delta.changed) > self._inline_build_pages:
+            self._worker.start(lambda: self._apply_delta(state, delta))
             return None
-        return self._grown(standing, delta)
+        return self._apply_delta(state, delta)
 
     @staticmethod
-    def _grown(standing: _Standing, delta: WordDelta) -> _Standing:
-        return _Standing(standing.view.after(delta), standing.file, standing.proven)
+    def _apply_delta(state: _KeywordCacheState, delta: KeywordDelta) -> _KeywordCacheState:
+        return _KeywordCacheState(state.view.apply(delta), state.file, state.verified)
 
-    def _from_disk(self) -> _Standing | None:
+    def _load_from_disk(self) -> _KeywordCacheState | None:
         """The newest file that can be used, brought up to date; files that cannot are removed."""
-        for name in self._folder.names(self._index.generation, filing.KIND):
+        for name in self._directory.list_files(self._index.generation, filing.CACHE_KIND):
             try:
-                standing = self._advanced(self._opened(name))
+                standing = self._advance(self._open_file(name))
             except FileNotFoundError:
                 continue
             except (CacheBroken, OSError) as error:
-                _log.warning("dropping the word cache %s: %s", name, error)
+                _LOG.warning("dropping the word cache %s: %s", name, error)
                 standing = None
-            if standing is not None or self._worker.busy:
+            if standing is not None or self._worker.is_busy:
                 return standing
             # Broken, too old, or of a version this index never had: nobody can use it.
-            self._folder.remove(name)
+            self._directory.remove(name)
         return None
 
-    def _opened(self, name: CacheName) -> _Standing:
-        postings, file, checked = filing.open_mapped(self._folder, name)
+    def _open_file(self, name: CacheFileName) -> _KeywordCacheState:
+        postings, file, checked = filing.open_postings(self._directory, name)
         if not checked and not self._background:
-            file.check()
+            file.verify_checksums()
         elif not checked:
-            self._unchecked = file
-        return _Standing(view_of(postings), file, proven=False)
+            self._unverified_file = file
+        return _KeywordCacheState(make_view(postings), file, verified=False)
 
-    def _verify(self, file: MappedFile) -> None:
+    def _verify_file(self, file: MappedFile) -> None:
         try:
-            file.check()
+            file.verify_checksums()
         except CacheBroken as error:
-            self._condemn(file, error)
+            self._invalidate(file, error)
 
-    def _from_index(self) -> _Standing | None:
+    def _build_from_index(self) -> _KeywordCacheState | None:
         """Build from the truth: small ones at once, large ones in the background (None until then)."""
-        if self._failed_at == self._index.version():
+        if self._failed_version == self._index.get_version():
             return None
-        if self._background and self._index.state().pages > self._build_at_once:
+        if self._background and self._index.get_state().pages > self._inline_build_pages:
             self._worker.start(self._build)
             return None
-        return self._advanced(self._build())
+        return self._advance(self._build())
 
-    def _build(self) -> _Standing:
-        builder = Builder()
-        with self._index.word_rows() as (version, rows):
-            for row in self._worker.steps(rows):
+    def _build(self) -> _KeywordCacheState:
+        builder = PostingsBuilder()
+        with self._index.open_keyword_rows() as (version, rows):
+            for row in self._worker.iter_until_stopped(rows):
                 builder.add(row)
-        return self._kept(builder.finish(version))
+        return self._store_postings(builder.build(version))
 
-    def _tend(self, standing: _Standing) -> None:
+    def _start_maintenance(self, state: _KeywordCacheState) -> None:
         """Begin what the state calls for: a merge, or the check of a large file's every byte."""
-        view, file = standing.view, standing.file
-        if file is not None and file is self._unchecked:
-            if self._worker.start(lambda: self._verify(file)):
-                self._unchecked = None
-        elif view.overgrown:
-            self._worker.start(lambda: self._kept(merged(view)))
+        view, file = state.view, state.file
+        if file is not None and file is self._unverified_file:
+            if self._worker.start(lambda: self._verify_file(file)):
+                self._unverified_file = None
+        elif view.needs_merge:
+            self._worker.start(lambda: self._store_postings(merge_postings(view)))
             if not self._background:
-                self._standing = self._take_up(standing)
+                self._state = self._take_background_result(state)
 
-    def _kept(self, postings: Postings) -> _Standing:
+    def _store_postings(self, postings: Postings) -> _KeywordCacheState:
         """The postings in a file, or in memory where the disk does not take them."""
         try:
-            filing.write(self._folder, self._index.generation, postings)
-            name = filing.name_of(self._index.generation, postings.version)
-            postings, file, _ = filing.open_mapped(self._folder, name)
+            filing.write_postings(self._directory, self._index.generation, postings)
+            name = filing.make_file_name(self._index.generation, postings.version)
+            postings, file, _ = filing.open_postings(self._directory, name)
         except (OSError, CacheBroken) as error:
-            _log.warning("the word cache stays in memory: %s", error)
-            return _Standing(view_of(postings), None, proven=True)
-        return _Standing(view_of(postings), file, proven=True)
+            _LOG.warning("the word cache stays in memory: %s", error)
+            return _KeywordCacheState(make_view(postings), None, verified=True)
+        return _KeywordCacheState(make_view(postings), file, verified=True)
 
     # ── trust ────────────────────────────────────────────────────────────────────────────────────
 
-    def _sound(self, standing: _Standing | None) -> _Standing | None:
+    def _check_state(self, state: _KeywordCacheState | None) -> _KeywordCacheState | None:
         """What we have, unless its file was condemned or changed since, or the truth went back behind it."""
-        if standing is None or standing.view.version > self._index.version():
+        if state is None or state.view.version > self._index.get_version():
             return None
-        if standing.file is not None:
+        if state.file is not None:
             try:
-                standing.file.watch()
+                state.file.ensure_unchanged()
             except CacheBroken as error:
-                self._condemn(standing.file, error)
+                self._invalidate(state.file, error)
                 return None
-        return standing
+        return state
 
-    def _confirmed(self, standing: _Standing | None) -> _Standing | None:
+    def _verify_state(self, state: _KeywordCacheState | None) -> _KeywordCacheState | None:
         """What came from a file, once the index has confirmed it; otherwise what the index itself gives."""
-        if standing is None or standing.proven:
-            return standing
-        verdict = agrees(standing.view, self._index)
+        if state is None or state.verified:
+            return state
+        verdict = verify_against_index(state.view, self._index)
         if verdict is None:
-            return standing
+            return state
         if verdict:
-            return _Standing(standing.view, standing.file, proven=True)
-        if standing.file is not None:
-            self._condemn(standing.file, CacheBroken("it was made from another index"))
-        return self._from_index()
+            return _KeywordCacheState(state.view, state.file, verified=True)
+        if state.file is not None:
+            self._invalidate(state.file, CacheBroken("it was made from another index"))
+        return self._build_from_index()
 
-    def _condemn(self, file: MappedFile, error: Exception) -> None:
+    def _invalidate(self, file: MappedFile, error: Exception) -> None:
         """Never believe this file again, and remove it if it still lies there."""
-        _log.warning("dropping the word cache of version %d: %s", file.header.version, error)
-        file.condemned = True
-        self._folder.remove(filing.name_of(file.header.generation, file.header.version))
+        _LOG.warning("dropping the word cache of version %d: %s", file.header.version, error)
+        file.invalid = True
+        self._directory.remove(filing.make_file_name(file.header.generation, file.header.version))

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from wikiholt.words.postings import Postings, assemble
-from wikiholt.words.view import View
+from wikiholt.words.postings import Postings, build_postings
+from wikiholt.words.view import KeywordView
 
 
-def merged(view: View) -> Postings:
+def merge_postings(view: KeywordView) -> Postings:
     """The view as postings of its version."""
     old = view.postings
     alive = np.ones(len(view.page_ids), np.bool_) if view.alive is None else view.alive
@@ -26,4 +26,4 @@ def merged(view: View) -> Postings:
     which, rows, counts = (np.concatenate(part) for part in zip(*parts, strict=True))
     living = alive[rows]
     triples = which[living], new_row[rows[living]], counts[living]
-    return assemble(view.version, terms, triples, view.page_ids[kept], view.lengths[kept])
+    return build_postings(view.version, terms, triples, view.page_ids[kept], view.lengths[kept])

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from wikiholt.model import Floats, Ints
-from wikiholt.words.vocabulary import Vocabulary, vocabulary
+from wikiholt.model import FloatArray, IntArray
+from wikiholt.words.vocabulary import Vocabulary, make_vocabulary
 
-Rows = NDArray[np.int32]
+RowNumbers = NDArray[np.int32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,22 +22,22 @@ class Postings:
 
     version: int
     terms: Vocabulary
-    offsets: Ints
-    rows: Rows
-    counts: Floats
-    page_ids: Ints
-    lengths: Ints
+    offsets: IntArray
+    rows: RowNumbers
+    counts: FloatArray
+    page_ids: IntArray
+    lengths: IntArray
     """How many terms each page has, over all fields."""
 
-    def rows_of(self, page_ids: Ints) -> Ints:
+    def find_rows(self, page_ids: IntArray) -> IntArray:
         """The rows of those of these pages that are here."""
         places = np.searchsorted(self.page_ids, page_ids)
         places = places[places < len(self.page_ids)] if len(self.page_ids) else places[:0]
         return np.asarray(places[np.isin(self.page_ids[places], page_ids)], np.int64)
 
 
-def assemble(
-    version: int, terms: Sequence[str], triples: tuple[Rows, Rows, Floats], page_ids: Ints, lengths: Ints
+def build_postings(
+    version: int, terms: Sequence[str], triples: tuple[RowNumbers, RowNumbers, FloatArray], page_ids: IntArray, lengths: IntArray
 ) -> Postings:
     """Postings from loose triples (number in `terms`, row, count); terms that nothing holds are left out."""
     numbers, rows, counts = triples
@@ -48,5 +48,5 @@ def assemble(
     order = np.lexsort((rows, place[numbers]))
     offsets = np.zeros(len(by_text) + 1, np.int64)
     np.cumsum(held[by_text], out=offsets[1:])
-    sorted_terms = vocabulary(terms[number] for number in by_text)
+    sorted_terms = make_vocabulary(terms[number] for number in by_text)
     return Postings(version, sorted_terms, offsets, rows[order], counts[order], page_ids, lengths)

@@ -6,63 +6,63 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from wikiholt.errors import NotHere
-from wikiholt.model import Floats, Ints, WordHit, WordQuery
-from wikiholt.text.fields import K1, PREFIX_WEIGHT, idf, most, split
-from wikiholt.words.postings import Rows
-from wikiholt.words.view import Doubles, List, View
+from wikiholt.errors import CacheCannotAnswer
+from wikiholt.model import FloatArray, IntArray, KeywordHit, KeywordQuery
+from wikiholt.text.fields import K1, PREFIX_WEIGHT, compute_idf, compute_max_score, split_terms
+from wikiholt.words.postings import RowNumbers
+from wikiholt.words.view import DoubleArray, PostingList, KeywordView
 
-_LAST = chr(0x10FFFF)
+_LAST_CHARACTER = chr(0x10FFFF)
 
 
-def search(view: View, query: WordQuery, limit: int, pages: Ints | None) -> list[WordHit]:
+def search_keywords(view: KeywordView, query: KeywordQuery, limit: int, page_ids: IntArray | None) -> list[KeywordHit]:
     """The best pages, best first, ties by page id; only `pages` (sorted ids) if given.
 
     Raises NotHere for phrases: positions are not kept. As in the store, whole words and the prefix each put their best
     `limit` pages forward, and what both found is added up.
     """
     if query.phrases:
-        raise NotHere("phrases are not kept in the word cache", hint="ask the index")
-    terms = [_single(term) for term in query.terms]
-    prefix = _single(query.prefix)
-    barred = _holding(view, [_single(" ".join(phrase)) for phrase in query.excluded])
+        raise CacheCannotAnswer("phrases are not kept in the word cache", hint="ask the index")
+    terms = [_parse_single_term(term) for term in query.terms]
+    prefix = _parse_single_term(query.prefix)
+    barred = _find_rows(view, [_parse_single_term(" ".join(phrase)) for phrase in query.excluded])
     if limit <= 0:
         return []
-    lists = [held for term in terms if (held := view.list_of(term)) is not None]
-    best = _best(view, _scores(view, lists), barred, limit, pages)
+    lists = [held for term in terms if (held := view.get_posting_list(term)) is not None]
+    best = _select_best(view, _score_rows(view, lists), barred, limit, page_ids)
     if prefix:
-        whole = _holding(view, terms[-1:])
-        scores = _scores(view, [_beginning_with(view, prefix)])
+        whole = _find_rows(view, terms[-1:])
+        scores = _score_rows(view, [_find_prefix_rows(view, prefix)])
         found = defaultdict[int, float](float, best)
-        for page_id, score in _best(view, scores, [*barred, *whole], limit, pages):
+        for page_id, score in _select_best(view, scores, [*barred, *whole], limit, page_ids):
             found[page_id] += score * PREFIX_WEIGHT
         best = sorted(found.items(), key=lambda item: (-item[1], item[0]))[:limit]
-    return [WordHit(page_id, score) for page_id, score in best]
+    return [KeywordHit(page_id, score) for page_id, score in best]
 
 
-def best_possible(view: View, query: WordQuery) -> float:
+def get_max_score(view: KeywordView, query: KeywordQuery) -> float:
     """The score no page can exceed; NotHere for phrases."""
     if query.phrases:
-        raise NotHere("phrases are not kept in the word cache", hint="ask the index")
-    lists = [view.list_of(_single(term)) for term in query.terms]
-    return sum(most(view.pages, 0 if held is None else len(held[0])) for held in lists)
+        raise CacheCannotAnswer("phrases are not kept in the word cache", hint="ask the index")
+    lists = [view.get_posting_list(_parse_single_term(term)) for term in query.terms]
+    return sum(compute_max_score(view.page_count, 0 if held is None else len(held[0])) for held in lists)
 
 
-def _single(text: str) -> str:
+def _parse_single_term(text: str) -> str:
     """The one term in this text; none at all is a term that no page holds, and several are a phrase."""
-    terms = split(text)
+    terms = split_terms(text)
     if len(terms) > 1:
-        raise NotHere("phrases are not kept in the word cache", hint="ask the index")
+        raise CacheCannotAnswer("phrases are not kept in the word cache", hint="ask the index")
     return terms[0] if terms else ""
 
 
-def _holding(view: View, terms: Sequence[str]) -> list[Rows]:
-    return [held[0] for term in terms if (held := view.list_of(term)) is not None]
+def _find_rows(view: KeywordView, terms: Sequence[str]) -> list[RowNumbers]:
+    return [held[0] for term in terms if (held := view.get_posting_list(term)) is not None]
 
 
-def _scores(view: View, lists: Sequence[List | tuple[Ints, Doubles]]) -> Doubles:
+def _score_rows(view: KeywordView, lists: Sequence[PostingList | tuple[IntArray, DoubleArray]]) -> DoubleArray:
     """Every row's sum of what these terms give it; the order of the operations is FTS5's, to the last bit."""
-    gains = [_gain(view, rows, counts) for rows, counts in lists]
+    gains = [_compute_gains(view, rows, counts) for rows, counts in lists]
     if not gains:
         return np.zeros(len(view.page_ids))
     # One pass over all lists, in the order of the terms, is faster than adding list by list.
@@ -70,25 +70,25 @@ def _scores(view: View, lists: Sequence[List | tuple[Ints, Doubles]]) -> Doubles
     return np.bincount(rows, np.concatenate(gains), len(view.page_ids)).astype(np.float64, copy=False)
 
 
-def _gain(view: View, rows: Rows | Ints, counts: Floats | Doubles) -> Doubles:
+def _compute_gains(view: KeywordView, rows: RowNumbers | IntArray, counts: FloatArray | DoubleArray) -> DoubleArray:
     """idf · count · (k1 + 1) / (count + norm), worked out in place."""
     gain = counts.astype(np.float64)
     below = view.norms.take(rows)
     below += gain
     gain *= K1 + 1.0
     gain /= below
-    gain *= idf(view.pages, len(rows))
+    gain *= compute_idf(view.page_count, len(rows))
     return gain
 
 
-def _beginning_with(view: View, prefix: str) -> tuple[Ints, Doubles]:
+def _find_prefix_rows(view: KeywordView, prefix: str) -> tuple[IntArray, DoubleArray]:
     """All terms with this beginning as if they were one: their lists lie side by side."""
     postings = view.postings
-    first, last = postings.terms.beginning_with(prefix)
+    first, last = postings.terms.find_prefix_range(prefix)
     span = slice(int(postings.offsets[first]), int(postings.offsets[last]))
-    counts: Doubles = np.bincount(postings.rows[span], postings.counts[span], len(view.page_ids)).astype(np.float64)
+    counts: DoubleArray = np.bincount(postings.rows[span], postings.counts[span], len(view.page_ids)).astype(np.float64)
     at = bisect_left(view.added_terms, prefix)
-    for term in view.added_terms[at : bisect_left(view.added_terms, prefix + _LAST)]:
+    for term in view.added_terms[at : bisect_left(view.added_terms, prefix + _LAST_CHARACTER)]:
         rows, more = view.added[term]
         counts[rows] += more
     if view.alive is not None:
@@ -97,16 +97,16 @@ def _beginning_with(view: View, prefix: str) -> tuple[Ints, Doubles]:
     return held, counts[held]
 
 
-def _best(
-    view: View, scores: Doubles, barred: Sequence[Rows], limit: int, pages: Ints | None
+def _select_best(
+    view: KeywordView, scores: DoubleArray, excluded: Sequence[RowNumbers], limit: int, allowed_page_ids: IntArray | None
 ) -> list[tuple[int, float]]:
     """The best `limit` pages that may compete, with their scores, best first."""
-    for lost in barred:
+    for lost in excluded:
         scores[lost] = 0
     # Whatever holds a term has a score above zero.
     rows = np.flatnonzero(scores > 0)
-    if pages is not None:
-        rows = rows[np.isin(view.page_ids[rows], pages, assume_unique=True)]
+    if allowed_page_ids is not None:
+        rows = rows[np.isin(view.page_ids[rows], allowed_page_ids, assume_unique=True)]
     best = scores[rows]
     if len(rows) > limit:
         competing = np.flatnonzero(best >= np.partition(best, len(best) - limit)[len(best) - limit])

@@ -12,47 +12,47 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from wikiholt.model import Floats, Ints, WordDelta, WordRow
-from wikiholt.text.fields import K1, B, weigh
-from wikiholt.words.postings import Postings, Rows
+from wikiholt.model import FloatArray, IntArray, KeywordDelta, KeywordRow
+from wikiholt.text.fields import K1, B, count_weighted_terms
+from wikiholt.words.postings import Postings, RowNumbers
 
-MERGE_AT_LEAST, MERGE_SHARE = 200, 20
+MERGE_MIN_ROWS, MERGE_DIVISOR = 200, 20
 
-Doubles = NDArray[np.float64]
-List = tuple[Rows, Floats]
+DoubleArray = NDArray[np.float64]
+PostingList = tuple[RowNumbers, FloatArray]
 """The rows that hold a term, and its count in each."""
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class KeywordView:
     """The index at `version`. `alive` is None while no row is dead."""
 
     version: int
     postings: Postings
-    added: Mapping[str, List]
+    added: Mapping[str, PostingList]
     added_terms: Sequence[str]
     added_rows: Mapping[int, int]
-    page_ids: Ints
-    lengths: Ints
+    page_ids: IntArray
+    lengths: IntArray
     alive: NDArray[np.bool_] | None
-    pages: int
-    norms: Doubles
+    page_count: int
+    norms: DoubleArray
     """What a page's length makes of its counts: BM25's k1 · (1 - b + b · length / average length)."""
 
     @property
-    def changed(self) -> int:
+    def changed_count(self) -> int:
         """How many rows were added since the postings, or are dead."""
         added = len(self.page_ids) - len(self.postings.page_ids)
-        return max(added, len(self.page_ids) - self.pages)
+        return max(added, len(self.page_ids) - self.page_count)
 
     @property
-    def overgrown(self) -> bool:
+    def needs_merge(self) -> bool:
         """Whether so much has changed that it is worth a merge."""
-        return self.changed > max(MERGE_AT_LEAST, len(self.postings.page_ids) // MERGE_SHARE)
+        return self.changed_count > max(MERGE_MIN_ROWS, len(self.postings.page_ids) // MERGE_DIVISOR)
 
-    def list_of(self, term: str) -> List | None:
+    def get_posting_list(self, term: str) -> PostingList | None:
         """The living rows that hold the term, or None when there are none."""
-        number = self.postings.terms.find(term)
+        number = self.postings.terms.find_number(term)
         found = []
         if number is not None:
             start, end = self.postings.offsets[number : number + 2].tolist()
@@ -67,23 +67,23 @@ class View:
             rows, counts = rows[living], counts[living]
         return (rows, counts) if len(rows) else None
 
-    def after(self, delta: WordDelta) -> "View":
+    def apply(self, delta: KeywordDelta) -> "KeywordView":
         """This state with a delta applied to it."""
         touched = np.concatenate([[row.page_id for row in delta.changed], delta.dropped]).astype(np.int64)
         start = len(self.page_ids)
         alive = np.ones(start + len(delta.changed), np.bool_)
         if self.alive is not None:
             alive[:start] = self.alive
-        alive[self.postings.rows_of(touched)] = False
+        alive[self.postings.find_rows(touched)] = False
         added_rows = dict(self.added_rows)
         for page_id in touched.tolist():
             old = added_rows.pop(page_id, None)
             if old is not None:
                 alive[old] = False
         added_rows.update((row.page_id, start + at) for at, row in enumerate(delta.changed))
-        added, lengths = _joined(self.added, delta.changed, start)
+        added, lengths = _append_terms(self.added, delta.changed, start)
         fresh = [term for term in added if term not in self.added]
-        return _view(
+        return _build_view(
             delta.version,
             self.postings,
             added,
@@ -95,34 +95,34 @@ class View:
         )
 
 
-def view_of(postings: Postings) -> View:
+def make_view(postings: Postings) -> KeywordView:
     """The state in which nothing has changed since."""
-    return _view(postings.version, postings, {}, (), {}, postings.page_ids, postings.lengths, None)
+    return _build_view(postings.version, postings, {}, (), {}, postings.page_ids, postings.lengths, None)
 
 
-def _view(
+def _build_view(
     version: int,
     postings: Postings,
-    added: Mapping[str, List],
+    added: Mapping[str, PostingList],
     added_terms: Sequence[str],
     added_rows: Mapping[int, int],
-    page_ids: Ints,
-    lengths: Ints,
+    page_ids: IntArray,
+    lengths: IntArray,
     alive: NDArray[np.bool_] | None,
-) -> View:
+) -> KeywordView:
     living = lengths if alive is None else lengths[alive]
     # Without a single term there is no average length, and nothing that could be found either.
     average = int(living.sum()) / len(living) if living.any() else 1.0
-    norms: Doubles = K1 * (1 - B + B * lengths.astype(np.float64) / average)
-    return View(version, postings, added, added_terms, added_rows, page_ids, lengths, alive, len(living), norms)
+    norms: DoubleArray = K1 * (1 - B + B * lengths.astype(np.float64) / average)
+    return KeywordView(version, postings, added, added_terms, added_rows, page_ids, lengths, alive, len(living), norms)
 
 
-def _joined(added: Mapping[str, List], changed: Sequence[WordRow], start: int) -> tuple[dict[str, List], Ints]:
+def _append_terms(added: Mapping[str, PostingList], changed: Sequence[KeywordRow], start: int) -> tuple[dict[str, PostingList], IntArray]:
     """The lists with these pages' terms appended, and the pages' lengths."""
     fresh: defaultdict[str, tuple[list[int], list[float]]] = defaultdict(lambda: ([], []))
     lengths = np.zeros(len(changed), np.int64)
     for at, row in enumerate(changed):
-        counts, lengths[at] = weigh(row.words)
+        counts, lengths[at] = count_weighted_terms(row.terms)
         for term, count in counts.items():
             rows, weights = fresh[term]
             rows.append(start + at)

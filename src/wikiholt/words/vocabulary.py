@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-_PAST_EVERY_TERM = b"\xff"
+_AFTER_ANY_TERM = b"\xff"
 """No UTF-8 text holds this byte, so a prefix followed by it sorts after every term that begins with the prefix."""
 
 
@@ -31,29 +31,29 @@ class Vocabulary:
             yield str(self.text[start:end], "utf-8")
             start = end
 
-    def term(self, number: int) -> str:
-        return self._bytes(number).decode()
+    def get_term(self, number: int) -> str:
+        return self._get_bytes(number).decode()
 
-    def find(self, term: str) -> int | None:
+    def find_number(self, term: str) -> int | None:
         """The term's number, or None when no page holds it."""
         wanted = term.encode()
-        number = self._place(wanted)
-        return number if number < len(self) and self._bytes(number) == wanted else None
+        number = self._find_place(wanted)
+        return number if number < len(self) and self._get_bytes(number) == wanted else None
 
-    def beginning_with(self, prefix: str) -> tuple[int, int]:
+    def find_prefix_range(self, prefix: str) -> tuple[int, int]:
         """The half-open range of the numbers of all terms that begin with the prefix."""
         wanted = prefix.encode()
-        return self._place(wanted), self._place(wanted + _PAST_EVERY_TERM)
+        return self._find_place(wanted), self._find_place(wanted + _AFTER_ANY_TERM)
 
-    def _place(self, wanted: bytes) -> int:
-        return bisect_left(range(len(self)), wanted, key=self._bytes)
+    def _find_place(self, wanted: bytes) -> int:
+        return bisect_left(range(len(self)), wanted, key=self._get_bytes)
 
-    def _bytes(self, number: int) -> bytes:
+    def _get_bytes(self, number: int) -> bytes:
         start = self.ends[number - 1] if number else 0
         return self.text[start : self.ends[number]].tobytes()
 
 
-def vocabulary(terms: Iterable[str]) -> Vocabulary:
+def make_vocabulary(terms: Iterable[str]) -> Vocabulary:
     """A vocabulary in memory, of terms that are sorted already."""
     encoded = [term.encode() for term in terms]
     ends = np.cumsum([len(term) for term in encoded], dtype=np.int64)

@@ -7,7 +7,7 @@ from psycopg import conninfo
 
 from wikiholt.errors import InvalidSetting
 
-_DEFAULTS = {
+_DEFAULT_PARAMETERS = {
     "connect_timeout": "3",
     "keepalives_idle": "30",
     "keepalives_interval": "5",
@@ -16,18 +16,18 @@ _DEFAULTS = {
     "application_name": "wikiholt",
 }
 """A host that is gone without a word is noticed within seconds, not within hours."""
-_ABOUT_THE_OPERATOR = {"user", "password", "passfile", "sslcert", "sslkey", "sslpassword"}
-_ONE_SERVER = ("host", "hostaddr", "port", "dbname")
+_CREDENTIAL_PARAMETERS = {"user", "password", "passfile", "sslcert", "sslkey", "sslpassword"}
+_LOCATION_PARAMETERS = ("host", "hostaddr", "port", "dbname")
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class DatabaseAddress:
     """The parts of a connection string, as libpq names them."""
 
     parts: tuple[tuple[str, str], ...] = field(repr=False)
 
     @classmethod
-    def parse(cls, dsn: str) -> "Address":
+    def parse(cls, dsn: str) -> "DatabaseAddress":
         """Read `postgresql://…` or libpq's own form; raises InvalidSetting, which never quotes it."""
         try:
             found = conninfo.conninfo_to_dict(dsn)
@@ -41,28 +41,28 @@ class Address:
                 "the address names no database, or no port that is a number",
                 hint="write postgresql://user:secret@host/database",
             ) from None
-        return cls(tuple(sorted((_DEFAULTS | given).items())))
+        return cls(tuple(sorted((_DEFAULT_PARAMETERS | given).items())))
 
     @property
     def conninfo(self) -> str:
         return conninfo.make_conninfo(**dict(self.parts))
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """Which database of which server this is, whoever logs in."""
         known = dict(self.parts)
-        return " ".join(f"{name}={known[name]}" for name in _ONE_SERVER if name in known)
+        return " ".join(f"{name}={known[name]}" for name in _LOCATION_PARAMETERS if name in known)
 
     @property
     def dbname(self) -> str:
         return dict(self.parts)["dbname"]
 
     @property
-    def shown(self) -> str:
+    def redacted(self) -> str:
         """For the operator's eyes: all but the secrets."""
-        return " ".join(f"{name}={value}" for name, value in self.parts if name in (*_ONE_SERVER, "user"))
+        return " ".join(f"{name}={value}" for name, value in self.parts if name in (*_LOCATION_PARAMETERS, "user"))
 
-    def of(self, role: str, secret: str) -> "Address":
+    def with_login(self, role: str, secret: str) -> "DatabaseAddress":
         """The same database, with another logging in."""
-        rest = {name: value for name, value in self.parts if name not in _ABOUT_THE_OPERATOR}
-        return Address(tuple(sorted((rest | {"user": role, "password": secret}).items())))
+        rest = {name: value for name, value in self.parts if name not in _CREDENTIAL_PARAMETERS}
+        return DatabaseAddress(tuple(sorted((rest | {"user": role, "password": secret}).items())))

@@ -9,10 +9,10 @@ DatabaseAway: whoever cannot be counted is not let in.
 
 import time
 
-from wikiholt.limits import Size
-from wikiholt.stores.postgres.home import Home, Part
+from wikiholt.limits import BucketSize
+from wikiholt.stores.postgres.home import Catalog, TableSet
 
-TABLES = Part(
+BUCKET_TABLES = TableSet(
     "buckets",
     (
         "CREATE UNLOGGED TABLE buckets (kind text, name text, level float8 NOT NULL, rest float8 NOT NULL,"
@@ -20,20 +20,20 @@ TABLES = Part(
     ),
 )
 
-_SWEEP = 600.0
+_CLEANUP_INTERVAL_S = 600.0
 """Seconds between two times that a node removes buckets that nobody has used for long, which are full."""
 # `rest` says what is left after one, or below zero what is wanting; the row's own lock makes nodes go one by one.
-_LEVEL = "least(%(capacity)s, b.level + greatest(0, extract(epoch FROM statement_timestamp() - b.at)) * %(per_second)s)"
-_TAKE = f"""
+_LEVEL_EXPRESSION = "least(%(capacity)s, b.level + greatest(0, extract(epoch FROM statement_timestamp() - b.at)) * %(per_second)s)"
+_TAKE_STATEMENT = f"""
 INSERT INTO buckets AS b VALUES (%(kind)s, %(name)s, %(capacity)s - 1, %(capacity)s - 1, statement_timestamp())
-ON CONFLICT (kind, name) DO UPDATE SET at = greatest(b.at, statement_timestamp()), rest = {_LEVEL} - 1,
-level = CASE WHEN {_LEVEL} < 1 THEN {_LEVEL} ELSE {_LEVEL} - 1 END
+ON CONFLICT (kind, name) DO UPDATE SET at = greatest(b.at, statement_timestamp()), rest = {_LEVEL_EXPRESSION} - 1,
+level = CASE WHEN {_LEVEL_EXPRESSION} < 1 THEN {_LEVEL_EXPRESSION} ELSE {_LEVEL_EXPRESSION} - 1 END
 RETURNING rest
 """
-_SPEND = f"""
+_SPEND_STATEMENT = f"""
 INSERT INTO buckets AS b VALUES (%(kind)s, %(name)s, %(capacity)s - 1, %(capacity)s - 1, statement_timestamp())
 ON CONFLICT (kind, name) DO UPDATE SET at = greatest(b.at, statement_timestamp()),
-rest = greatest(0, {_LEVEL} - 1), level = greatest(0, {_LEVEL} - 1)
+rest = greatest(0, {_LEVEL_EXPRESSION} - 1), level = greatest(0, {_LEVEL_EXPRESSION} - 1)
 RETURNING rest
 """
 
@@ -41,24 +41,24 @@ RETURNING rest
 class PostgresBuckets:
     """Buckets of one kind and size."""
 
-    def __init__(self, home: Home, kind: str, size: Size) -> None:
-        self._home = home
+    def __init__(self, catalog: Catalog, kind: str, size: BucketSize) -> None:
+        self._catalog = catalog
         self._values = {"kind": kind, "capacity": size.capacity, "per_second": size.per_second}
-        self._full_after = size.capacity / size.per_second if size.per_minute else 0.0
-        self._swept = time.monotonic()
+        self._full_after_s = size.capacity / size.per_second if size.per_minute else 0.0
+        self._cleaned_at = time.monotonic()
 
     def take(self, name: str) -> float:
-        return self._ask(_TAKE, name)
+        return self._execute(_TAKE_STATEMENT, name)
 
-    def spend(self, name: str) -> float:
-        return self._ask(_SPEND, name)
+    def consume(self, name: str) -> float:
+        return self._execute(_SPEND_STATEMENT, name)
 
-    def _ask(self, statement: str, name: str) -> float:
-        with self._home.reading() as connection:
+    def _execute(self, statement: str, name: str) -> float:
+        with self._catalog.read_connection() as connection:
             row = connection.execute(statement, {**self._values, "name": name}).fetchone()
             assert row is not None
-            if time.monotonic() - self._swept > _SWEEP:
-                self._swept = time.monotonic()
+            if time.monotonic() - self._cleaned_at > _CLEANUP_INTERVAL_S:
+                self._cleaned_at = time.monotonic()
                 full = "DELETE FROM buckets WHERE kind = %s AND at < statement_timestamp() - make_interval(secs => %s)"
-                connection.execute(full, (self._values["kind"], self._full_after))
+                connection.execute(full, (self._values["kind"], self._full_after_s))
         return float(row[0])

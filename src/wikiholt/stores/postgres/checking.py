@@ -8,28 +8,28 @@ from collections.abc import Callable, Generator, Iterator
 from psycopg.errors import UndefinedTable
 
 from wikiholt.errors import Busy, IndexCorrupt
-from wikiholt.model import Problem
+from wikiholt.model import PageProblem
 from wikiholt.stores.postgres import rows, writing
 from wikiholt.stores.postgres.pool import Connection
-from wikiholt.stores.postgres.reading import WholePage, whole_pages
-from wikiholt.stores.postgres.rows import Standing
-from wikiholt.stores.postgres.tables import Tables
-from wikiholt.stores.sqlite.rows import unpack_words
-from wikiholt.stores.sqlite.seals import problem_seal
+from wikiholt.stores.postgres.reading import FullPage, iter_full_pages
+from wikiholt.stores.postgres.rows import GenerationState
+from wikiholt.stores.postgres.tables import GenerationTables
+from wikiholt.stores.sqlite.rows import decode_terms
+from wikiholt.stores.sqlite.seals import compute_problem_checksum
 
-_ENOUGH = 5
+_MAX_FAULTS = 5
 
 
-def faults(db: Connection, tables: Tables, stop: Callable[[], bool]) -> list[str]:
+def find_faults(db: Connection, tables: GenerationTables, stop: Callable[[], bool]) -> list[str]:
     """What is wrong, in words; empty when nothing is. Reads every row, in one snapshot; raises Busy if stopped."""
     found: list[str] = []
     try:
-        standing, seal = writing.standing_of(db, tables.number)
-        if standing.seal_for(tables.wiki_id) != seal:
+        standing, seal = writing.read_state(db, tables.number)
+        if standing.get_checksum(tables.wiki_id) != seal:
             found.append("its version or revision is not as it was written, or is another wiki's")
-        for fault in _Check(db, tables, standing, stop).run():
+        for fault in _IntegrityCheck(db, tables, standing, stop).find_faults():
             found.append(fault)
-            if len(found) >= _ENOUGH:
+            if len(found) >= _MAX_FAULTS:
                 break
     except (IndexCorrupt, UnicodeDecodeError) as error:
         text = error.message if isinstance(error, IndexCorrupt) else "text that is not UTF-8"
@@ -39,59 +39,59 @@ def faults(db: Connection, tables: Tables, stop: Callable[[], bool]) -> list[str
     return found
 
 
-class _Check:
-    def __init__(self, db: Connection, tables: Tables, standing: Standing, stop: Callable[[], bool]) -> None:
+class _IntegrityCheck:
+    def __init__(self, db: Connection, tables: GenerationTables, state: GenerationState, stop: Callable[[], bool]) -> None:
         self._db = db
         self._tables = tables
-        self._standing = standing
+        self._state = state
         self._stop = stop
         self._files: set[str] = set()
         self._chunks = 0
         self._terms = 0
         self._last_chunk = 0
 
-    def run(self) -> Iterator[str]:
+    def find_faults(self) -> Iterator[str]:
         last = 0
-        for page in whole_pages(self._db, self._tables, self._standing.dimensions):
+        for page in iter_full_pages(self._db, self._tables, self._state.dimensions):
             if self._stop():
                 raise Busy("the check was stopped", hint="try again")
-            yield from self._page(page)
+            yield from self._check_page(page)
             last = page.page_id
-        problems = yield from self._problems()
+        problems = yield from self._check_problems()
         (chunks,) = self._db.execute(f"SELECT count(*) FROM {self._tables.chunks}").fetchone() or (0,)
         if chunks != self._chunks:
             yield f"{chunks - self._chunks} chunks without a page"
-        yield from self._counts((len(self._files), chunks, problems, self._terms))
-        if last >= self._standing.next_page or self._last_chunk >= self._standing.next_chunk:
+        yield from self._check_counts((len(self._files), chunks, problems, self._terms))
+        if last >= self._state.next_page or self._last_chunk >= self._state.next_chunk:
             yield "ids that were given out would be given out once more"
 
-    def _page(self, whole: WholePage) -> Iterator[str]:
-        file = whole.page[1]
+    def _check_page(self, full_page: FullPage) -> Iterator[str]:
+        file = full_page.page[1]
         if file in self._files:
             yield "a file that is indexed twice"
         self._files.add(file)
-        self._chunks += len(whole.chunks)
-        self._last_chunk = max([self._last_chunk, *(chunk[0] for chunk in whole.chunks)])
-        self._terms += whole.size
-        if whole.seal != whole.sealed_as():
-            yield f"page {whole.page_id} is not as it was written"
+        self._chunks += len(full_page.chunks)
+        self._last_chunk = max([self._last_chunk, *(chunk[0] for chunk in full_page.chunks)])
+        self._terms += full_page.size
+        if full_page.checksum != full_page.compute_checksum():
+            yield f"page {full_page.page_id} is not as it was written"
             return
-        terms = rows.terms_of(unpack_words(whole.page[14]))
-        if (terms.size, terms.field) != (whole.size, whole.terms):
-            yield f"page {whole.page_id} is not found by its words"
-        keys = sorted({rows.indexed(tag) for tag in whole.tags}), rows.link_keys(whole.links)
-        if keys != (list(whole.tag_keys), list(whole.link_keys)):
-            yield f"page {whole.page_id} is not found by its tags or links"
-        if len(whole.chunks) != whole.page[13]:
-            yield f"page {whole.page_id} whose chunks are not all there"
+        terms = rows.build_term_vector(decode_terms(full_page.page[14]))
+        if (terms.size, terms.tsvector) != (full_page.size, full_page.terms):
+            yield f"page {full_page.page_id} is not found by its words"
+        keys = sorted({rows.encode_key(tag) for tag in full_page.tags}), rows.get_link_keys(full_page.links)
+        if keys != (list(full_page.tag_keys), list(full_page.link_keys)):
+            yield f"page {full_page.page_id} is not found by its tags or links"
+        if len(full_page.chunks) != full_page.page[13]:
+            yield f"page {full_page.page_id} whose chunks are not all there"
 
-    def _problems(self) -> Generator[str, None, int]:
+    def _check_problems(self) -> Generator[str, None, int]:
         """Faults of problems; gives how many problems there are."""
         found: set[str] = set()
         sql = f"SELECT file, blob, reason, detail, seal FROM {self._tables.problems}"
         for *columns, seal in self._db.execute(sql).fetchall():
-            problem = Problem(*rows.meant_row(columns))
-            if problem_seal(problem) != seal:
+            problem = PageProblem(*rows.decode_row(columns))
+            if compute_problem_checksum(problem) != seal:
                 yield "a problem is not as it was written"
             if problem.file in self._files:
                 yield "a file both indexed and listed as a problem"
@@ -100,8 +100,8 @@ class _Check:
             found.add(problem.file)
         return len(found)
 
-    def _counts(self, there: tuple[int, ...]) -> Iterator[str]:
-        said = (self._standing.pages, self._standing.chunks, self._standing.problems, self._standing.terms)
-        for what, count, meant in zip(("pages", "chunks", "problems", "terms"), there, said, strict=True):
+    def _check_counts(self, actual: tuple[int, ...]) -> Iterator[str]:
+        said = (self._state.pages, self._state.chunks, self._state.problems, self._state.terms)
+        for what, count, meant in zip(("pages", "chunks", "problems", "terms"), actual, said, strict=True):
             if count != meant:
                 yield f"{count} {what}, where it says {meant}"

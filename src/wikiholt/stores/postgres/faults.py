@@ -9,38 +9,38 @@ from psycopg.pq import ConnStatus
 
 from wikiholt.errors import (
     Busy,
-    DatabaseAway,
+    DatabaseUnavailable,
     IndexCorrupt,
-    IndexFault,
+    IndexUnavailable,
     IndexMissing,
     LockTimeout,
-    StorageRefused,
+    StorageError,
     WikiholtError,
 )
 
 _LOG = logging.getLogger(__name__)
-RETRY_AFTER = 2.0
+RETRY_AFTER_S = 2.0
 
 
 @contextmanager
-def translated(connection: psycopg.Connection[tuple[object, ...]] | None = None) -> Iterator[None]:
+def translate_errors(connection: psycopg.Connection[tuple[object, ...]] | None = None) -> Iterator[None]:
     """Raise the error of the tree that says what a psycopg error means for a wiki's index."""
     try:
         yield
     except psycopg.Error as error:
         lost = connection is not None and connection.pgconn.status == ConnStatus.BAD
-        known = _meaning(error, lost=lost)
+        known = _to_error(error, lost=lost)
         if known is None:
             raise
         raise known from error
 
 
-def away(error: Exception | None = None) -> DatabaseAway:
+def make_unavailable_error(error: Exception | None = None) -> DatabaseUnavailable:
     """The error for a database that cannot be reached; what the server said goes to the operator's log."""
     if error is not None:
         _LOG.info("a database cannot be reached: %s", str(error).strip())
-    return DatabaseAway(
-        "the database cannot be reached now", retry_after=RETRY_AFTER, hint="try again in a moment; nothing is lost"
+    return DatabaseUnavailable(
+        "the database cannot be reached now", retry_after=RETRY_AFTER_S, hint="try again in a moment; nothing is lost"
     )
 
 
@@ -49,30 +49,30 @@ def is_statement_timeout(error: WikiholtError) -> bool:
     return isinstance(error.__cause__, psycopg.errors.QueryCanceled)
 
 
-def missing() -> IndexMissing:
+def make_missing_error() -> IndexMissing:
     return IndexMissing("this wiki has no index yet", hint="run `wikiholt sync`")
 
 
-def _meaning(error: psycopg.Error, *, lost: bool) -> WikiholtError | None:
+def _to_error(error: psycopg.Error, *, lost: bool) -> WikiholtError | None:
     """None for what is a fault of the caller, not of the database."""
     code = error.sqlstate
     if lost or (code is None and isinstance(error, psycopg.OperationalError)):
-        return away(error)
+        return make_unavailable_error(error)
     if code is None:
         return None
-    for beginnings, made in _MEANINGS:
+    for beginnings, made in _ERRORS_BY_CODE:
         if code.startswith(beginnings):
             return made(error)
     _LOG.warning("the database refused a statement (code %s)", code)
-    return IndexFault(f"the database could not do this (code {code})", hint="see the log of the service")
+    return IndexUnavailable(f"the database could not do this (code {code})", hint="see the log of the service")
 
 
-_MEANINGS: tuple[tuple[tuple[str, ...], Callable[[psycopg.Error], WikiholtError]], ...] = (
-    (("57014",), lambda _: IndexFault("the database took too long over this", hint="ask for less at once")),
-    (("08", "57P", "53300"), away),
+_ERRORS_BY_CODE: tuple[tuple[tuple[str, ...], Callable[[psycopg.Error], WikiholtError]], ...] = (
+    (("57014",), lambda _: IndexUnavailable("the database took too long over this", hint="ask for less at once")),
+    (("08", "57P", "53300"), make_unavailable_error),
     (
         ("531", "532", "534", "58", "25006"),
-        lambda error: StorageRefused(
+        lambda error: StorageError(
             f"the database takes no writes now (code {error.sqlstate})",
             hint="check its free disk space and its settings",
         ),
@@ -88,5 +88,5 @@ _MEANINGS: tuple[tuple[tuple[str, ...], Callable[[psycopg.Error], WikiholtError]
             f"the database found damage (code {error.sqlstate})", hint="run `wikiholt sync` to build it again"
         ),
     ),
-    (("42P01", "3F000", "42501"), lambda _: missing()),
+    (("42P01", "3F000", "42501"), lambda _: make_missing_error()),
 )

@@ -1,20 +1,20 @@
 """A filter as SQL over a generation's pages."""
 
-from wikiholt.model import Filter
-from wikiholt.stores.postgres.rows import held, indexed
+from wikiholt.model import PageFilter
+from wikiholt.stores.postgres.rows import encode_text, encode_key
 
 
-def where_clause(where: Filter) -> tuple[str, list[object]]:
+def build_where_clause(where: PageFilter) -> tuple[str, list[object]]:
     """The condition a page must meet and its values; an empty condition lets every page pass."""
     parts: list[str] = []
     values: list[object] = []
     if where.categories:
         parts.append("category_key = ANY(%s)")
-        values.append([held(category.casefold()) for category in where.categories])
+        values.append([encode_text(category.casefold()) for category in where.categories])
     if where.tags:
         parts.append("tag_keys @> %s::text[]")
-        values.append([indexed(tag.casefold()) for tag in where.tags])
-    prefix = held(where.path_prefix.strip("/"))
+        values.append([encode_key(tag.casefold()) for tag in where.tags])
+    prefix = encode_text(where.path_prefix.strip("/"))
     if prefix:
         # A path prefix names whole components: "ops" is ops and ops/backup, never opsec.
         parts.append("(path = %s OR starts_with(path, %s))")

@@ -12,37 +12,37 @@ from psycopg import sql
 
 from wikiholt.stores.postgres import layout, locks
 from wikiholt.stores.postgres.pool import Connection
-from wikiholt.stores.postgres.readying import ready
+from wikiholt.stores.postgres.readying import prepare_database
 
 
-def found(connection: Connection, schema: str, role: str, secret: str, guests: str) -> None:
+def provision_wiki(connection: Connection, schema: str, role: str, secret: str, group: str) -> None:
     """Make what is missing of a wiki's schema and role, in an open transaction of the operator."""
-    locks.take(connection, schema)
+    locks.acquire_lock(connection, schema)
     order = (
         "SELECT to_regrole(%(guests)s) IS NULL, to_regrole(%(role)s) IS NULL, to_regnamespace(%(schema)s) IS NULL,"
         " to_regclass(%(schema)s || '.state') IS NULL OR to_regclass(%(schema)s || '.notes') IS NULL"
     )
-    names = {"guests": guests, "role": role, "schema": schema}
+    names = {"guests": group, "role": role, "schema": schema}
     no_guests, no_role, no_schema, no_tables = connection.execute(order, names).fetchone() or (True,) * 4
     statements: list[sql.Composable] = []
     if no_guests:
-        ready(connection, connection.info.dbname, guests)
+        prepare_database(connection, connection.info.dbname, group)
     if no_role:
-        statements += _role(role, secret, guests)
+        statements += _build_role_statements(role, secret, group)
     if no_tables and not no_schema:
         aside = sql.Identifier(f"b{datetime.now(UTC):%Y%m%d%H%M%S}_{schema}")
         statements.append(sql.SQL("ALTER SCHEMA {} RENAME TO {}").format(sql.Identifier(schema), aside))
     if no_tables:
-        statements += layout.founding(schema, role)
+        statements += layout.build_schema_statements(schema, role)
     elif no_role:
-        statements += layout.granting(schema, role)
+        statements += layout.build_grant_statements(schema, role)
     if statements:
         connection.execute(sql.SQL("; ").join(statements))
 
 
-def _role(role: str, secret: str, guests: str) -> Iterator[sql.Composable]:
+def _build_role_statements(role: str, secret: str, group: str) -> Iterator[sql.Composable]:
     """A role that may log in, and nothing else: it owns nothing and can become nobody else."""
-    names = {"role": sql.Identifier(role), "guests": sql.Identifier(guests)}
+    names = {"role": sql.Identifier(role), "guests": sql.Identifier(group)}
     # Rounds protect passwords that people made up; in front of 24 random bytes they only slow every login.
     yield sql.SQL("SET LOCAL scram_iterations TO 1")
     yield sql.SQL("CREATE ROLE {role} LOGIN PASSWORD {}").format(sql.Literal(secret), **names)

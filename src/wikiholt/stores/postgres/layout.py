@@ -14,12 +14,12 @@ from psycopg import sql
 
 from wikiholt.errors import IndexCorrupt, IndexTooNew
 
-LAYOUT = 1
+SCHEMA_LAYOUT = 1
 """The layout this program writes."""
 
-MOVED = "moved"
+MOVED_MARK = "moved"
 
-_WIKI = (
+_WIKI_TABLES = (
     "CREATE SCHEMA {schema}",
     "CREATE TABLE {schema}.state (number int4 PRIMARY KEY, published bool NOT NULL DEFAULT false,"
     " origin text NOT NULL, condition text NOT NULL, why text NOT NULL DEFAULT '', ended timestamptz,"
@@ -32,68 +32,68 @@ _WIKI = (
     "CREATE TABLE {schema}.notes (name text PRIMARY KEY, text text NOT NULL DEFAULT '',"
     " holder text, until timestamptz, fence int8 NOT NULL DEFAULT 0)",
 )
-_RIGHTS = (
+_GRANTS = (
     "GRANT USAGE ON SCHEMA {schema} TO {role}",
     "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {role}",
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class SchemaLayout:
     """Which layout a schema has, and the oldest that a program may know to use it."""
 
     number: int
-    oldest: int
+    oldest_compatible: int
 
     @classmethod
-    def read(cls, text: str | None) -> "Layout":
+    def parse(cls, text: str | None) -> "SchemaLayout":
         parts = (text or "").split()
         if len(parts) != 2 or not all(part.isdigit() for part in parts):
             raise IndexCorrupt("the index has lost its layout", hint="run `wikiholt doctor`")
         return cls(int(parts[0]), int(parts[1]))
 
-    def write(self) -> str:
-        return f"{self.number} {self.oldest}"
+    def format(self) -> str:
+        return f"{self.number} {self.oldest_compatible}"
 
-    def require(self) -> None:
+    def require_supported(self) -> None:
         """Raise unless this program can use it."""
-        if self.oldest > LAYOUT:
+        if self.oldest_compatible > SCHEMA_LAYOUT:
             raise IndexTooNew(
-                f"the index has a newer layout ({self.number}, this Wikiholt knows {LAYOUT})", hint="upgrade Wikiholt"
+                f"the index has a newer layout ({self.number}, this Wikiholt knows {SCHEMA_LAYOUT})", hint="upgrade Wikiholt"
             )
 
 
 @dataclass(frozen=True, slots=True)
-class Migration:
+class SchemaMigration:
     """How the layout before becomes this one; `oldest` is the layout a program must know to use it.
 
     `statements` is given the schema, the numbers of its generations and the role. They only add.
     """
 
-    layout: Layout
+    layout: SchemaLayout
     statements: Callable[[str, Sequence[int], str], Iterator[sql.Composed]]
 
 
-MIGRATIONS: tuple[Migration, ...] = ()
+MIGRATIONS: tuple[SchemaMigration, ...] = ()
 """To layout 2, to layout 3, …; the last leads to LAYOUT."""
 
 
-def oldest() -> int:
+def get_oldest_compatible() -> int:
     """The oldest layout that programs may know to use what this one writes."""
-    return MIGRATIONS[-1].layout.oldest if MIGRATIONS else 1
+    return MIGRATIONS[-1].layout.oldest_compatible if MIGRATIONS else 1
 
 
-def founding(schema: str, role: str) -> Iterator[sql.Composed]:
+def build_schema_statements(schema: str, role: str) -> Iterator[sql.Composed]:
     """The statements, for the operator and in one transaction, that make a wiki's schema for its role."""
     names = {"schema": sql.Identifier(schema), "role": sql.Identifier(role)}
-    for statement in _WIKI:
+    for statement in _WIKI_TABLES:
         yield sql.SQL(statement).format(**names)
-    yield from granting(schema, role)
-    layout = sql.Literal(Layout(LAYOUT, oldest()).write())
+    yield from build_grant_statements(schema, role)
+    layout = sql.Literal(SchemaLayout(SCHEMA_LAYOUT, get_oldest_compatible()).format())
     yield sql.SQL("INSERT INTO {}.notes (name, text) VALUES ('layout', {})").format(names["schema"], layout)
 
 
-def granting(schema: str, role: str) -> Iterator[sql.Composed]:
+def build_grant_statements(schema: str, role: str) -> Iterator[sql.Composed]:
     """The statements that let a role into its wiki's schema."""
-    for statement in _RIGHTS:
+    for statement in _GRANTS:
         yield sql.SQL(statement).format(schema=sql.Identifier(schema), role=sql.Identifier(role))

@@ -25,14 +25,14 @@ import psycopg
 from psycopg import sql
 
 from wikiholt.errors import Busy, IndexMissing, LockTimeout, WikiholtError
-from wikiholt.stores.postgres.placing import Placements
+from wikiholt.stores.postgres.placing import PlacementCatalog
 from wikiholt.stores.postgres.pool import Connection
 from wikiholt.stores.postgres.timeouts import LEASE_LOCK_TIMEOUT_S, RENEW_LOCK_TIMEOUT_S
 
 _LOG = logging.getLogger(__name__)
-WRITER, DESK = "writer", "desk"
-_PAUSE = 0.05
-_TAKE = """
+WRITE_LEASE, ACTIVITY_LEASE = "writer", "desk"
+_POLL_INTERVAL_S = 0.05
+_TAKE_STATEMENT = """
 INSERT INTO {notes} AS known (name, text, holder, until, fence)
 VALUES (%(name)s, %(text)s, %(holder)s, clock_timestamp() + %(seconds)s * interval '1 second', 1)
 ON CONFLICT (name) DO UPDATE SET text = excluded.text, holder = excluded.holder, until = excluded.until,
@@ -41,20 +41,20 @@ WHERE known.holder IS NULL OR known.until < clock_timestamp()
 RETURNING fence
 """
 # A row that is locked is one whose writer is just writing: it has until the end of that.
-_RENEW = """
+_RENEW_STATEMENT = """
 WITH mine AS (
     SELECT name FROM {notes} WHERE name = %(name)s AND holder = %(holder)s AND fence = %(fence)s FOR UPDATE SKIP LOCKED)
 UPDATE {notes} AS known SET until = clock_timestamp() + %(seconds)s * interval '1 second'
 FROM mine WHERE known.name = mine.name
 """
-_MINE = "SELECT 1 FROM {notes} WHERE name = %(name)s AND holder = %(holder)s AND fence = %(fence)s"
-_LEAVE = "UPDATE {notes} SET text = %(text)s WHERE name = %(name)s AND holder = %(holder)s AND fence = %(fence)s"
-_RELEASE = (
+_HELD_STATEMENT = "SELECT 1 FROM {notes} WHERE name = %(name)s AND holder = %(holder)s AND fence = %(fence)s"
+_SET_TEXT_STATEMENT = "UPDATE {notes} SET text = %(text)s WHERE name = %(name)s AND holder = %(holder)s AND fence = %(fence)s"
+_RELEASE_STATEMENT = (
     "UPDATE {notes} SET holder = NULL, until = NULL WHERE name = %(name)s AND holder = %(holder)s AND fence = %(fence)s"
 )
 
 
-def hold(connection: Connection, fence: int | None) -> None:
+def check_fence(connection: Connection, fence: int | None) -> None:
     """Raise Busy unless the writer's lease has this fence; it is renewed, and nobody can take it in this transaction.
 
     Without a fence nothing is asked: who writes without the lease has nothing to lose.
@@ -65,11 +65,11 @@ def hold(connection: Connection, fence: int | None) -> None:
         "UPDATE notes SET until = clock_timestamp() + text::float8 * interval '1 second'"
         " WHERE name = %s AND fence = %s AND holder IS NOT NULL"
     )
-    if not connection.execute(order, (WRITER, fence)).rowcount:
-        raise lost()
+    if not connection.execute(order, (WRITE_LEASE, fence)).rowcount:
+        raise make_lost_lease_error()
 
 
-def lost() -> Busy:
+def make_lost_lease_error() -> Busy:
     return Busy("another took over the writing of this wiki's index meanwhile", hint="it goes on there")
 
 
@@ -84,71 +84,71 @@ class Lease:
     database: str = ""
 
     @property
-    def values(self) -> dict[str, object]:
+    def parameters(self) -> dict[str, object]:
         return {"name": self.name, "holder": self.holder, "fence": self.fence}
 
 
-class Leases:
+class LeaseManager:
     """The leases of a process, renewed by one thread a database, for as long as there are any."""
 
-    def __init__(self, placements: Placements, seconds: float) -> None:
+    def __init__(self, placements: PlacementCatalog, duration_s: float) -> None:
         self._placements = placements
-        self.seconds = seconds
-        self._begin()
+        self.duration_s = duration_s
+        self._reset()
 
-    def _begin(self) -> None:
+    def _reset(self) -> None:
         self._pid = os.getpid()
-        self._held: dict[str, Lease] = {}
+        self._leases: dict[str, Lease] = {}
         self._changed = Condition()
         self._threads: dict[str, Thread] = {}
 
     @contextmanager
-    def held(self, wiki_id: str, name: str, timeout: float) -> Iterator[Lease]:
+    def hold(self, wiki_id: str, name: str, timeout: float) -> Iterator[Lease]:
         """Hold a lease of a wiki that is placed; it is given back at the end, or runs out."""
-        lease = self._taken(wiki_id, name, timeout)
-        self._keep(lease)
+        lease = self._acquire(wiki_id, name, timeout)
+        self._register(lease)
         try:
             yield lease
         finally:
             with self._changed:
-                self._held.pop(lease.holder, None)
+                self._leases.pop(lease.holder, None)
                 self._changed.notify_all()
             # Where it cannot be given back it runs out; where the wiki was removed it went with it.
             with suppress(WikiholtError, psycopg.Error):
-                self._do(_RELEASE, lease)
+                self._execute(_RELEASE_STATEMENT, lease)
 
     @property
     def count(self) -> int:
         """How many leases this process holds."""
-        return len(self._held) if self._pid == os.getpid() else 0
+        return len(self._leases) if self._pid == os.getpid() else 0
 
-    def leave(self, lease: Lease, text: str) -> None:
+    def set_text(self, lease: Lease, text: str) -> None:
         """Leave a note in the lease's row, if that can be; whoever lost the lease leaves none."""
         with suppress(WikiholtError, psycopg.Error):
-            self._do(_LEAVE, lease, text=text)
+            self._execute(_SET_TEXT_STATEMENT, lease, text=text)
 
-    def beat(self, database: str) -> None:
+    def renew(self, database: str) -> None:
         """Renew all that is held on a database."""
-        for lease in self._held_on(database):
+        for lease in self._list_leases(database):
             try:
-                renewed = self._do(_RENEW, lease, seconds=self.seconds) or self._do(_MINE, lease)
+                renewed = self._execute(_RENEW_STATEMENT, lease, seconds=self.duration_s) or self._execute(_HELD_STATEMENT, lease)
             except IndexMissing:
-                self._placements.forget(lease.wiki_id)  # moved or removed; the next beat knows
+                self._placements.invalidate(lease.wiki_id)  # moved or removed; the next beat knows
             except (WikiholtError, psycopg.Error):
                 continue
             else:
                 if not renewed:
                     _LOG.warning("a lease on a wiki was lost to another node: this one was away for too long")
                     with self._changed:
-                        self._held.pop(lease.holder, None)
+                        self._leases.pop(lease.holder, None)
 
-    def _taken(self, wiki_id: str, name: str, timeout: float) -> Lease:
+    def _acquire(self, wiki_id: str, name: str, timeout: float) -> Lease:
         until, waited = time.monotonic() + timeout, False
         lease = Lease(wiki_id, name, f"{os.getpid()}-{secrets.token_hex(8)}")
         while True:
             fence, locked = None, False
             try:
-                fence = self._take_once(lease)
+                fence = self._try_acquire(lease)
             except LockTimeout:
                 locked = True
             except Busy:
@@ -163,62 +163,62 @@ class Leases:
                 lease.fence = fence
                 return lease
             if time.monotonic() >= until:
-                raise self._given_up(lease, locked=locked)
+                raise self._give_up(lease, locked=locked)
             waited = True
-            time.sleep(min(_PAUSE, max(0.0, until - time.monotonic())))
+            time.sleep(min(_POLL_INTERVAL_S, max(0.0, until - time.monotonic())))
 
-    def _given_up(self, lease: Lease, *, locked: bool) -> Busy:
+    def _give_up(self, lease: Lease, *, locked: bool) -> Busy:
         """The error for a lease that was not to be had: another has it, or a session holds a lock on the notes."""
         if locked:
-            self._placements.home.timeouts.record("lock", lease.wiki_id)
+            self._placements.catalog.timeout_counter.record("lock", lease.wiki_id)
         kind = LockTimeout if locked else Busy
         return kind("another is at work on this wiki's index", hint="wait for it to finish, or raise lock.timeout")
 
-    def _take_once(self, lease: Lease) -> int | None:
-        text = str(self.seconds) if lease.name == WRITER else ""
-        given = {"name": lease.name, "holder": lease.holder, "seconds": self.seconds, "text": text}
+    def _try_acquire(self, lease: Lease) -> int | None:
+        text = str(self.duration_s) if lease.name == WRITE_LEASE else ""
+        given = {"name": lease.name, "holder": lease.holder, "seconds": self.duration_s, "text": text}
         # Asked of the home every time: nobody must begin to write where the wiki is no more.
-        placement = self._placements.get(lease.wiki_id, again=True)
-        order = sql.SQL(_TAKE).format(notes=sql.Identifier(placement.schema, "notes"))
-        with self._placements.operator(placement).writing(lock_timeout_s=LEASE_LOCK_TIMEOUT_S) as connection:
+        placement = self._placements.get(lease.wiki_id, refresh=True)
+        order = sql.SQL(_TAKE_STATEMENT).format(notes=sql.Identifier(placement.schema, "notes"))
+        with self._placements.get_operator_connections(placement).write_transaction(lock_timeout_s=LEASE_LOCK_TIMEOUT_S) as connection:
             lease.database = placement.database
             row = connection.execute(order, given).fetchone()
             return None if row is None else int(row[0])
 
-    def _do(self, order: str, lease: Lease, **given: object) -> int:
+    def _execute(self, statement: str, lease: Lease, **parameters: object) -> int:
         placement = self._placements.get(lease.wiki_id)
-        composed = sql.SQL(order).format(notes=sql.Identifier(placement.schema, "notes"))
-        door = self._placements.operator(placement)
+        composed = sql.SQL(statement).format(notes=sql.Identifier(placement.schema, "notes"))
+        door = self._placements.get_operator_connections(placement)
         try:
-            with door.writing(lock_timeout_s=RENEW_LOCK_TIMEOUT_S) as connection:
-                return connection.execute(composed, lease.values | given).rowcount
+            with door.write_transaction(lock_timeout_s=RENEW_LOCK_TIMEOUT_S) as connection:
+                return connection.execute(composed, lease.parameters | parameters).rowcount
         except LockTimeout:
-            door.timeouts.record("lock", placement.schema)
+            door.timeout_counter.record("lock", placement.schema)
             raise
 
-    def _keep(self, lease: Lease) -> None:
+    def _register(self, lease: Lease) -> None:
         if self._pid != os.getpid():
-            self._begin()
+            self._reset()
         with self._changed:
-            self._held[lease.holder] = lease
+            self._leases[lease.holder] = lease
             if lease.database not in self._threads:
                 name = f"wikiholt-leases-{lease.database}"
-                thread = Thread(target=self._beat_on, args=(lease.database,), name=name, daemon=True)
+                thread = Thread(target=self._run_renewals, args=(lease.database,), name=name, daemon=True)
                 self._threads[lease.database] = thread
                 thread.start()
 
-    def _held_on(self, database: str) -> list[Lease]:
+    def _list_leases(self, database: str) -> list[Lease]:
         with self._changed:
-            return [lease for lease in self._held.values() if lease.database == database]
+            return [lease for lease in self._leases.values() if lease.database == database]
 
-    def _beat_on(self, database: str) -> None:
+    def _run_renewals(self, database: str) -> None:
         """Renew what is held on one database: another that has gone silent must not cost it."""
         while True:
-            until = time.monotonic() + self.seconds / 3
+            until = time.monotonic() + self.duration_s / 3
             with self._changed:
-                while self._held_on(database) and (left := until - time.monotonic()) > 0:
+                while self._list_leases(database) and (left := until - time.monotonic()) > 0:
                     self._changed.wait(left)
-                if not self._held_on(database):
+                if not self._list_leases(database):
                     del self._threads[database]
                     return
-            self.beat(database)
+            self.renew(database)

@@ -2,18 +2,18 @@
 
 from collections.abc import Iterator, Sequence
 
-from wikiholt.model import Facets, Filter, StoredLink, StoredPage
+from wikiholt.model import Facets, PageFilter, StoredLink, StoredPage
 from wikiholt.stores.postgres import rows
-from wikiholt.stores.postgres.filters import where_clause
+from wikiholt.stores.postgres.filters import build_where_clause
 from wikiholt.stores.postgres.pool import Connection
-from wikiholt.stores.postgres.tables import Tables
-from wikiholt.stores.sqlite.links import faceted
+from wikiholt.stores.postgres.tables import GenerationTables
+from wikiholt.stores.sqlite.links import count_facets
 
 
-def listed(
-    db: Connection, tables: Tables, where: Filter, limit: int | None, offset: int
+def list_pages(
+    db: Connection, tables: GenerationTables, where: PageFilter, limit: int | None, offset: int
 ) -> tuple[int, Sequence[StoredPage]]:
-    clause, values = where_clause(where)
+    clause, values = build_where_clause(where)
     passing = f"FROM {tables.pages} WHERE {clause or 'true'}"
     # One statement sees one state: the count beside every row, and by itself where no row is left.
     found = db.execute(
@@ -22,36 +22,36 @@ def listed(
         ' ORDER BY part.path, part.file COLLATE "C"',
         (*values, *values, limit, offset),
     ).fetchall()
-    return found[0][0], [rows.stored_page(row[1:]) for row in found if row[1] is not None]
+    return found[0][0], [rows.to_stored_page(row[1:]) for row in found if row[1] is not None]
 
 
-def named(db: Connection, tables: Tables, keys: Sequence[str]) -> Sequence[StoredPage]:
-    wanted = [rows.held(key) for key in keys]
+def find_pages_by_key(db: Connection, tables: GenerationTables, keys: Sequence[str]) -> Sequence[StoredPage]:
+    wanted = [rows.encode_text(key) for key in keys]
     sql = f"SELECT {rows.PAGE_COLUMNS} FROM {tables.pages} WHERE key = ANY(%s) OR last_key = ANY(%s)"
-    return [rows.stored_page(row) for row in db.execute(sql, (wanted, wanted))]
+    return [rows.to_stored_page(row) for row in db.execute(sql, (wanted, wanted))]
 
 
-def on_pages(db: Connection, tables: Tables, page_ids: Sequence[int] | None) -> Iterator[StoredLink]:
+def iter_links(db: Connection, tables: GenerationTables, page_ids: Sequence[int] | None) -> Iterator[StoredLink]:
     sql = f"SELECT id, links FROM {tables.pages} WHERE links <> '[]'"
     if page_ids is None:
         found = db.execute(f"{sql} ORDER BY id")
     else:
         found = db.execute(f"{sql} AND id = ANY(%s) ORDER BY id", (list(page_ids),))
     for page_id, packed in found:
-        for link in rows.unpack_links(rows.meant(packed)):
-            yield rows.stored_link(page_id, link)
+        for link in rows.decode_links(rows.decode_text(packed)):
+            yield rows.to_stored_link(page_id, link)
 
 
-def naming(db: Connection, tables: Tables, keys: Sequence[str]) -> Iterator[StoredLink]:
+def find_links_by_key(db: Connection, tables: GenerationTables, keys: Sequence[str]) -> Iterator[StoredLink]:
     sql = f"SELECT id, links FROM {tables.pages} WHERE link_keys && %s::text[] ORDER BY id"
     wanted = frozenset(keys)
-    for page_id, packed in db.execute(sql, ([rows.indexed(key) for key in keys],)):
-        for link in rows.unpack_links(rows.meant(packed)):
+    for page_id, packed in db.execute(sql, ([rows.encode_key(key) for key in keys],)):
+        for link in rows.decode_links(rows.decode_text(packed)):
             if not wanted.isdisjoint(link[5:7]):
-                yield rows.stored_link(page_id, link)
+                yield rows.to_stored_link(page_id, link)
 
 
-def facets(db: Connection, tables: Tables, where: Filter) -> Facets:
-    clause, values = where_clause(where)
+def get_facets(db: Connection, tables: GenerationTables, where: PageFilter) -> Facets:
+    clause, values = build_where_clause(where)
     found = db.execute(f"SELECT path, category, tags FROM {tables.pages} WHERE {clause or 'true'}", values)
-    return faceted(map(rows.meant_row, found))
+    return count_facets(map(rows.decode_row, found))

@@ -16,13 +16,13 @@ from psycopg.errors import DuplicateSchema, DuplicateTable, UniqueViolation
 
 from wikiholt.stores.postgres.pool import Connection
 
-_MAKE = (
+_CREATE = (
     "CREATE SCHEMA IF NOT EXISTS wikiholt",
     "CREATE TABLE IF NOT EXISTS wikiholt.locks (name text PRIMARY KEY, pid int4, since timestamptz)",
     # The planner would keep names as samples, which would outlive their wikis.
     "ALTER TABLE wikiholt.locks ALTER name SET STATISTICS 0",
 )
-_TAKE = "SELECT 1 FROM wikiholt.locks WHERE name = %s FOR UPDATE"
+_ACQUIRE = "SELECT 1 FROM wikiholt.locks WHERE name = %s FOR UPDATE"
 # It also waits for another that has just inserted the row.
 _INSERT = "INSERT INTO wikiholt.locks (name) VALUES (%s) ON CONFLICT (name) DO UPDATE SET name = excluded.name"
 _DROP = "DELETE FROM wikiholt.locks WHERE name = %s"
@@ -37,30 +37,30 @@ RETURNING 1
 _RELEASE = "DELETE FROM wikiholt.locks WHERE name = %s AND pid = pg_backend_pid()"
 
 
-def ensure(connection: Connection) -> None:
+def ensure_lock_table(connection: Connection) -> None:
     if connection.execute("SELECT to_regclass('wikiholt.locks')").fetchone() != (None,):
         return
-    for statement in _MAKE:
+    for statement in _CREATE:
         # IF NOT EXISTS does not see what another has not committed yet: then it waits, and fails.
         with suppress(UniqueViolation, DuplicateSchema, DuplicateTable), connection.transaction():
             connection.execute(statement)
 
 
-def take(connection: Connection, name: str) -> None:
-    ensure(connection)
-    if connection.execute(_TAKE, (name,)).fetchone() is None:
+def acquire_lock(connection: Connection, name: str) -> None:
+    ensure_lock_table(connection)
+    if connection.execute(_ACQUIRE, (name,)).fetchone() is None:
         connection.execute(_INSERT, (name,))
 
 
-def drop(connection: Connection, name: str) -> None:
+def delete_lock(connection: Connection, name: str) -> None:
     connection.execute(_DROP, (name,))
 
 
-def claim(connection: Connection, name: str) -> bool:
+def claim_build(connection: Connection, name: str) -> bool:
     """Claim a name for this session; the claim of a session that has ended counts for nothing."""
-    ensure(connection)
+    ensure_lock_table(connection)
     return connection.execute(_CLAIM, (name,)).fetchone() is not None
 
 
-def release(connection: Connection, name: str) -> None:
+def release_build(connection: Connection, name: str) -> None:
     connection.execute(_RELEASE, (name,))

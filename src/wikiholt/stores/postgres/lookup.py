@@ -10,168 +10,168 @@ from dataclasses import dataclass
 from typing import Any
 
 from wikiholt.stores.postgres import rows
-from wikiholt.stores.postgres.faults import missing
+from wikiholt.stores.postgres.faults import make_missing_error
 from wikiholt.stores.postgres.pool import Connection
-from wikiholt.stores.postgres.tables import Tables
-from wikiholt.stores.sqlite.rows import unpack_words
-from wikiholt.text.fields import FIELD_WEIGHTS, JOINERS, split
+from wikiholt.stores.postgres.tables import GenerationTables
+from wikiholt.stores.sqlite.rows import decode_terms
+from wikiholt.text.fields import FIELD_WEIGHTS, JOINERS, split_terms
 
-_KEPT = "ts_filter(setweight(p.terms, 'A', %(lexemes)s::text[]), '{a}')"
+_MATCHED_TERMS = "ts_filter(setweight(p.terms, 'A', %(lexemes)s::text[]), '{a}')"
 """Of a page's terms those that are asked for."""
-_BEGUN = "CASE WHEN p.terms @@ %(begun)s::tsquery THEN p.terms END"
+_PREFIX_TERMS = "CASE WHEN p.terms @@ %(begun)s::tsquery THEN p.terms END"
 """All of them, where one begins as asked for: to go through them takes PostgreSQL ten times as long as it takes us."""
-_WORDS = f"p.size, p.words, p.terms @@ $q$'{rows.VAST}'$q$::tsquery"
+_WORD_COLUMNS = f"p.size, p.words, p.terms @@ $q$'{rows.OVERSIZED}'$q$::tsquery"
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class TermUnit:
     """Terms that follow one another; of the last, its beginning is enough if `begun`. Without any, nothing holds it."""
 
     terms: tuple[str, ...]
-    begun: bool = False
+    is_prefix: bool = False
 
     @property
     def is_phrase(self) -> bool:
         return len(self.terms) > 1
 
     @property
-    def wanted(self) -> str:
+    def tsquery(self) -> str:
         """A tsquery for the pages that may hold it; empty where only vast ones can."""
-        parts = [rows.quoted(term) for term in self.terms]
+        parts = [rows.quote_term(term) for term in self.terms]
         if not parts or None in parts:
             return ""
-        return f"({' & '.join(part for part in parts if part)}{':*' if self.begun else ''})"
+        return f"({' & '.join(part for part in parts if part)}{':*' if self.is_prefix else ''})"
 
     @property
     def needle(self) -> str:
-        return f" {' '.join(self.terms)}{'' if self.begun else ' '}"
+        return f" {' '.join(self.terms)}{'' if self.is_prefix else ' '}"
 
 
-Counts = Mapping[int, int]
+PageCounts = Mapping[int, int]
 """The pages that hold a unit, with how often, by weight."""
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class TermMatches:
     """What was found at one version; `sizes` are the terms of each page that was found."""
 
     version: int
     pages: int
     terms: int
-    counts: Mapping[Unit, Counts]
+    counts: Mapping[TermUnit, PageCounts]
     sizes: Mapping[int, int]
 
 
-def look_up(db: Connection, tables: Tables, units: Sequence[Unit]) -> Look:
+def find_matches(db: Connection, tables: GenerationTables, units: Sequence[TermUnit]) -> TermMatches:
     """The pages of each unit. More than one statement only where there are phrases or vast pages: use a snapshot."""
     while True:
-        look = _Looking(db, tables, units)
-        look.at_standing()
-        look.at_terms()
-        look.at_words()
-        if not look.moved:
-            return look.done()
+        look = _Lookup(db, tables, units)
+        look.read_state()
+        look.read_terms()
+        look.read_words()
+        if not look.is_outdated:
+            return look.get_matches()
 
 
-class _Looking:
-    def __init__(self, db: Connection, tables: Tables, units: Sequence[Unit]) -> None:
+class _Lookup:
+    def __init__(self, db: Connection, tables: GenerationTables, units: Sequence[TermUnit]) -> None:
         self._db = db
         self._tables = tables
         self._units = [unit for unit in dict.fromkeys(units) if unit.terms]
-        self._counts: dict[Unit, dict[int, int]] = {unit: {} for unit in units}
+        self._counts: dict[TermUnit, dict[int, int]] = {unit: {} for unit in units}
         self._sizes: dict[int, int] = {}
-        self._vast: list[int] = []
-        self._standing: tuple[int, int, int] | None = None
-        self.moved = False
+        self._oversized: list[int] = []
+        self._state: tuple[int, int, int] | None = None
+        self.is_outdated = False
         """Whether another version came between two statements."""
 
-    def done(self) -> Look:
-        assert self._standing is not None
-        return Look(*self._standing, self._counts, self._sizes)
+    def get_matches(self) -> TermMatches:
+        assert self._state is not None
+        return TermMatches(*self._state, self._counts, self._sizes)
 
-    def at_standing(self) -> None:
+    def read_state(self) -> None:
         """Only that, where no page is asked for."""
         if not self._units:
             sql = "SELECT version, pages, terms FROM state WHERE number = %s"
-            self._stand(self._db.execute(sql, (self._tables.number,), binary=True).fetchone())
+            self._set_state(self._db.execute(sql, (self._tables.number,), binary=True).fetchone())
 
-    def at_terms(self) -> None:
+    def read_terms(self) -> None:
         """Single words, and the beginning of one, by the tsvectors alone."""
-        single = {unit.terms[0]: unit for unit in self._units if not (unit.is_phrase or unit.begun)}
-        begun = next((unit for unit in self._units if unit.begun and not unit.is_phrase), None)
+        single = {unit.terms[0]: unit for unit in self._units if not (unit.is_phrase or unit.is_prefix)}
+        begun = next((unit for unit in self._units if unit.is_prefix and not unit.is_phrase), None)
         if not single and begun is None:
             return
-        lexemes = [rows.VAST, *(term for term in single if rows.quoted(term))]
+        lexemes = [rows.OVERSIZED, *(term for term in single if rows.quote_term(term))]
         more = ""
-        if begun is not None and begun.wanted:
-            more = f", {_BEGUN}"
+        if begun is not None and begun.tsquery:
+            more = f", {_PREFIX_TERMS}"
         values = {
             "lexemes": lexemes,
-            "wanted": _any([*single.values(), *([begun] if begun else [])]),
-            "begun": begun.wanted if begun else "",
+            "wanted": _build_any_tsquery([*single.values(), *([begun] if begun else [])]),
+            "begun": begun.tsquery if begun else "",
         }
-        for page_id, size, field, *every in self._rows(f"p.size, {_KEPT}{more}", values):
+        for page_id, size, field, *every in self._select_rows(f"p.size, {_MATCHED_TERMS}{more}", values):
             self._sizes[page_id] = size
-            for lexeme, count in rows.lexemes(field):
-                if lexeme == rows.VAST:
-                    self._vast.append(page_id)
+            for lexeme, count in rows.iter_lexemes(field):
+                if lexeme == rows.OVERSIZED:
+                    self._oversized.append(page_id)
                 else:
                     self._counts[single[lexeme]][page_id] = count
             if begun is not None and every and every[0] is not None:
-                self._counts[begun][page_id] = rows.begun(every[0], begun.terms[0])
+                self._counts[begun][page_id] = rows.sum_prefix_positions(every[0], begun.terms[0])
 
-    def at_words(self) -> None:
+    def read_words(self) -> None:
         """Phrases, by the words of the pages that hold their terms; everything, by those of vast pages."""
         phrases = [unit for unit in self._units if unit.is_phrase]
         if phrases:
-            self._read(phrases, self._rows(_WORDS, {"wanted": _any(phrases)}))
+            self._count_matches(phrases, self._select_rows(_WORD_COLUMNS, {"wanted": _build_any_tsquery(phrases)}))
         others = [unit for unit in self._units if not unit.is_phrase]
-        if self._vast and others:
-            self._read(others, self._rows(_WORDS, {"wanted": _any([])}))
+        if self._oversized and others:
+            self._count_matches(others, self._select_rows(_WORD_COLUMNS, {"wanted": _build_any_tsquery([])}))
 
-    def _read(self, units: Sequence[Unit], found: Iterable[tuple[Any, ...]]) -> None:
+    def _count_matches(self, units: Sequence[TermUnit], page_rows: Iterable[tuple[Any, ...]]) -> None:
         needles = [(unit, unit.needle) for unit in units]
-        for page_id, size, packed, vast in found:
-            fields = _fields(packed, vast=vast)
+        for page_id, size, packed, vast in page_rows:
+            fields = _split_fields(packed, oversized=vast)
             for unit, needle in needles:
                 if any(needle in field for field in fields):
                     weighed = zip(fields, FIELD_WEIGHTS, strict=True)
-                    self._counts[unit][page_id] = sum(_often(needle, field) * int(weight) for field, weight in weighed)
+                    self._counts[unit][page_id] = sum(_count_occurrences(needle, field) * int(weight) for field, weight in weighed)
                     self._sizes[page_id] = size
 
-    def _rows(self, columns: str, values: Mapping[str, object]) -> Iterable[tuple[Any, ...]]:
+    def _select_rows(self, columns: str, values: Mapping[str, object]) -> Iterable[tuple[Any, ...]]:
         """Rows of pages that match `wanted`; one statement sees one state, and says which."""
         sql = (
             f"SELECT s.version, s.pages, s.terms, p.id, {columns} FROM state s"
             f" LEFT JOIN {self._tables.pages} p ON p.terms @@ %(wanted)s::tsquery WHERE s.number = %(number)s"
         )
         found = self._db.execute(sql, {**values, "number": self._tables.number}, binary=True).fetchall()
-        self._stand(found[0][:3] if found else None)
+        self._set_state(found[0][:3] if found else None)
         return [row[3:] for row in found if row[3] is not None]
 
-    def _stand(self, standing: tuple[Any, ...] | None) -> None:
-        if standing is None:
-            raise missing()
-        version, pages, terms = standing
-        self.moved = self.moved or self._standing not in (None, standing)
-        self._standing = (version, pages, terms)
+    def _set_state(self, state: tuple[Any, ...] | None) -> None:
+        if state is None:
+            raise make_missing_error()
+        version, pages, terms = state
+        self.is_outdated = self.is_outdated or self._state not in (None, state)
+        self._state = (version, pages, terms)
 
 
-def _any(units: Sequence[Unit]) -> str:
+def _build_any_tsquery(units: Sequence[TermUnit]) -> str:
     """A tsquery for every page that may hold one of the units."""
-    return " | ".join([f"'{rows.VAST}'", *(wanted for unit in units if (wanted := unit.wanted))])
+    return " | ".join([f"'{rows.OVERSIZED}'", *(wanted for unit in units if (wanted := unit.tsquery))])
 
 
-def _fields(packed: bytes, *, vast: bool) -> list[str]:
+def _split_fields(packed: bytes, *, oversized: bool) -> list[str]:
     """The fields of a page, each with one space before every term and one at the end."""
-    words = unpack_words(packed)
+    words = decode_terms(packed)
     fields = (words.name, words.headings, words.body)
-    if not vast and not any(joiner in field for joiner in JOINERS for field in fields):
+    if not oversized and not any(joiner in field for joiner in JOINERS for field in fields):
         return [f" {field} " for field in fields]
-    return [f" {' '.join(split(field))} " for field in fields]
+    return [f" {' '.join(split_terms(field))} " for field in fields]
 
 
-def _often(needle: str, field: str) -> int:
+def _count_occurrences(needle: str, field: str) -> int:
     """How often; what overlaps counts twice."""
     count, at = 0, field.find(needle)
     while at >= 0:

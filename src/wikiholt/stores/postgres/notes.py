@@ -4,33 +4,33 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
-from wikiholt.stores.postgres.layout import MOVED
+from wikiholt.stores.postgres.layout import MOVED_MARK
 from wikiholt.stores.postgres.pool import Connection
 
-_ID = re.compile(r"[a-z0-9]{8,64}")
-_OURS = {"writer", "desk", "layout", "mark"}
+_WIKI_ID = re.compile(r"[a-z0-9]{8,64}")
+_RESERVED_NOTES = {"writer", "desk", "layout", "mark"}
 
 
-def read(connection: Connection, name: str) -> str | None:
-    row = connection.execute("SELECT text FROM notes WHERE name = %s", (_theirs(name),)).fetchone()
+def read_note(connection: Connection, name: str) -> str | None:
+    row = connection.execute("SELECT text FROM notes WHERE name = %s", (_validate_note_name(name),)).fetchone()
     return None if row is None else str(row[0])
 
 
-def keep(connection: Connection, name: str, text: str) -> bool:
+def write_note(connection: Connection, name: str, text: str) -> bool:
     """Keep it; whether that is where the wiki is, and has not been moved away meanwhile."""
     order = "INSERT INTO notes (name, text) VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET text = excluded.text"
-    connection.execute(order, (_theirs(name), text))
-    return connection.execute("SELECT text FROM notes WHERE name = 'layout'").fetchone() != (MOVED,)
+    connection.execute(order, (_validate_note_name(name), text))
+    return connection.execute("SELECT text FROM notes WHERE name = 'layout'").fetchone() != (MOVED_MARK,)
 
 
-def of_holder(connection: Connection, name: str) -> str | None:
+def read_lease_text(connection: Connection, name: str) -> str | None:
     """The note of whoever holds a lease; None when nobody does."""
     order = "SELECT text FROM notes WHERE name = %s AND holder IS NOT NULL AND until >= clock_timestamp()"
     row = connection.execute(order, (name,)).fetchone()
     return None if row is None else str(row[0])
 
 
-def bytes_of_schema(connection: Connection) -> int:
+def get_schema_bytes(connection: Connection) -> int:
     order = (
         "SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::int8 FROM pg_class"
         " WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r'"
@@ -39,7 +39,7 @@ def bytes_of_schema(connection: Connection) -> int:
     return int(total)
 
 
-def bytes_below(directory: Path) -> int:
+def get_directory_bytes(directory: Path) -> int:
     total = 0
     for file in directory.rglob("*"):
         with suppress(OSError):  # some come and go meanwhile
@@ -47,19 +47,19 @@ def bytes_below(directory: Path) -> int:
     return total
 
 
-def files_below(directory: Path) -> list[str]:
+def list_files(directory: Path) -> list[str]:
     return sorted(str(file.relative_to(directory)) for file in directory.rglob("*") if not file.is_dir())
 
 
-def directories(root: Path) -> list[str]:
+def list_wiki_directories(root: Path) -> list[str]:
     """The ids of the wikis that have mirrors or caches on this machine."""
     if not root.is_dir():
         return []
-    return [entry.name for entry in root.iterdir() if entry.is_dir() and _ID.fullmatch(entry.name)]
+    return [entry.name for entry in root.iterdir() if entry.is_dir() and _WIKI_ID.fullmatch(entry.name)]
 
 
-def _theirs(name: str) -> str:
+def _validate_note_name(name: str) -> str:
     """A name that is none of those the store itself uses."""
-    if name in _OURS:
+    if name in _RESERVED_NOTES:
         raise ValueError(f"{name} is no name for a note")
     return name

@@ -6,7 +6,7 @@ from psycopg import sql
 from psycopg.errors import DependentObjectsStillExist, LockNotAvailable
 
 from wikiholt.stores.postgres import locks
-from wikiholt.stores.postgres.pool import Connection, Door
+from wikiholt.stores.postgres.pool import Connection, RoleConnections
 
 _LOG = logging.getLogger(__name__)
 
@@ -17,14 +17,14 @@ def remove_schema(connection: Connection, schema: str, role: str | None = None) 
     The role is one that has lost its login (`bar_login`); without a role those go that were let into the schema and
     bear its name.
     """
-    locks.take(connection, schema)
+    locks.acquire_lock(connection, schema)
     if role is not None:
-        roles = [role] if _exists(connection, "pg_roles", "rolname", role) else []
+        roles = [role] if _has_row(connection, "pg_roles", "rolname", role) else []
     else:
-        roles = [each for each in _roles(connection, schema) if bar_login(connection, each)]
+        roles = [each for each in _find_roles(connection, schema) if revoke_login(connection, each)]
     connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = ANY(%s)", (roles,))
     went = []
-    for each in _schemas(connection, schema):
+    for each in _find_schemas(connection, schema):
         order = (
             "SELECT relname FROM pg_class WHERE relnamespace = to_regnamespace(%s) AND relkind = 'r' ORDER BY relname"
         )
@@ -34,15 +34,15 @@ def remove_schema(connection: Connection, schema: str, role: str | None = None) 
     for each in roles:
         if _drop_role(connection, each):
             went.append(f"role {each}")
-    locks.drop(connection, schema)
+    locks.delete_lock(connection, schema)
     return went
 
 
-def remove_place(door: Door, schema: str, role: str) -> list[str]:
+def remove_placement(door: RoleConnections, schema: str, role: str) -> list[str]:
     """The same through the operator's door; when the role's sessions are ended, none can come back."""
-    with door.writing() as connection:
-        bar_login(connection, role)
-    with door.writing() as connection:
+    with door.write_transaction() as connection:
+        revoke_login(connection, role)
+    with door.write_transaction() as connection:
         return remove_schema(connection, schema, role)
 
 
@@ -64,13 +64,13 @@ def _drop_role(connection: Connection, role: str) -> bool:
     return True
 
 
-def _schemas(connection: Connection, schema: str) -> list[str]:
+def _find_schemas(connection: Connection, schema: str) -> list[str]:
     """The wiki's schema, and those that were broken and set aside under another name (founding.py)."""
     order = "SELECT nspname FROM pg_namespace WHERE nspname = %s OR nspname ~ %s ORDER BY nspname"
     return [name for (name,) in connection.execute(order, (schema, rf"^b\d{{14}}_{schema}$"))]
 
 
-def _roles(connection: Connection, schema: str) -> list[str]:
+def _find_roles(connection: Connection, schema: str) -> list[str]:
     """The roles that were let into a schema, as its grants tell."""
     order = (
         "SELECT DISTINCT rolname FROM pg_namespace, aclexplode(nspacl) JOIN pg_roles ON pg_roles.oid = grantee"
@@ -80,15 +80,15 @@ def _roles(connection: Connection, schema: str) -> list[str]:
     return [name for name in found if name.startswith(f"{schema}_")]
 
 
-def bar_login(connection: Connection, role: str) -> bool:
+def revoke_login(connection: Connection, role: str) -> bool:
     """Let nobody log in as the role any more, and let the operator end its sessions; whether there is such a role."""
-    if not _exists(connection, "pg_roles", "rolname", role):
+    if not _has_row(connection, "pg_roles", "rolname", role):
         return False
     connection.execute(sql.SQL("GRANT {} TO CURRENT_USER").format(sql.Identifier(role)))
     connection.execute(sql.SQL("ALTER ROLE {} NOLOGIN").format(sql.Identifier(role)))
     return True
 
 
-def _exists(connection: Connection, table: str, column: str, name: str) -> bool:
+def _has_row(connection: Connection, table: str, column: str, name: str) -> bool:
     order = sql.SQL("SELECT 1 FROM {} WHERE {} = %s").format(sql.Identifier(table), sql.Identifier(column))
     return connection.execute(order, (name,)).fetchone() is not None

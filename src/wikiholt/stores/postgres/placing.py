@@ -27,33 +27,33 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from threading import Lock
 
-from wikiholt.errors import DatabaseAway, IndexFault, InvalidSlug
+from wikiholt.errors import DatabaseUnavailable, IndexUnavailable, InvalidSlug
 from wikiholt.stores.postgres import founding, layout, locks
-from wikiholt.stores.postgres.faults import missing
-from wikiholt.stores.postgres.home import HOME, Database, Home
-from wikiholt.stores.postgres.offboarding import remove_place, remove_schema
-from wikiholt.stores.postgres.pool import Connection, Door, Doors, Login
+from wikiholt.stores.postgres.faults import make_missing_error
+from wikiholt.stores.postgres.home import HOME_DATABASE, CatalogDatabase, Catalog
+from wikiholt.stores.postgres.offboarding import remove_placement, remove_schema
+from wikiholt.stores.postgres.pool import Connection, RoleConnections, ConnectionPool, Login
 from wikiholt.stores.postgres.timeouts import retry_lock_timeouts
 
-_ID = re.compile(r"[a-z0-9]{8,64}")
-_REMEMBERED = 20_000
+_WIKI_ID = re.compile(r"[a-z0-9]{8,64}")
+_MAX_CACHED_PLACEMENTS = 20_000
 _COLUMNS = "wiki_id, database, schema, role, secret, layout, condition"
-_MOVES = "(SELECT *, 0 AS layout, 'going' AS condition FROM moves) AS moves"
-_LONGEST = 40
-_FRESH = 30.0
+_MOVES_AS_PLACEMENTS = "(SELECT *, 0 AS layout, 'going' AS condition FROM moves) AS moves"
+_MAX_SCHEMA_ID_CHARS = 40
+_PLACEMENT_TTL_S = 30.0
 """Seconds for which a placement is believed: an old place tells who comes there, unless a crash kept it from that."""
-_KEEP_COUNTS = 200
+_RECOUNT_AFTER_WIKIS = 200
 """After so many new wikis a process counts again how many each database has."""
-_KEEP_COUNTS_FOR = 20.0
+_COUNTS_TTL_S = 20.0
 """Or after so many seconds: a database may have been opened, or closed, by another node."""
 
 
-class Condition(StrEnum):
+class PlacementCondition(StrEnum):
     """How far a wiki's schema has come, or gone."""
 
-    MAKING = "making"
-    HERE = "here"
-    GOING = "going"
+    CREATING = "making"
+    READY = "here"
+    REMOVING = "going"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,238 +66,238 @@ class Placement:
     role: str
     secret: str = field(repr=False)
     layout: int
-    condition: Condition
+    condition: PlacementCondition
 
 
-class Placements:
+class PlacementCatalog:
     """Where each wiki is. Safe to use from many threads."""
 
-    def __init__(self, home: Home, doors: Doors) -> None:
-        self.home = home
-        self._doors = doors
-        self._known: dict[str, tuple[float, Placement]] = {}
+    def __init__(self, catalog: Catalog, pool: ConnectionPool) -> None:
+        self.catalog = catalog
+        self._pool = pool
+        self._cache: dict[str, tuple[float, Placement]] = {}
         self._counts: dict[str, float] = {}
-        self._counted = 0
+        self._placed_since_count = 0
         self._count_until = 0.0
         self._lock = Lock()
 
-    def find(self, wiki_id: str, *, again: bool = False) -> Placement | None:
+    def find(self, wiki_id: str, *, refresh: bool = False) -> Placement | None:
         """Where the wiki is, whatever its condition; None where no row knows it."""
-        require_id(wiki_id)
-        since, known = self._known.get(wiki_id, (0.0, None))
-        if not again and known is not None and time.monotonic() - since < _FRESH:
+        validate_wiki_id(wiki_id)
+        since, known = self._cache.get(wiki_id, (0.0, None))
+        if not refresh and known is not None and time.monotonic() - since < _PLACEMENT_TTL_S:
             return known
         try:
-            with self.home.reading() as connection:
-                found = _read(connection, wiki_id)
-        except DatabaseAway:
-            if known is None or again:
+            with self.catalog.read_connection() as connection:
+                found = _read_placement(connection, wiki_id)
+        except DatabaseUnavailable:
+            if known is None or refresh:
                 raise
             found = known  # its own database may be well
-        self._remember(wiki_id, found)
+        self._cache_placement(wiki_id, found)
         return found
 
-    def get(self, wiki_id: str, *, again: bool = False) -> Placement:
+    def get(self, wiki_id: str, *, refresh: bool = False) -> Placement:
         """Where a wiki is that is here; raises IndexMissing."""
-        found = self.find(wiki_id, again=again)
-        if found is None or found.condition is not Condition.HERE:
-            self._known.pop(wiki_id, None)
-            raise missing()
+        found = self.find(wiki_id, refresh=refresh)
+        if found is None or found.condition is not PlacementCondition.READY:
+            self._cache.pop(wiki_id, None)
+            raise make_missing_error()
         return found
 
-    def make(self, wiki_id: str, database: str | None = None) -> Placement:
+    def provision(self, wiki_id: str, database: str | None = None) -> Placement:
         """On-board a wiki; one that is here stays as and where it is."""
-        found = self.find(wiki_id, again=True)
-        if found is not None and found.condition is Condition.HERE:
+        found = self.find(wiki_id, refresh=True)
+        if found is not None and found.condition is PlacementCondition.READY:
             return found
-        if found is not None and found.condition is Condition.GOING:
+        if found is not None and found.condition is PlacementCondition.REMOVING:
             self.remove(wiki_id)
-        chosen = self.home.database(database or self._fewest()).name
-        made = retry_lock_timeouts(lambda: self._make(wiki_id, chosen))
-        self._remember(wiki_id, made)
+        chosen = self.catalog.get_database(database or self._pick_database()).name
+        made = retry_lock_timeouts(lambda: self._create_schema(wiki_id, chosen))
+        self._cache_placement(wiki_id, made)
         return made
 
-    def _make(self, wiki_id: str, database: str) -> Placement:
-        with self.home.writing() as connection:
-            locks.take(connection, _lock_of(wiki_id))
-            made = _reserved(connection, wiki_id, database)
-            if made.condition is not Condition.HERE and made.database == HOME:
-                made = self.found(connection, made)
-                _set_condition(connection, made)
-        if made.condition is not Condition.HERE:
-            with self.operator(made).writing() as connection:
-                made = self.found(connection, made)
-            with self.home.writing() as connection:
-                _set_condition(connection, made)
+    def _create_schema(self, wiki_id: str, database: str) -> Placement:
+        with self.catalog.write_transaction() as connection:
+            locks.acquire_lock(connection, _get_lock_name(wiki_id))
+            made = _reserve(connection, wiki_id, database)
+            if made.condition is not PlacementCondition.READY and made.database == HOME_DATABASE:
+                made = self.provision_schema(connection, made)
+                _write_condition(connection, made)
+        if made.condition is not PlacementCondition.READY:
+            with self.get_operator_connections(made).write_transaction() as connection:
+                made = self.provision_schema(connection, made)
+            with self.catalog.write_transaction() as connection:
+                _write_condition(connection, made)
         return made
 
     def remove(self, wiki_id: str) -> list[str]:
         """Off-board a wiki and name what went: its tables, its schema, its role; nothing where there was nothing."""
-        found = self.find(wiki_id, again=True)
+        found = self.find(wiki_id, refresh=True)
         if found is not None:
-            with self.operator(found).reading() as connection:
+            with self.get_operator_connections(found).read_connection() as connection:
                 connection.execute("SELECT 1")  # nothing is begun that cannot be done now
-        self._known.pop(wiki_id, None)
-        with self.home.writing() as connection:
-            locks.take(connection, _lock_of(wiki_id))
+        self._cache.pop(wiki_id, None)
+        with self.catalog.write_transaction() as connection:
+            locks.acquire_lock(connection, _get_lock_name(wiki_id))
             order = f"UPDATE placements SET condition = 'going' WHERE wiki_id = %s RETURNING {_COLUMNS}"
             row = connection.execute(order, (wiki_id,)).fetchone()
-            left = connection.execute(f"SELECT {_COLUMNS} FROM {_MOVES} WHERE wiki_id = %s", (wiki_id,)).fetchone()
-        went = [] if left is None else self._removed(_placement(left), "moves")
+            left = connection.execute(f"SELECT {_COLUMNS} FROM {_MOVES_AS_PLACEMENTS} WHERE wiki_id = %s", (wiki_id,)).fetchone()
+        went = [] if left is None else self._remove_placement(_parse_placement(left), "moves")
         if row is not None:
-            return went + self._removed(_placement(row), "placements")
-        for database in self.home.databases():
-            with database.door.about(schema_of(wiki_id)).writing() as connection:
-                went += remove_schema(connection, schema_of(wiki_id))
-        with self.home.writing() as connection:
-            locks.drop(connection, _lock_of(wiki_id))
+            return went + self._remove_placement(_parse_placement(row), "placements")
+        for database in self.catalog.list_databases():
+            with database.connections.with_subject(make_schema_name(wiki_id)).write_transaction() as connection:
+                went += remove_schema(connection, make_schema_name(wiki_id))
+        with self.catalog.write_transaction() as connection:
+            locks.delete_lock(connection, _get_lock_name(wiki_id))
         return went
 
-    def ids(self) -> list[str]:
+    def list_wiki_ids(self) -> list[str]:
         """Every wiki that has a row, and every one that only has a schema, which nobody will ever ask for."""
-        with self.home.reading() as connection:
+        with self.catalog.read_connection() as connection:
             placed = {wiki_id for (wiki_id,) in connection.execute("SELECT wiki_id FROM placements")}
-        return sorted(placed | {schema.removeprefix("w_") for _, schema in self.strays()})
+        return sorted(placed | {schema.removeprefix("w_") for _, schema in self.find_orphans()})
 
-    def strays(self) -> list[tuple[str, str]]:
+    def find_orphans(self) -> list[tuple[str, str]]:
         """Database and schema of wikis that no row knows of; a database that is away has none to tell of."""
-        with self.home.reading() as connection:
+        with self.catalog.read_connection() as connection:
             rows = connection.execute(
                 "SELECT database, schema FROM placements UNION SELECT database, schema FROM moves"
             )
             known = set(rows.fetchall())
         there: list[tuple[str, str]] = []
         order = "SELECT nspname FROM pg_namespace WHERE nspname ~ '^w_[a-z0-9]{8,}$' ORDER BY nspname"
-        for database in self.home.databases():
-            with suppress(DatabaseAway), database.door.reading() as connection:
+        for database in self.catalog.list_databases():
+            with suppress(DatabaseUnavailable), database.connections.read_connection() as connection:
                 there += [(database.name, schema) for (schema,) in connection.execute(order)]
         return [stray for stray in there if stray not in known]
 
-    def door(self, wiki_id: str) -> Door:
+    def get_connections(self, wiki_id: str) -> RoleConnections:
         """The way into the wiki's schema as its role, wherever it is by then."""
-        require_id(wiki_id)
-        return Door(self._doors, lambda again: self.login(self.get(wiki_id, again=again)), wiki_id)
+        validate_wiki_id(wiki_id)
+        return RoleConnections(self._pool, lambda again: self.make_login(self.get(wiki_id, refresh=again)), wiki_id)
 
-    def operator(self, placement: Placement) -> Door:
-        return self.database(placement).door.about(placement.schema)
+    def get_operator_connections(self, placement: Placement) -> RoleConnections:
+        return self.get_database(placement).connections.with_subject(placement.schema)
 
-    def database(self, placement: Placement) -> Database:
-        return self.home.database(placement.database)
+    def get_database(self, placement: Placement) -> CatalogDatabase:
+        return self.catalog.get_database(placement.database)
 
-    def recount(self) -> None:
+    def invalidate_counts(self) -> None:
         """Look again, before the next wiki is placed, which databases there are and how many wikis they have."""
         self._count_until = 0.0
 
-    def forget(self, wiki_id: str) -> None:
+    def invalidate(self, wiki_id: str) -> None:
         """Look it up again before its next use."""
-        self._known.pop(wiki_id, None)
+        self._cache.pop(wiki_id, None)
 
-    def login(self, placement: Placement) -> Login:
+    def make_login(self, placement: Placement) -> Login:
         """As whom, and where, to log in for a wiki that is placed so."""
-        database = self.database(placement)
-        address = database.address.of(placement.role, placement.secret)
-        return Login(address, placement.role, (placement.schema, database.types))
+        database = self.get_database(placement)
+        address = database.address.with_login(placement.role, placement.secret)
+        return Login(address, placement.role, (placement.schema, database.types_schema))
 
-    def _remember(self, wiki_id: str, found: Placement | None) -> None:
-        if found is None:
-            self._known.pop(wiki_id, None)
+    def _cache_placement(self, wiki_id: str, placement: Placement | None) -> None:
+        if placement is None:
+            self._cache.pop(wiki_id, None)
             return
-        if len(self._known) >= _REMEMBERED:
-            self._known.clear()
-        self._known[wiki_id] = (time.monotonic(), found)
+        if len(self._cache) >= _MAX_CACHED_PLACEMENTS:
+            self._cache.clear()
+        self._cache[wiki_id] = (time.monotonic(), placement)
 
-    def _fewest(self) -> str:
+    def _pick_database(self) -> str:
         """The open database with the fewest wikis for its weight; counted now and then, for counting takes a while."""
         with self._lock:
-            if not self._counts or self._counted >= _KEEP_COUNTS or time.monotonic() > self._count_until:
-                self._counts, self._counted = self._counts_now(), 0
-                self._count_until = time.monotonic() + _KEEP_COUNTS_FOR
-            self._counted += 1
+            if not self._counts or self._placed_since_count >= _RECOUNT_AFTER_WIKIS or time.monotonic() > self._count_until:
+                self._counts, self._placed_since_count = self._count_wikis(), 0
+                self._count_until = time.monotonic() + _COUNTS_TTL_S
+            self._placed_since_count += 1
             name = min(sorted(self._counts), key=lambda each: self._counts[each])
-            self._counts[name] += 1 / self.home.database(name).weight
+            self._counts[name] += 1 / self.catalog.get_database(name).weight
             return name
 
-    def _counts_now(self) -> dict[str, float]:
-        with self.home.reading() as connection:
+    def _count_wikis(self) -> dict[str, float]:
+        with self.catalog.read_connection() as connection:
             counted = dict(connection.execute("SELECT database, count(*) FROM placements GROUP BY database").fetchall())
-        there = {each.name: counted.get(each.name, 0) / each.weight for each in self.home.databases() if each.open}
+        there = {each.name: counted.get(each.name, 0) / each.weight for each in self.catalog.list_databases() if each.accepts_new}
         if not there:
-            raise IndexFault("no database takes new wikis", hint="open one: `wikiholt database`")
+            raise IndexUnavailable("no database takes new wikis", hint="open one: `wikiholt database`")
         return there
 
-    def found(self, connection: Connection, placement: Placement) -> Placement:
+    def provision_schema(self, connection: Connection, placement: Placement) -> Placement:
         """Make what is missing of schema and role, in an open transaction of the operator."""
-        guests = self.database(placement).guests
-        founding.found(connection, placement.schema, placement.role, placement.secret, guests)
-        return replace(placement, condition=Condition.HERE)
+        guests = self.get_database(placement).group
+        founding.provision_wiki(connection, placement.schema, placement.role, placement.secret, guests)
+        return replace(placement, condition=PlacementCondition.READY)
 
-    def mend(self, wiki_id: str) -> None:
+    def repair(self, wiki_id: str) -> None:
         """On-board a wiki, and make what is missing of one that is here: a dump may have been restored without roles.
 
         A session of a role that was dropped stays that one's, even when there is another of the same name.
         """
-        known = self.find(wiki_id, again=True)
-        if known is None or known.condition is not Condition.HERE:
-            self.make(wiki_id)
+        known = self.find(wiki_id, refresh=True)
+        if known is None or known.condition is not PlacementCondition.READY:
+            self.provision(wiki_id)
             return
-        retry_lock_timeouts(lambda: self._mend(known))
-        self._doors.forget(self.login(known))
+        retry_lock_timeouts(lambda: self._repair_placement(known))
+        self._pool.close_idle(self.make_login(known))
 
-    def _mend(self, known: Placement) -> None:
-        with self.operator(known).writing() as connection:
-            self.found(connection, known)
+    def _repair_placement(self, known: Placement) -> None:
+        with self.get_operator_connections(known).write_transaction() as connection:
+            self.provision_schema(connection, known)
 
-    def _removed(self, placement: Placement, table: str) -> list[str]:
-        went = retry_lock_timeouts(lambda: remove_place(self.operator(placement), placement.schema, placement.role))
-        with self.home.writing() as connection:
+    def _remove_placement(self, placement: Placement, table: str) -> list[str]:
+        went = retry_lock_timeouts(lambda: remove_placement(self.get_operator_connections(placement), placement.schema, placement.role))
+        with self.catalog.write_transaction() as connection:
             order = f"DELETE FROM {table} WHERE wiki_id = %s AND role = %s"
             connection.execute(order, (placement.wiki_id, placement.role))
-            locks.drop(connection, _lock_of(placement.wiki_id))
+            locks.delete_lock(connection, _get_lock_name(placement.wiki_id))
         return went
 
 
-def require_id(wiki_id: str) -> None:
-    if not _ID.fullmatch(wiki_id):
+def validate_wiki_id(wiki_id: str) -> None:
+    if not _WIKI_ID.fullmatch(wiki_id):
         raise InvalidSlug("that is not the id of a wiki", hint="ids come from the registry, never from input")
 
 
-def schema_of(wiki_id: str) -> str:
+def make_schema_name(wiki_id: str) -> str:
     """The name of a wiki's schema; a name of PostgreSQL has 63 bytes, and an id may have more."""
-    short = hashlib.sha256(wiki_id.encode()).hexdigest()[:_LONGEST]
-    return f"w_{wiki_id if len(wiki_id) <= _LONGEST else short}"
+    short = hashlib.sha256(wiki_id.encode()).hexdigest()[:_MAX_SCHEMA_ID_CHARS]
+    return f"w_{wiki_id if len(wiki_id) <= _MAX_SCHEMA_ID_CHARS else short}"
 
 
-def new_role(schema: str) -> str:
+def make_role_name(schema: str) -> str:
     """A name for a role that no other has: roles belong to the whole server, schemas to one database of it."""
     return f"{schema}_{secrets.token_hex(4)}"
 
 
-def _lock_of(wiki_id: str) -> str:
+def _get_lock_name(wiki_id: str) -> str:
     """The lock of those who make or remove this wiki's place: what they have done so far cannot be seen yet."""
     return f"placement {wiki_id}"
 
 
-def _reserved(connection: Connection, wiki_id: str, database: str) -> Placement:
+def _reserve(connection: Connection, wiki_id: str, database: str) -> Placement:
     """The row of a wiki, made if there is none."""
-    schema = schema_of(wiki_id)
-    row = (wiki_id, database, schema, new_role(schema), secrets.token_urlsafe(24), layout.LAYOUT, Condition.MAKING)
+    schema = make_schema_name(wiki_id)
+    row = (wiki_id, database, schema, make_role_name(schema), secrets.token_urlsafe(24), layout.SCHEMA_LAYOUT, PlacementCondition.CREATING)
     order = f"INSERT INTO placements ({_COLUMNS}) VALUES (%s, %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING"
     connection.execute(order, row)
-    found = _read(connection, wiki_id)
+    found = _read_placement(connection, wiki_id)
     if found is None:
-        raise missing()
+        raise make_missing_error()
     return found
 
 
-def _read(connection: Connection, wiki_id: str) -> Placement | None:
+def _read_placement(connection: Connection, wiki_id: str) -> Placement | None:
     row = connection.execute(f"SELECT {_COLUMNS} FROM placements WHERE wiki_id = %s", (wiki_id,)).fetchone()
-    return None if row is None else _placement(row)
+    return None if row is None else _parse_placement(row)
 
 
-def _placement(row: tuple[str, str, str, str, str, int, str]) -> Placement:
-    return Placement(*row[:-1], Condition(row[-1]))
+def _parse_placement(row: tuple[str, str, str, str, str, int, str]) -> Placement:
+    return Placement(*row[:-1], PlacementCondition(row[-1]))
 
 
-def _set_condition(connection: Connection, placement: Placement) -> None:
+def _write_condition(connection: Connection, placement: Placement) -> None:
     order = "UPDATE placements SET condition = %s WHERE wiki_id = %s AND role = %s"
     connection.execute(order, (placement.condition, placement.wiki_id, placement.role))

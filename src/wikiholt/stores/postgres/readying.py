@@ -6,33 +6,33 @@ from wikiholt.errors import InvalidSetting
 from wikiholt.stores.postgres import locks
 from wikiholt.stores.postgres.pool import Connection
 
-_OLDEST_SERVER = 160000
-_OLDEST_VECTOR = (0, 8)
+_MIN_SERVER_VERSION = 160000
+_MIN_PGVECTOR_VERSION = (0, 8)
 
 
-def ready(connection: Connection, dbname: str, guests: str | None = None) -> tuple[str, str]:
+def prepare_database(connection: Connection, dbname: str, group: str | None = None) -> tuple[str, str]:
     """Make a database ready: the extension, a group for the roles of its wikis, and nobody else let in.
 
     Returns the group's name, which is `guests` where there was one, and the schema the extension's types are in. Can be
     done again at any time.
     """
-    if connection.info.server_version < _OLDEST_SERVER:
+    if connection.info.server_version < _MIN_SERVER_VERSION:
         raise InvalidSetting("this PostgreSQL is too old", hint="PostgreSQL 16 or newer is needed")
     require_rights(connection, dbname)
-    types = _vector(connection)
+    types = _ensure_vector_extension(connection)
     (oid,) = connection.execute("SELECT oid FROM pg_database WHERE datname = current_database()").fetchone() or (0,)
-    guests = guests or f"wikiholt_guests_{oid}"
-    if connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (guests,)).fetchone() is None:
-        connection.execute(sql.SQL("CREATE ROLE {} NOLOGIN").format(sql.Identifier(guests)))
-    _close_to_others(connection, dbname, guests, types)
-    _make_locks(connection)
+    group = group or f"wikiholt_guests_{oid}"
+    if connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (group,)).fetchone() is None:
+        connection.execute(sql.SQL("CREATE ROLE {} NOLOGIN").format(sql.Identifier(group)))
+    _restrict_access(connection, dbname, group, types)
+    _create_lock_table(connection)
     connects = "SELECT has_database_privilege(%s, current_database(), 'CONNECT')"
-    if connection.execute(connects, (guests,)).fetchone() != (True,):
+    if connection.execute(connects, (group,)).fetchone() != (True,):
         raise InvalidSetting(
             "the roles of wikis may not connect to the database, and this login cannot let them",
-            hint=f"own the database, or run as an administrator: GRANT CONNECT ON DATABASE {dbname} TO {guests}",
+            hint=f"own the database, or run as an administrator: GRANT CONNECT ON DATABASE {dbname} TO {group}",
         )
-    return guests, types
+    return group, types
 
 
 def require_rights(connection: Connection, dbname: str) -> None:
@@ -54,7 +54,7 @@ def require_rights(connection: Connection, dbname: str) -> None:
         )
 
 
-def _vector(connection: Connection) -> str:
+def _ensure_vector_extension(connection: Connection) -> str:
     """The schema of the extension `vector`, which is made where it may be."""
     order = (
         "SELECT extversion, nspname FROM pg_extension JOIN pg_namespace ON pg_namespace.oid = extnamespace"
@@ -72,16 +72,16 @@ def _vector(connection: Connection) -> str:
             ) from error
         found = connection.execute(order).fetchone()
     version, schema = found or ("0", "public")
-    if tuple(int(part) for part in str(version).split(".")[:2]) < _OLDEST_VECTOR:
+    if tuple(int(part) for part in str(version).split(".")[:2]) < _MIN_PGVECTOR_VERSION:
         raise InvalidSetting(
             f"pgvector {version} is too old", hint="install 0.8 or newer, then: ALTER EXTENSION vector UPDATE"
         )
     return str(schema)
 
 
-def _make_locks(connection: Connection) -> None:
+def _create_lock_table(connection: Connection) -> None:
     try:
-        locks.ensure(connection)
+        locks.ensure_lock_table(connection)
     except errors.InsufficientPrivilege as error:
         raise InvalidSetting(
             "the schema wikiholt of the database belongs to another login",
@@ -89,9 +89,9 @@ def _make_locks(connection: Connection) -> None:
         ) from error
 
 
-def _close_to_others(connection: Connection, dbname: str, guests: str, types: str) -> None:
+def _restrict_access(connection: Connection, dbname: str, group: str, types: str) -> None:
     """Let in only the group. Where the database is another's, those may log in who could; they see no wiki."""
-    names = {"database": sql.Identifier(dbname), "guests": sql.Identifier(guests), "types": sql.Identifier(types)}
+    names = {"database": sql.Identifier(dbname), "guests": sql.Identifier(group), "types": sql.Identifier(types)}
     owner = "SELECT pg_has_role(datdba, 'USAGE') FROM pg_database WHERE datname = current_database()"
     if connection.execute(owner).fetchone() == (True,):
         connection.execute(sql.SQL("REVOKE ALL ON DATABASE {database} FROM PUBLIC").format(**names))

@@ -19,16 +19,16 @@ import psycopg
 from psycopg import sql
 
 from wikiholt.errors import IndexCorrupt, InvalidSetting
-from wikiholt.registry import RESTORE, Remains, schema
-from wikiholt.registry.loss import BLANK, lost, outdated
-from wikiholt.registry.mending import write
-from wikiholt.registry.sessions import Found
-from wikiholt.stores.postgres.home import Home, Part
+from wikiholt.registry import RESTORE_HINT, LeftoverData, schema
+from wikiholt.registry.loss import EMPTY_CHECKSUM, make_lost_registry_error, make_outdated_registry_error
+from wikiholt.registry.mending import write_file
+from wikiholt.registry.sessions import ResultRows
+from wikiholt.stores.postgres.home import Catalog, TableSet
 from wikiholt.stores.postgres.pool import Connection
-from wikiholt.stores.postgres.telling import REGISTRY, tell
+from wikiholt.stores.postgres.telling import REGISTRY_CHANGED, notify_nodes
 
 # Slugs and host names sort by their bytes, as they do in the file.
-TABLES = Part(
+REGISTRY_TABLES = TableSet(
     "registry",
     (
         'CREATE TABLE wikis (id text PRIMARY KEY, slug text COLLATE "C" NOT NULL UNIQUE, source text NOT NULL,'
@@ -40,7 +40,7 @@ TABLES = Part(
         "CREATE INDEX keys_of_a_wiki ON keys (wiki_id)",
         "CREATE TABLE marks (name text PRIMARY KEY, value text NOT NULL)",
         "CREATE TABLE sealed (one int4 PRIMARY KEY CHECK (one = 1), digest text NOT NULL)",
-        f"INSERT INTO sealed VALUES (1, '{schema.seal_of({table: [] for table in schema.COLUMNS})}')",
+        f"INSERT INTO sealed VALUES (1, '{schema.compute_checksum({table: [] for table in schema.TABLE_COLUMNS})}')",
     ),
 )
 
@@ -48,105 +48,105 @@ TABLES = Part(
 class PostgresRegistry:
     """Bound to a home. Its rows are verified once by every process, when it first reads them."""
 
-    shared = True
+    is_shared = True
 
-    def __init__(self, home: Home, timeout: float = 10.0, remains: Remains | None = None) -> None:
-        self._home = home
+    def __init__(self, catalog: Catalog, timeout_s: float = 10.0, remains: LeftoverData | None = None) -> None:
+        self._catalog = catalog
         self.remains = remains
-        self._timeout = timeout
-        self._verified: int | None = None
+        self._timeout_s = timeout_s
+        self._verified_pid: int | None = None
 
     @contextmanager
-    def reading(self) -> Iterator["_Session"]:
+    def read_connection(self) -> Iterator["_PostgresRegistryConnection"]:
         self._verify()
-        with self._home.reading() as connection:
-            yield _Session(connection)
+        with self._catalog.read_connection() as connection:
+            yield _PostgresRegistryConnection(connection)
 
     @contextmanager
-    def writing(self) -> Iterator[schema.Ledger]:
+    def write_transaction(self) -> Iterator[schema.RegistryTransaction]:
         self._verify()
-        with self._alone() as connection, _storable():
-            ledger = schema.Ledger(_Session(connection))
+        with self._lock_registry() as connection, _translate_text_errors():
+            ledger = schema.RegistryTransaction(_PostgresRegistryConnection(connection))
             yield ledger
-            ledger.seal()
-            tell(connection, REGISTRY)
+            ledger.write_checksum()
+            notify_nodes(connection, REGISTRY_CHANGED)
 
-    def copy(self, to: Path) -> str | None:
+    def write_copy(self, to: Path) -> str | None:
         self._verify()
-        with self._home.snapshot() as connection:
-            session = _Session(connection)
-            rows, seal = schema.read(session), schema.seal(session)
-        write(to, rows)
+        with self._catalog.read_snapshot() as connection:
+            session = _PostgresRegistryConnection(connection)
+            rows, seal = schema.read_rows(session), schema.read_checksum(session)
+        write_file(to, rows)
         return seal
 
-    def install(self, rows: schema.Rows) -> str | None:
+    def replace_contents(self, rows: schema.RegistryRows) -> str | None:
         name = f"broken_{datetime.now(UTC):%Y%m%dt%H%M%S%fz}"
-        with self._alone() as connection:
+        with self._lock_registry() as connection:
             aside = sql.Identifier(name)
             connection.execute(sql.SQL("CREATE SCHEMA {}").format(aside))
-            for table in (*schema.COLUMNS, "sealed"):
+            for table in (*schema.TABLE_COLUMNS, "sealed"):
                 kept = sql.SQL("CREATE TABLE {}.{} AS TABLE {}").format(aside, *[sql.Identifier(table)] * 2)
                 connection.execute(kept)
-            ledger = schema.Ledger(_Session(connection))
-            ledger.replace(rows)
+            ledger = schema.RegistryTransaction(_PostgresRegistryConnection(connection))
+            ledger.replace_all(rows)
             connection.execute("DELETE FROM sealed")
-            connection.execute("INSERT INTO sealed VALUES (1, %s)", (schema.seal_of(rows),))
-            tell(connection, REGISTRY)
+            connection.execute("INSERT INTO sealed VALUES (1, %s)", (schema.compute_checksum(rows),))
+            notify_nodes(connection, REGISTRY_CHANGED)
         return name
 
     def close(self) -> None:
-        self._verified = None
+        self._verified_pid = None
 
     @contextmanager
-    def _alone(self) -> Iterator[Connection]:
+    def _lock_registry(self) -> Iterator[Connection]:
         """One write transaction, while no other node writes the registry; raises Busy."""
-        with self._home.writing() as connection:
+        with self._catalog.write_transaction() as connection:
             # Both are gone with the transaction.
-            connection.execute(sql.SQL("SET LOCAL lock_timeout TO {}").format(f"{self._timeout:.3f}s"))
+            connection.execute(sql.SQL("SET LOCAL lock_timeout TO {}").format(f"{self._timeout_s:.3f}s"))
             connection.execute("LOCK TABLE sealed IN EXCLUSIVE MODE")
             yield connection
 
     def _verify(self) -> None:
-        if self._verified == os.getpid():
+        if self._verified_pid == os.getpid():
             return
-        with self._home.snapshot() as connection:
-            session = _Session(connection)
-            if not schema.sound(session):
-                raise IndexCorrupt("The registry is damaged: its rows are not those that were written.", hint=RESTORE)
-            blank, keyed = schema.seal(session) == BLANK, schema.marked(session, schema.KEYED)
+        with self._catalog.read_snapshot() as connection:
+            session = _PostgresRegistryConnection(connection)
+            if not schema.is_checksum_valid(session):
+                raise IndexCorrupt("The registry is damaged: its rows are not those that were written.", hint=RESTORE_HINT)
+            blank, keyed = schema.read_checksum(session) == EMPTY_CHECKSUM, schema.has_mark(session, schema.KEYED_MARK)
         if self.remains is not None and not keyed:
             if blank and (found := self.remains.find()):
-                raise lost("The registry in PostgreSQL", found)
+                raise make_lost_registry_error("The registry in PostgreSQL", found)
             if self.remains.had_keys():
-                raise outdated("The registry in PostgreSQL")
-        self._verified = os.getpid()
+                raise make_outdated_registry_error("The registry in PostgreSQL")
+        self._verified_pid = os.getpid()
 
 
-def name_schemas(home: Home) -> str:
+def list_schema_names(home: Catalog) -> str:
     """What remains of wikis in the home's database, in a few words; empty if nothing does."""
-    with home.reading() as connection:
+    with home.read_connection() as connection:
         found = connection.execute("SELECT 1 FROM pg_namespace WHERE nspname ~ '^w_[a-z0-9]{8,}$' LIMIT 1").fetchone()
         return "schemas of wikis" if found else ""
 
 
-class _Session:
+class _PostgresRegistryConnection:
     """Takes the registry's statements as SQLite would."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    def execute(self, statement: str, values: Sequence[str | None] = (), /) -> Found:
-        return self._connection.execute(_marked(statement), values)
+    def execute(self, statement: str, values: Sequence[str | None] = (), /) -> ResultRows:
+        return self._connection.execute(_convert_placeholders(statement), values)
 
 
 @cache
-def _marked(statement: str) -> sql.SQL:
+def _convert_placeholders(statement: str) -> sql.SQL:
     """The statement with PostgreSQL's marks for values; all statements are the registry's own, and few."""
     return sql.SQL(statement.replace("?", "%s"))
 
 
 @contextmanager
-def _storable() -> Iterator[None]:
+def _translate_text_errors() -> Iterator[None]:
     try:
         yield
     except (psycopg.DataError, UnicodeEncodeError) as error:

@@ -3,22 +3,22 @@
 from collections.abc import Iterable
 from typing import Any
 
-from wikiholt.stores.sqlite.seals import row_seal
+from wikiholt.stores.sqlite.seals import compute_row_checksum
 
 Row = tuple[Any, ...]
 
 
-def page_seal(
+def compute_page_checksum(
     page: Row, chunks: Iterable[Row], vectors: Iterable[Row], tags: Iterable[str], links: Iterable[Row]
 ) -> int:
     """The checksum of all that is stored of a page: rows as the embedded store's tables have them, each in order."""
-    crc = row_seal(page)
+    crc = compute_row_checksum(page)
     for chunk in chunks:
-        crc = row_seal(chunk, crc)
+        crc = compute_row_checksum(chunk, crc)
     for vector in vectors:
-        crc = row_seal(vector, crc)
+        crc = compute_row_checksum(vector, crc)
     for tag in tags:
-        crc = row_seal((tag,), crc)
+        crc = compute_row_checksum((tag,), crc)
     for link in links:
-        crc = row_seal((page[0], *link), crc)
+        crc = compute_row_checksum((page[0], *link), crc)
     return crc

@@ -18,16 +18,16 @@ from collections.abc import Callable, Set
 from contextlib import suppress
 from threading import Lock, Thread
 
-from wikiholt.errors import DatabaseAway
-from wikiholt.ports import Call
-from wikiholt.stores.postgres.faults import translated
-from wikiholt.stores.postgres.home import Home, Part
+from wikiholt.errors import DatabaseUnavailable
+from wikiholt.ports import NodeMessage
+from wikiholt.stores.postgres.faults import translate_errors
+from wikiholt.stores.postgres.home import Catalog, TableSet
 from wikiholt.stores.postgres.pool import Connection
-from wikiholt.stores.postgres.telling import CHANNEL, FREE, NODES, REGISTRY, WORK, tell
+from wikiholt.stores.postgres.telling import NOTIFY_CHANNEL, WIKIS_UNASSIGNED, NODES_CHANGED, REGISTRY_CHANGED, WIKI_MESSAGE, notify_nodes
 
 _LOG = logging.getLogger(__name__)
 
-TABLES = Part(
+ASSIGNMENT_TABLES = TableSet(
     "shifts",
     (
         "CREATE TABLE nodes (id text PRIMARY KEY, name text NOT NULL, until timestamptz NOT NULL)",
@@ -38,74 +38,74 @@ TABLES = Part(
     ),
 )
 
-_BATCH = 500
-_AGAIN = 1.0
+_CLAIM_BATCH_WIKIS = 500
+_RETRY_DELAY_S = 1.0
 """Seconds until a database that is away is tried again."""
-_REST = 0.2
+_MIN_HEARTBEAT_INTERVAL_S = 0.2
 """Seconds between two beats at least, however much is told."""
-_RENEW = (
+_RENEW_NODE = (
     "UPDATE nodes SET until = clock_timestamp() + make_interval(secs => %s)"
     " WHERE id = %s AND until > clock_timestamp() RETURNING 1"
 )
-_JOIN = "INSERT INTO nodes VALUES (%s, %s, clock_timestamp() + make_interval(secs => %s))"
-_END = "DELETE FROM nodes WHERE until < clock_timestamp() RETURNING id"
-_NEW = "INSERT INTO work (wiki_id) SELECT id FROM wikis ORDER BY id ON CONFLICT DO NOTHING"
-_GONE = "DELETE FROM work WHERE NOT EXISTS (SELECT 1 FROM wikis WHERE id = wiki_id)"
-_COUNT = (
+_INSERT_NODE = "INSERT INTO nodes VALUES (%s, %s, clock_timestamp() + make_interval(secs => %s))"
+_DELETE_EXPIRED_NODES = "DELETE FROM nodes WHERE until < clock_timestamp() RETURNING id"
+_INSERT_WORK = "INSERT INTO work (wiki_id) SELECT id FROM wikis ORDER BY id ON CONFLICT DO NOTHING"
+_DELETE_WORK = "DELETE FROM work WHERE NOT EXISTS (SELECT 1 FROM wikis WHERE id = wiki_id)"
+_COUNT_NODES = (
     "SELECT count(*), extract(epoch FROM min(until) FILTER (WHERE id <> %s) - clock_timestamp())::float8,"
     " (SELECT count(*) FROM work) FROM nodes"
 )
-_CLAIM = (
+_CLAIM_WORK = (
     "UPDATE work SET node = %s WHERE wiki_id IN"
     " (SELECT wiki_id FROM work WHERE node IS NULL LIMIT %s FOR UPDATE SKIP LOCKED) RETURNING wiki_id"
 )
-_GIVE = "UPDATE work SET node = NULL WHERE node = %s AND wiki_id = ANY(%s)"
-_ASK = (
+_RELEASE_WORK = "UPDATE work SET node = NULL WHERE node = %s AND wiki_id = ANY(%s)"
+_REQUEST_WORK = (
     "INSERT INTO work AS w (wiki_id, asked) VALUES (%(wiki)s, %(why)s) ON CONFLICT (wiki_id) DO UPDATE"
     " SET asked = CASE WHEN strpos(w.asked, %(why)s) > 0 THEN w.asked ELSE concat_ws(' ', w.asked, %(why)s) END"
 )
-_TAKE_UP = (
+_TAKE_REQUESTS = (
     "WITH taken AS (SELECT wiki_id, asked FROM work WHERE node = %s AND asked IS NOT NULL FOR UPDATE SKIP LOCKED)"
     " UPDATE work SET asked = NULL FROM taken WHERE work.wiki_id = taken.wiki_id"
     " RETURNING taken.wiki_id, taken.asked"
 )
 
 
-class PostgresShifts:
+class PostgresAssignments:
     """One node's part of the work."""
 
-    def __init__(self, home: Home, lease: float = 15.0) -> None:
-        self._home = home
-        self._lease = lease
-        self._called: Callable[[str, Call], None] = lambda _, __: None
+    def __init__(self, catalog: Catalog, lease_s: float = 15.0) -> None:
+        self._catalog = catalog
+        self._lease_s = lease_s
+        self._on_message: Callable[[str, NodeMessage], None] = lambda _, __: None
         self._thread: Thread | None = None
-        self._ring: Callable[[], object] = lambda: None
+        self._interrupt: Callable[[], object] = lambda: None
         self._stopping = False
         self._closing = Lock()
-        self._forget()
+        self._reset()
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         """Be a new node, which has nothing: what the old one had may be another's by now."""
-        self._node = secrets.token_hex(8)
-        self._joined = False
-        self._registry: str | None = None
-        self._mine: frozenset[str] = frozenset()
-        self._sure_until = 0.0
+        self._node_id = secrets.token_hex(8)
+        self._is_joined = False
+        self._registry_checksum: str | None = None
+        self._assigned: frozenset[str] = frozenset()
+        self._assigned_until = 0.0
 
-    def mine(self) -> Set[str]:
+    def get_assigned(self) -> Set[str]:
         # A node that cannot renew its lease has to take it that others have its wikis.
-        return self._mine if time.monotonic() < self._sure_until else frozenset()
+        return self._assigned if time.monotonic() < self._assigned_until else frozenset()
 
-    def wake(self, wiki_id: str, why: Call) -> None:
-        with self._home.writing() as connection:
-            if why is not Call.ASKED:  # that somebody looks at a wiki is not worth a row
-                connection.execute(_ASK, {"wiki": wiki_id, "why": why.value})
-            tell(connection, WORK, wiki_id, why)
+    def send(self, wiki_id: str, message: NodeMessage) -> None:
+        with self._catalog.write_transaction() as connection:
+            if message is not NodeMessage.TOUCH:  # that somebody looks at a wiki is not worth a row
+                connection.execute(_REQUEST_WORK, {"wiki": wiki_id, "why": message.value})
+            notify_nodes(connection, WIKI_MESSAGE, wiki_id, message)
 
-    def begin(self, called: Callable[[str, Call], None]) -> None:
-        self._called = called
-        self._bell, ringer = socket.socketpair()
-        self._ring = ringer.close
+    def start(self, on_message: Callable[[str, NodeMessage], None]) -> None:
+        self._on_message = on_message
+        self._interrupt_socket, ringer = socket.socketpair()
+        self._interrupt = ringer.close
         self._thread = Thread(target=self._run, name="shifts", daemon=True)
         self._thread.start()
 
@@ -114,112 +114,112 @@ class PostgresShifts:
             if self._stopping:
                 return
             self._stopping = True
-            self._ring()
+            self._interrupt()
             if self._thread is not None:
                 self._thread.join(10)
 
     def _run(self) -> None:
-        with self._bell:
-            self._work()
+        with self._interrupt_socket:
+            self._run_loop()
 
-    def _work(self) -> None:
+    def _run_loop(self) -> None:
         while not self._stopping:
             try:
-                with self._home.alone() as connection, translated(connection):
-                    connection.execute(f"LISTEN {CHANNEL}")
+                with self._catalog.open_dedicated() as connection, translate_errors(connection):
+                    connection.execute(f"LISTEN {NOTIFY_CHANNEL}")
                     while not self._stopping:
-                        self._listen(connection, self._beat(connection))
-                    self._leave(connection)
-            except DatabaseAway:
-                self._wait(None, _AGAIN)
+                        self._listen(connection, self._heartbeat(connection))
+                    self._remove_node(connection)
+            except DatabaseUnavailable:
+                self._wait(None, _RETRY_DELAY_S)
             except Exception:  # noqa: BLE001 - whatever it was, without this thread the node would lose its wikis
                 _LOG.warning("the work of the nodes could not be divided", exc_info=True)
-                self._wait(None, _AGAIN)
+                self._wait(None, _RETRY_DELAY_S)
 
-    def _beat(self, connection: Connection) -> float:
+    def _heartbeat(self, connection: Connection) -> float:
         """Put everything in order; in how many seconds to do so again."""
-        before = self._mine
+        before = self._assigned
         began = time.monotonic()
-        if not self._joined or not connection.execute(_RENEW, (self._lease, self._node)).fetchone():
-            self._forget()
-            connection.execute(_JOIN, (self._node, f"{socket.gethostname()}:{os.getpid()}", self._lease))
-            self._joined = True
-            tell(connection, NODES)
-        self._sure_until = began + self._lease
-        if connection.execute(_END).fetchall():
-            tell(connection, FREE)
-        changed = self._follow_registry(connection)
-        row = connection.execute(_COUNT, (self._node,)).fetchone()
+        if not self._is_joined or not connection.execute(_RENEW_NODE, (self._lease_s, self._node_id)).fetchone():
+            self._reset()
+            connection.execute(_INSERT_NODE, (self._node_id, f"{socket.gethostname()}:{os.getpid()}", self._lease_s))
+            self._is_joined = True
+            notify_nodes(connection, NODES_CHANGED)
+        self._assigned_until = began + self._lease_s
+        if connection.execute(_DELETE_EXPIRED_NODES).fetchall():
+            notify_nodes(connection, WIKIS_UNASSIGNED)
+        changed = self._sync_registry(connection)
+        row = connection.execute(_COUNT_NODES, (self._node_id,)).fetchone()
         assert row is not None
         nodes, soonest, wikis = row
-        self._share(connection, -(-wikis // max(1, nodes)))
-        if changed or self._mine != before:
-            self._called("", Call.SHIFTS)
-        self._take_up(connection)
+        self._balance(connection, -(-wikis // max(1, nodes)))
+        if changed or self._assigned != before:
+            self._on_message("", NodeMessage.ASSIGNMENTS)
+        self._handle_requests(connection)
         # A node that dies is noticed as soon as its lease ends.
-        return max(0.05, min(self._lease / 3, self._lease if soonest is None else soonest + 0.02))
+        return max(0.05, min(self._lease_s / 3, self._lease_s if soonest is None else soonest + 0.02))
 
-    def _follow_registry(self, connection: Connection) -> bool:
+    def _sync_registry(self, connection: Connection) -> bool:
         """Have a row of work for every wiki that is registered; whether there was a change."""
         row = connection.execute("SELECT digest FROM sealed").fetchone()
-        if row is None or row[0] == self._registry:
+        if row is None or row[0] == self._registry_checksum:
             return False
-        connection.execute(_NEW)
-        connection.execute(_GONE)
-        mine = connection.execute("SELECT wiki_id FROM work WHERE node = %s", (self._node,))
-        self._mine = frozenset(wiki_id for (wiki_id,) in mine)
-        self._registry = row[0]
+        connection.execute(_INSERT_WORK)
+        connection.execute(_DELETE_WORK)
+        mine = connection.execute("SELECT wiki_id FROM work WHERE node = %s", (self._node_id,))
+        self._assigned = frozenset(wiki_id for (wiki_id,) in mine)
+        self._registry_checksum = row[0]
         return True
 
-    def _share(self, connection: Connection, share: int) -> None:
-        while (wanting := share - len(self._mine)) > 0:
-            claimed = connection.execute(_CLAIM, (self._node, min(_BATCH, wanting))).fetchall()
+    def _balance(self, connection: Connection, share: int) -> None:
+        while (wanting := share - len(self._assigned)) > 0:
+            claimed = connection.execute(_CLAIM_WORK, (self._node_id, min(_CLAIM_BATCH_WIKIS, wanting))).fetchall()
             if not claimed:
                 return
-            self._mine = self._mine.union(wiki_id for (wiki_id,) in claimed)
+            self._assigned = self._assigned.union(wiki_id for (wiki_id,) in claimed)
         if wanting < 0:
-            surplus = sorted(self._mine)[share:]
-            self._mine = self._mine.difference(surplus)
-            connection.execute(_GIVE, (self._node, surplus))
-            tell(connection, FREE)
+            surplus = sorted(self._assigned)[share:]
+            self._assigned = self._assigned.difference(surplus)
+            connection.execute(_RELEASE_WORK, (self._node_id, surplus))
+            notify_nodes(connection, WIKIS_UNASSIGNED)
 
-    def _take_up(self, connection: Connection) -> None:
-        for wiki_id, asked in connection.execute(_TAKE_UP, (self._node,)).fetchall():
+    def _handle_requests(self, connection: Connection) -> None:
+        for wiki_id, asked in connection.execute(_TAKE_REQUESTS, (self._node_id,)).fetchall():
             for why in asked.split():
                 with suppress(ValueError):  # what a newer node asks for is nothing to an older one
-                    self._called(wiki_id, Call(why))
+                    self._on_message(wiki_id, NodeMessage(why))
 
     def _listen(self, connection: Connection, seconds: float) -> None:
         """Hear what is told until the next beat is due, or until something is that does not wait for it."""
-        soon, until = time.monotonic() + _REST, time.monotonic() + seconds
+        soon, until = time.monotonic() + _MIN_HEARTBEAT_INTERVAL_S, time.monotonic() + seconds
         while not self._stopping and (left := until - time.monotonic()) > 0:
             # Some came while statements were at work, and would wake nobody any more.
             heard = list(connection.notifies(timeout=0))
             for each in heard:
                 what, *words = each.payload.split()
-                if what == WORK and words:
-                    self._hear(connection, words[0], words[-1])
-                elif what in (REGISTRY, NODES, FREE):
+                if what == WIKI_MESSAGE and words:
+                    self._handle_message(connection, words[0], words[-1])
+                elif what in (REGISTRY_CHANGED, NODES_CHANGED, WIKIS_UNASSIGNED):
                     until = min(until, soon)
             if not heard:
                 self._wait(connection, left)
 
-    def _hear(self, connection: Connection, wiki_id: str, why: str) -> None:
-        if wiki_id in self._mine:
-            if why == Call.ASKED:
-                self._called(wiki_id, Call.ASKED)
+    def _handle_message(self, connection: Connection, wiki_id: str, message: str) -> None:
+        if wiki_id in self._assigned:
+            if message == NodeMessage.TOUCH:
+                self._on_message(wiki_id, NodeMessage.TOUCH)
             else:
-                self._take_up(connection)
+                self._handle_requests(connection)
 
-    def _leave(self, connection: Connection) -> None:
-        self._mine = frozenset()
-        connection.execute("DELETE FROM nodes WHERE id = %s", (self._node,))
-        tell(connection, FREE)
+    def _remove_node(self, connection: Connection) -> None:
+        self._assigned = frozenset()
+        connection.execute("DELETE FROM nodes WHERE id = %s", (self._node_id,))
+        notify_nodes(connection, WIKIS_UNASSIGNED)
 
     def _wait(self, connection: Connection | None, seconds: float) -> None:
         """Until something is told, or close() rings, or the time is over."""
         poll = select.poll()  # select knows no descriptor above 1,023
-        poll.register(self._bell, select.POLLIN)
+        poll.register(self._interrupt_socket, select.POLLIN)
         if connection is not None:
             poll.register(connection.pgconn.socket, select.POLLIN)
         poll.poll(max(0.0, seconds) * 1000)

@@ -2,11 +2,11 @@
 
 from wikiholt.stores.postgres.pool import Connection
 
-CHANNEL = "wikiholt"
-REGISTRY, NODES, FREE, WORK = "registry", "nodes", "free", "work"
+NOTIFY_CHANNEL = "wikiholt"
+REGISTRY_CHANGED, NODES_CHANGED, WIKIS_UNASSIGNED, WIKI_MESSAGE = "registry", "nodes", "free", "work"
 """What has changed: the registry; which nodes there are; wikis have no node now; something is to be done for a wiki."""
 
 
-def tell(connection: Connection, what: str, *words: str) -> None:
+def notify_nodes(connection: Connection, event: str, *arguments: str) -> None:
     """Tell all nodes, once the transaction is committed."""
-    connection.execute("SELECT pg_notify(%s, %s)", (CHANNEL, " ".join((what, *words))))
+    connection.execute("SELECT pg_notify(%s, %s)", (NOTIFY_CHANNEL, " ".join((event, *arguments))))

@@ -49,7 +49,7 @@ _LOG_INTERVAL_S = 60.0
 _MAX_SUBJECTS = 1000
 
 
-class Timeouts:
+class TimeoutCounter:
     """How many statements were ended because they waited for a lock, or ran, for too long."""
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ class Timeouts:
         _LOG.warning("%s: a %s timeout in PostgreSQL; retried with back-off", subject, kind)
 
     @property
-    def counts(self) -> dict[str, int]:
+    def get_counts(self) -> dict[str, int]:
         with self._lock:
             return dict(self._counts)
 

@@ -4,33 +4,33 @@ import secrets
 from collections.abc import Sequence
 from typing import Protocol
 
-from wikiholt.errors import DatabaseAway
-from wikiholt.stores.postgres.pool import Connection, Door
+from wikiholt.errors import DatabaseUnavailable
+from wikiholt.stores.postgres.pool import Connection, RoleConnections
 
 # Every login of the server may see which name a session has given itself, and in which database it is.
 _MARK = "SELECT set_config('application_name', %s, true)"
-_SEEN = "SELECT 1 FROM pg_stat_activity WHERE application_name = %s AND datname = current_database()"
+_SELECT_LOCK = "SELECT 1 FROM pg_stat_activity WHERE application_name = %s AND datname = current_database()"
 
 
-class Named(Protocol):
+class NamedDatabase(Protocol):
     """A database by its name."""
 
     @property
     def name(self) -> str: ...
 
     @property
-    def door(self) -> Door: ...
+    def connections(self) -> RoleConnections: ...
 
 
-def twin_of(connection: Connection, known: Sequence[Named]) -> str | None:
+def find_same_database(connection: Connection, databases: Sequence[NamedDatabase]) -> str | None:
     """The name of the known database that an open transaction is in; one that is away cannot be asked."""
     mark = (f"wikiholt-{secrets.token_hex(16)}",)
     connection.execute(_MARK, mark)
-    for each in known:
+    for each in databases:
         try:
-            with each.door.reading() as other:
-                if other.execute(_SEEN, mark).fetchone() is not None:
+            with each.connections.read_connection() as other:
+                if other.execute(_SELECT_LOCK, mark).fetchone() is not None:
                     return each.name
-        except DatabaseAway:
+        except DatabaseUnavailable:
             continue
     return None

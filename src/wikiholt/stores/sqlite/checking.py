@@ -6,11 +6,11 @@ from itertools import islice
 
 from wikiholt.errors import IndexCorrupt
 from wikiholt.stores.sqlite import rows
-from wikiholt.stores.sqlite.faults import reason
-from wikiholt.stores.sqlite.schema import WORD_FIELDS, WORDS
-from wikiholt.stores.sqlite.seals import broken_seals, state_broken
+from wikiholt.stores.sqlite.faults import describe_error
+from wikiholt.stores.sqlite.schema import WORD_FIELDS, FTS_TABLE
+from wikiholt.stores.sqlite.seals import find_checksum_faults, is_state_corrupt
 
-_MUST_BE_ZERO = (
+_ZERO_COUNTS = (
     ("chunks without a vector", "SELECT count(*) FROM chunks WHERE id NOT IN (SELECT chunk_id FROM vectors)"),
     ("vectors without a chunk", "SELECT count(*) FROM vectors WHERE chunk_id NOT IN (SELECT id FROM chunks)"),
     ("chunks without a page", "SELECT count(*) FROM chunks WHERE page_id NOT IN (SELECT id FROM pages)"),
@@ -22,17 +22,17 @@ _MUST_BE_ZERO = (
         "SELECT count(*) FROM pages WHERE chunks <> (SELECT count(*) FROM chunks WHERE page_id = pages.id)",
     ),
 )
-_MUST_BE_EQUAL = (
+_EQUAL_COUNTS = (
     ("pages and their seals", "SELECT count(*) FROM pages", "SELECT count(*) FROM seals WHERE page_id > 0"),
     ("pages and their words", "SELECT count(*) FROM pages", "SELECT count(*) FROM words_docsize"),
     ("the last chunk and the last vector", "SELECT max(id) FROM chunks", "SELECT max(chunk_id) FROM vectors"),
     ("the first chunk and the first vector", "SELECT min(id) FROM chunks", "SELECT min(chunk_id) FROM vectors"),
 )
-_DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR}
-_ENOUGH = 5
+_DAMAGE_CODES = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR}
+_MAX_FAULTS = 5
 
 
-def faults(db: sqlite3.Connection, dimensions: int) -> list[str]:
+def find_faults(db: sqlite3.Connection, dimensions: int) -> list[str]:
     """What is wrong, in words; empty when nothing is. Reads every byte."""
     found: list[str] = []
     try:
@@ -40,34 +40,34 @@ def faults(db: sqlite3.Connection, dimensions: int) -> list[str]:
             f"SQLite: {' '.join(text.split())}" for (text,) in db.execute("PRAGMA integrity_check(5)") if text != "ok"
         ]
         if not found:
-            found += _miscounted(db, dimensions)
-            found += islice(broken_seals(db), _ENOUGH)
+            found += _find_count_faults(db, dimensions)
+            found += islice(find_checksum_faults(db), _MAX_FAULTS)
         if not found:
-            found += _other_words(db)
+            found += _find_keyword_faults(db)
     except (sqlite3.DatabaseError, IndexCorrupt, UnicodeDecodeError) as error:
         # A full disk is no damage: an index must not be given up for it.
-        if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF not in _DAMAGE:
+        if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF not in _DAMAGE_CODES:
             raise
-        found.append(f"it cannot be read to its end: {reason(error)}")
+        found.append(f"it cannot be read to its end: {describe_error(error)}")
     return found
 
 
-def glance(db: sqlite3.Connection) -> str:
+def find_obvious_fault(db: sqlite3.Connection) -> str:
     """What is wrong, as far as that shows at once; for every opening, in the transaction of one connection.
 
     That a file was cut short SQLite has said by now: it compares its length with what the header says.
     """
-    if state_broken(db):
+    if is_state_corrupt(db):
         return "its version or revision is not as it was written"
-    for what, one, other in _MUST_BE_EQUAL:
+    for what, one, other in _EQUAL_COUNTS:
         first, second = (db.execute(sql).fetchone()[0] for sql in (one, other))
         if first != second:
             return f"{what} ({first} and {second})"
     return ""
 
 
-def _miscounted(db: sqlite3.Connection, dimensions: int) -> Iterator[str]:
-    for what, sql in _MUST_BE_ZERO:
+def _find_count_faults(db: sqlite3.Connection, dimensions: int) -> Iterator[str]:
+    for what, sql in _ZERO_COUNTS:
         (count,) = db.execute(sql).fetchone()
         if count:
             yield f"{count} {what}"
@@ -76,11 +76,11 @@ def _miscounted(db: sqlite3.Connection, dimensions: int) -> Iterator[str]:
         yield f"{odd} vectors of the wrong size"
 
 
-def _other_words(db: sqlite3.Connection) -> Iterator[str]:
+def _find_keyword_faults(db: sqlite3.Connection) -> Iterator[str]:
     """Whether FTS5 holds the words that lie beside the pages: they are indexed again, in memory, and compared."""
-    db.execute(f"CREATE VIRTUAL TABLE temp.proof USING {WORDS}")
+    db.execute(f"CREATE VIRTUAL TABLE temp.proof USING {FTS_TABLE}")
     for page_id, packed in db.execute("SELECT id, words FROM pages"):
-        words = rows.unpack_words(packed)
+        words = rows.decode_terms(packed)
         row = (page_id, words.name, words.headings, words.body)
         db.execute("INSERT INTO temp.proof (rowid, name, headings, body) VALUES (?, ?, ?, ?)", row)
     db.execute("CREATE VIRTUAL TABLE temp.words_terms USING fts5vocab('main', 'words', 'instance')")
@@ -93,7 +93,7 @@ def _other_words(db: sqlite3.Connection) -> Iterator[str]:
     totals = "SELECT block FROM {}_data WHERE id = 1 AND EXISTS (SELECT * FROM pages)"
     for sql in (terms, sizes, totals):
         held, meant = (db.execute(sql.format(name)) for name in ("words", "proof"))
-        differ = any(one != other for one, other in _pairs(held, meant))
+        differ = any(one != other for one, other in _iter_pairs(held, meant))
         held.close()  # one that was not read to its end would keep the tables from being dropped
         meant.close()
         if differ:
@@ -103,7 +103,7 @@ def _other_words(db: sqlite3.Connection) -> Iterator[str]:
         db.execute(f"DROP TABLE temp.{name}")
 
 
-def _pairs(one: sqlite3.Cursor, other: sqlite3.Cursor) -> Iterator[tuple[object, object]]:
+def _iter_pairs(one: sqlite3.Cursor, other: sqlite3.Cursor) -> Iterator[tuple[object, object]]:
     """Row beside row, to the end of the longer one."""
     while True:
         first, second = one.fetchone(), other.fetchone()

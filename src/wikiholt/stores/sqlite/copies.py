@@ -9,42 +9,42 @@ from pathlib import Path
 
 from wikiholt.errors import Busy, IndexCorrupt
 from wikiholt.stores.sqlite import checking, schema
-from wikiholt.stores.sqlite.faults import translated
-from wikiholt.stores.sqlite.seals import row_seal
+from wikiholt.stores.sqlite.faults import translate_errors
+from wikiholt.stores.sqlite.seals import compute_row_checksum
 
-_STEP = 512
+_COPY_STEP_PAGES = 512
 """Pages of SQLite that are copied before it is asked whether to stop."""
 
 
-def write(db: sqlite3.Connection, to: Path, stop: Callable[[], bool]) -> None:
+def write_copy(db: sqlite3.Connection, to: Path, stop: Callable[[], bool]) -> None:
     """Copy what an open transaction sees to a new file; raises Busy once `stop` says so."""
 
     def between(_: int, __: int, ___: int) -> None:
         if stop():
             raise Busy("the copy was stopped", hint="try again")
 
-    with closing(sqlite3.connect(to, isolation_level=None)) as copy, translated():
+    with closing(sqlite3.connect(to, isolation_level=None)) as copy, translate_errors():
         # It counts only once it has been read back; until then a crash may do to it what it likes.
         copy.execute("PRAGMA journal_mode = OFF")
         copy.execute("PRAGMA synchronous = OFF")
-        db.backup(copy, pages=_STEP, progress=between)
-    _sync(to)
+        db.backup(copy, pages=_COPY_STEP_PAGES, progress=between)
+    _fsync(to)
 
 
-def take_in(copy: Path, file: Path, generation: int, wiki_id: str) -> None:
+def import_copy(copy: Path, file: Path, generation: int, wiki_id: str) -> None:
     """Make a generation of that number from a copy of this wiki; it appears under its name only when it is whole."""
     making = file.with_name(file.name + ".making")
     for leftover in making.parent.glob(making.name + "*"):
         leftover.unlink()
     try:
         shutil.copyfile(copy, making)
-        with closing(schema.connect(making)) as db, translated():
-            _, _, recipe = schema.examine(db)
+        with closing(schema.open_connection(making)) as db, translate_errors():
+            _, _, recipe = schema.read_header(db)
             schema.require_owner(db, wiki_id)
             (layout,) = db.execute("SELECT schema FROM state").fetchone()
-            seal = row_seal((layout, generation, recipe.fingerprint, recipe.dimensions, recipe.pipeline))
+            seal = compute_row_checksum((layout, generation, recipe.fingerprint, recipe.dimensions, recipe.pipeline))
             db.execute("UPDATE state SET generation = ?, seal = ?", (generation, seal))
-            faults = checking.faults(db, recipe.dimensions)
+            faults = checking.find_faults(db, recipe.dimensions)
             if faults:
                 raise IndexCorrupt(f"the backup is damaged: {faults[0]}", hint="choose an earlier one")
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -52,12 +52,12 @@ def take_in(copy: Path, file: Path, generation: int, wiki_id: str) -> None:
         for leftover in making.parent.glob(making.name + "*"):
             leftover.unlink(missing_ok=True)
         raise
-    _sync(making)
+    _fsync(making)
     making.rename(file)
-    _sync(file.parent)
+    _fsync(file.parent)
 
 
-def _sync(file: Path) -> None:
+def _fsync(file: Path) -> None:
     descriptor = os.open(file, os.O_RDONLY)
     try:
         os.fsync(descriptor)

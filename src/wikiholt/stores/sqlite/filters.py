@@ -1,14 +1,14 @@
 """A filter as SQL over the pages table."""
 
-from wikiholt.model import Filter
+from wikiholt.model import PageFilter
 
 
-def where_clause(where: Filter) -> tuple[str, list[object]]:
+def build_where_clause(where: PageFilter) -> tuple[str, list[object]]:
     """The condition a page must meet and its values; an empty condition lets every page pass."""
     parts: list[str] = []
     values: list[object] = []
     if where.categories:
-        parts.append(f"category_key IN ({_marks(where.categories)})")
+        parts.append(f"category_key IN ({_format_marks(where.categories)})")
         values += [category.casefold() for category in where.categories]
     for tag in where.tags:
         parts.append("id IN (SELECT page_id FROM tags WHERE tag = ?)")
@@ -24,5 +24,5 @@ def where_clause(where: Filter) -> tuple[str, list[object]]:
     return " AND ".join(parts), values
 
 
-def _marks(things: tuple[str, ...]) -> str:
+def _format_marks(things: tuple[str, ...]) -> str:
     return ", ".join("?" * len(things))

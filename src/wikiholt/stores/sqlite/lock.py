@@ -7,23 +7,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from wikiholt.errors import Busy, IndexMissing, StorageRefused
-from wikiholt.plainfiles import open_lock, open_plain
+from wikiholt.errors import Busy, IndexMissing, StorageError
+from wikiholt.plainfiles import open_lock, open_regular
 
-_PAUSE = 0.02
+_LOCK_POLL_S = 0.02
 
 
 @contextmanager
-def holding(file: Path, timeout: float) -> Iterator[None]:
+def lock_file(file: Path, timeout: float) -> Iterator[None]:
     """Hold the lock of this file; raises Busy when another holds it for longer than the timeout."""
     try:
         descriptor = open_lock(file)
     except OSError as error:
-        raise StorageRefused(
+        raise StorageError(
             f"the writer's lock cannot be made ({error.strerror})", hint="check the data directory's permissions"
         ) from error
     try:
-        _take(descriptor, timeout)
+        _acquire(descriptor, timeout)
         if not os.fstat(descriptor).st_nlink:
             # Whoever held it before removed the wiki: writing now would bring back what was to be gone.
             raise IndexMissing("this wiki was removed while waiting for its index", hint="run `wikiholt list`")
@@ -32,10 +32,10 @@ def holding(file: Path, timeout: float) -> Iterator[None]:
         os.close(descriptor)
 
 
-def is_held(file: Path) -> bool:
+def is_locked(file: Path) -> bool:
     """Whether somebody holds the lock of this file now."""
     try:
-        descriptor = open_plain(file)
+        descriptor = open_regular(file)
     except OSError:
         return False
     try:
@@ -47,7 +47,7 @@ def is_held(file: Path) -> bool:
     return False
 
 
-def _take(descriptor: int, timeout: float) -> None:
+def _acquire(descriptor: int, timeout: float) -> None:
     until = time.monotonic() + timeout
     while True:
         try:
@@ -57,6 +57,6 @@ def _take(descriptor: int, timeout: float) -> None:
                 raise Busy(
                     "another process is writing this wiki's index", hint="wait for it to finish, or raise lock.timeout"
                 ) from None
-            time.sleep(_PAUSE)
+            time.sleep(_LOCK_POLL_S)
         else:
             return

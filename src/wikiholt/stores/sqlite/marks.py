@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from wikiholt.plainfiles import open_plain, read_plain
+from wikiholt.plainfiles import open_regular, read_regular
 
 COMPARED_BYTES = 64 << 20
 """Larger indexes have no checksum of their bytes: to compare them would take longer than a sync of one page."""
@@ -19,29 +19,29 @@ _NONE = "-"
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class FileMark:
     """The stamp of an index, and the checksum of its files' bytes; None for one that is too large."""
 
     stamp: str = ""
     checksum: int | None = None
 
 
-def read_mark(file: Path) -> Mark:
+def read_mark(file: Path) -> FileMark:
     try:
-        stamp, checksum, own = read_plain(file).decode("ascii").strip().rsplit("; ", 2)
-        if int(own, 16) != _own_checksum(stamp, checksum):
-            return Mark()
-        return Mark(stamp, None if checksum == _NONE else int(checksum, 16))
+        stamp, checksum, own = read_regular(file).decode("ascii").strip().rsplit("; ", 2)
+        if int(own, 16) != _compute_mark_checksum(stamp, checksum):
+            return FileMark()
+        return FileMark(stamp, None if checksum == _NONE else int(checksum, 16))
     except (OSError, ValueError):
-        return Mark()
+        return FileMark()
 
 
-def write_mark(file: Path, mark: Mark) -> None:
+def write_mark(file: Path, mark: FileMark) -> None:
     """Leave the mark in a file that exists; one that cannot be written only makes the next writer read everything."""
     checksum = _NONE if mark.checksum is None else f"{mark.checksum:08x}"
-    text = f"{mark.stamp}; {checksum}; {_own_checksum(mark.stamp, checksum):08x}".encode()
+    text = f"{mark.stamp}; {checksum}; {_compute_mark_checksum(mark.stamp, checksum):08x}".encode()
     with suppress(OSError):
-        descriptor = open_plain(file, os.O_WRONLY)
+        descriptor = open_regular(file, os.O_WRONLY)
         try:
             os.pwrite(descriptor, text, 0)
             os.ftruncate(descriptor, len(text))
@@ -49,24 +49,24 @@ def write_mark(file: Path, mark: Mark) -> None:
             os.close(descriptor)
 
 
-def checksum_of(files: Sequence[Path]) -> int | None:
+def compute_checksum(files: Sequence[Path]) -> int | None:
     """The checksum of the bytes of those files that are there; None when they are too large or cannot be read."""
     try:
-        if bytes_of(files) > COMPARED_BYTES:
+        if count_bytes(files) > COMPARED_BYTES:
             return None
         crc = 0
         for file in files:
-            crc = _checksum(file, crc) if file.exists() else crc
+            crc = _update_checksum(file, crc) if file.exists() else crc
     except OSError:
         return None
     return crc
 
 
-def bytes_of(files: Sequence[Path]) -> int:
+def count_bytes(files: Sequence[Path]) -> int:
     return sum(file.stat().st_size for file in files if file.exists())
 
 
-def _checksum(file: Path, crc: int) -> int:
+def _update_checksum(file: Path, crc: int) -> int:
     block = bytearray(_STEP_BYTES)
     view = memoryview(block)
     with open(file, "rb", buffering=0, opener=_open_without_waiting) as opened:
@@ -79,5 +79,5 @@ def _open_without_waiting(file: str, flags: int) -> int:
     return os.open(file, flags | os.O_NONBLOCK)
 
 
-def _own_checksum(stamp: str, checksum: str) -> int:
+def _compute_mark_checksum(stamp: str, checksum: str) -> int:
     return zlib.crc32(f"{stamp}; {checksum}".encode())

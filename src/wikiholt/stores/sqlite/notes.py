@@ -12,30 +12,30 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from wikiholt.errors import Busy, StorageRefused
-from wikiholt.plainfiles import open_lock, open_plain, read_plain
+from wikiholt.errors import Busy, StorageError
+from wikiholt.plainfiles import open_lock, open_regular, read_regular
 
-DRAFT = re.compile(r"[a-z]+\.json\.[0-9a-f]{8}")
+TEMPORARY_NOTE = re.compile(r"[a-z]+\.json\.[0-9a-f]{8}")
 """Names of notes that were not finished."""
-_DESK = "activity.json"
-_LONGEST = 4096
-_TRIES = 5
+_ACTIVITY_FILE = "activity.json"
+_MAX_ACTIVITY_BYTES = 4096
+_LOCK_TRIES = 5
 """Who reads a note on a desk holds the desk for an instant."""
 
 
-def read(directory: Path, name: str) -> str | None:
+def read_note(directory: Path, name: str) -> str | None:
     """The note of that name, or None."""
     try:
-        return read_plain(directory / f"{name}.json").decode("utf-8")
+        return read_regular(directory / f"{name}.json").decode("utf-8")
     except (OSError, ValueError):
         return None
 
 
-def keep(directory: Path, name: str, text: str, *, make: bool) -> None:
+def write_note(directory: Path, name: str, text: str, *, create: bool) -> None:
     """Keep a note, whole or not at all; without `make` a directory that is gone is left so, for the wiki is too."""
     draft = directory / f"{name}.json.{secrets.token_hex(4)}"
     try:
-        if make:
+        if create:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         elif not directory.exists():
             return
@@ -47,21 +47,21 @@ def keep(directory: Path, name: str, text: str, *, make: bool) -> None:
     except OSError as error:
         with suppress(OSError):
             draft.unlink(missing_ok=True)
-        raise StorageRefused(
+        raise StorageError(
             f"the data directory cannot be written ({error.strerror or error})",
             hint="check free disk space and the directory's permissions",
         ) from error
 
 
 @contextmanager
-def sitting(directory: Path) -> Iterator[Callable[[str], None]]:
+def lock_activity(directory: Path) -> Iterator[Callable[[str], None]]:
     """Sit down at the desk; raises Busy where another sits, and StorageRefused."""
-    file = directory / _DESK
+    file = directory / _ACTIVITY_FILE
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = open_lock(file)
     except OSError as error:
-        raise StorageRefused(
+        raise StorageError(
             f"the wiki's directory cannot be written ({error.strerror})", hint="check the data directory's permissions"
         ) from error
 
@@ -72,7 +72,7 @@ def sitting(directory: Path) -> Iterator[Callable[[str], None]]:
             os.ftruncate(descriptor, len(note))
 
     try:
-        if not _taken(descriptor, fcntl.LOCK_EX, _TRIES) or not os.fstat(descriptor).st_nlink:
+        if not _try_lock(descriptor, fcntl.LOCK_EX, _LOCK_TRIES) or not os.fstat(descriptor).st_nlink:
             raise Busy("another process is at work on this wiki", hint="wait for it to finish")
         try:
             yield leave
@@ -82,26 +82,26 @@ def sitting(directory: Path) -> Iterator[Callable[[str], None]]:
         os.close(descriptor)
 
 
-def seated(directory: Path) -> str | None:
+def read_activity(directory: Path) -> str | None:
     """The note of whoever sits at the desk; None when nobody does, empty when nothing was noted yet."""
     try:
-        descriptor = open_plain(directory / _DESK)
+        descriptor = open_regular(directory / _ACTIVITY_FILE)
     except OSError:
         return None
     try:
-        if _taken(descriptor, fcntl.LOCK_SH, 1):
+        if _try_lock(descriptor, fcntl.LOCK_SH, 1):
             return None
-        return os.pread(descriptor, _LONGEST, 0).decode()
+        return os.pread(descriptor, _MAX_ACTIVITY_BYTES, 0).decode()
     except (OSError, ValueError):
         return None
     finally:
         os.close(descriptor)
 
 
-def _taken(descriptor: int, how: int, tries: int) -> bool:
+def _try_lock(descriptor: int, operation: int, tries: int) -> bool:
     for left in reversed(range(tries)):
         try:
-            fcntl.flock(descriptor, how | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, operation | fcntl.LOCK_NB)
         except BlockingIOError:
             time.sleep(0.01 if left else 0)
         else:

@@ -10,15 +10,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
 
-from wikiholt.stores.sqlite.faults import translated
-from wikiholt.stores.sqlite.schema import Frozen, connect, require_owner
+from wikiholt.stores.sqlite.faults import translate_errors
+from wikiholt.stores.sqlite.schema import ImmutableConnection, open_connection, require_owner
 
-_KEEP = 3
+_MAX_IDLE_CONNECTIONS = 3
 
 
-class Pool:
+class SqlitePool:
     def __init__(
-        self, file: Path, connect: Callable[[Path], sqlite3.Connection] = connect, wiki_id: str | None = None
+        self, file: Path, connect: Callable[[Path], sqlite3.Connection] = open_connection, wiki_id: str | None = None
     ) -> None:
         """With `wiki_id` each new connection makes sure that the file is that wiki's: it may have been replaced."""
         self._file = file
@@ -29,7 +29,7 @@ class Pool:
         self._pid = os.getpid()
         self._closed = False
 
-    def _take(self) -> sqlite3.Connection:
+    def _acquire(self) -> sqlite3.Connection:
         with self._lock:
             if self._pid != os.getpid():
                 # SQLite connections must not cross a fork: the child forgets its parent's without closing them.
@@ -47,38 +47,38 @@ class Pool:
             raise
         return db
 
-    def _give_back(self, db: sqlite3.Connection) -> None:
+    def _release(self, db: sqlite3.Connection) -> None:
         if db.in_transaction:
             db.rollback()
         with self._lock:
             # One that was opened as unchanging would not notice a writer that comes later.
-            lasting = not isinstance(db, Frozen)
-            if lasting and len(self._idle) < _KEEP and not self._closed and self._pid == os.getpid():
+            lasting = not isinstance(db, ImmutableConnection)
+            if lasting and len(self._idle) < _MAX_IDLE_CONNECTIONS and not self._closed and self._pid == os.getpid():
                 self._idle.append(db)
                 return
         db.close()
 
     @contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection]:
+    def read_connection(self) -> Iterator[sqlite3.Connection]:
         """A connection whose statements each see the last committed state."""
-        db = self._take()
+        db = self._acquire()
         try:
-            with translated():
+            with translate_errors():
                 yield db
         finally:
-            self._give_back(db)
+            self._release(db)
 
     @contextmanager
-    def snapshot(self) -> Iterator[sqlite3.Connection]:
+    def read_snapshot(self) -> Iterator[sqlite3.Connection]:
         """A connection whose statements all see one and the same committed state."""
-        with self.reading() as db:
+        with self.read_connection() as db:
             db.execute("BEGIN")
             yield db
 
     @contextmanager
-    def writing(self) -> Iterator[sqlite3.Connection]:
+    def write_transaction(self) -> Iterator[sqlite3.Connection]:
         """One write transaction: all of it, or nothing."""
-        with self.reading() as db:
+        with self.read_connection() as db:
             db.execute("BEGIN IMMEDIATE")
             yield db
             db.execute("COMMIT")

@@ -16,16 +16,16 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 from wikiholt.errors import IndexCorrupt, IndexForeign, IndexTooNew
-from wikiholt.model import QueryBounds, QueryEntries, Searched
-from wikiholt.stores.sqlite.faults import stored, translated
+from wikiholt.model import QueryRetention, QueryRecords, QueryRecord
+from wikiholt.stores.sqlite.faults import translate_os_errors, translate_errors
 
 _T = TypeVar("_T")
 _LOG = logging.getLogger(__name__)
 
-FILE = "queries.sqlite"
-_VERSION = 2
+QUERY_LOG_FILE = "queries.sqlite"
+_SCHEMA_VERSION = 2
 """2 says whose log it is; one that does not is begun anew."""
-_TABLES = """
+_CREATE_TABLES = """
 CREATE TABLE IF NOT EXISTS searches (
     id INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL, surface TEXT NOT NULL, query TEXT NOT NULL,
     mode TEXT NOT NULL, filtered INTEGER NOT NULL, hits INTEGER NOT NULL, nothing_relevant INTEGER NOT NULL,
@@ -35,17 +35,17 @@ CREATE INDEX IF NOT EXISTS searches_at ON searches (at);
 CREATE TABLE IF NOT EXISTS damage (at REAL NOT NULL) STRICT;
 CREATE TABLE IF NOT EXISTS owner (wiki_id TEXT NOT NULL) STRICT;
 """
-_SETTINGS = (
+_PRAGMAS = (
     "PRAGMA auto_vacuum = FULL",
     "PRAGMA synchronous = NORMAL",
     "PRAGMA secure_delete = ON",  # what is forgotten is not to be read from the file either
 )
-_ADD = "INSERT INTO searches VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-_OF_PERIOD = (
+_INSERT = "INSERT INTO searches VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_SELECT_SINCE = (
     "SELECT at, surface, query, mode, filtered, hits, nothing_relevant, degraded, score, ms, did_you_mean, pages, lost"
     " FROM searches WHERE at >= ? ORDER BY at, id"
 )
-_PATIENCE = 2.0
+_BUSY_TIMEOUT_S = 2.0
 """Seconds to wait for another process that is writing; what was to be written is tried again."""
 
 
@@ -54,31 +54,31 @@ class SqliteQueryLog:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._file = directory / FILE
+        self._file = directory / QUERY_LOG_FILE
 
-    def write(self, searches: Sequence[Searched], bounds: QueryBounds) -> None:
-        rows = [row(searched) for searched in searches]
+    def write(self, records: Sequence[QueryRecord], retention: QueryRetention) -> None:
+        rows = [to_query_row(searched) for searched in records]
 
         def add(db: sqlite3.Connection) -> None:
-            db.executemany(_ADD, rows)
-            _trim(db, bounds)
+            db.executemany(_INSERT, rows)
+            _delete_expired(db, retention)
 
         if not self._directory.is_dir():
             return
-        self._make()
-        self._changed(add)
+        self._create_file()
+        self._run_transaction(add)
 
-    def read(self, since: float) -> QueryEntries | None:
-        def all_of(db: sqlite3.Connection) -> QueryEntries:
-            found = db.execute(_OF_PERIOD, (since,)).fetchall()
+    def read(self, since: float) -> QueryRecords | None:
+        def all_of(db: sqlite3.Connection) -> QueryRecords:
+            found = db.execute(_SELECT_SINCE, (since,)).fetchall()
             (damaged_at,) = db.execute("SELECT max(at) FROM damage").fetchone()
-            return QueryEntries(tuple(map(searched_of, found)), damaged_at)
+            return QueryRecords(tuple(map(from_query_row, found)), damaged_at)
 
-        return self._used(all_of) if self._file.exists() else None
+        return self._run_with_recovery(all_of) if self._file.exists() else None
 
-    def trim(self, bounds: QueryBounds) -> None:
+    def trim(self, retention: QueryRetention) -> None:
         if self._file.exists():
-            self._changed(lambda db: _trim(db, bounds))
+            self._run_transaction(lambda db: _delete_expired(db, retention))
 
     def clear(self) -> int:
         if not self._file.exists():
@@ -90,10 +90,10 @@ class SqliteQueryLog:
             held = db.execute("DELETE FROM searches").rowcount
             db.execute("DELETE FROM damage")
 
-        self._changed(forget)
+        self._run_transaction(forget)
         return held
 
-    def _changed(self, change: Callable[[sqlite3.Connection], None]) -> None:
+    def _run_transaction(self, change: Callable[[sqlite3.Connection], None]) -> None:
         """Make one change in one transaction."""
 
         def committed(db: sqlite3.Connection) -> None:
@@ -101,68 +101,68 @@ class SqliteQueryLog:
             change(db)
             db.execute("COMMIT")
 
-        self._used(committed)
+        self._run_with_recovery(committed)
 
-    def _used(self, use: Callable[[sqlite3.Connection], _T]) -> _T:
+    def _run_with_recovery(self, action: Callable[[sqlite3.Connection], _T]) -> _T:
         """Use the file, or, where it is damaged, an empty one that takes its place."""
-        inode = self._inode()
+        inode = self._get_inode()
         try:
-            with self._opened() as db:
-                return use(db)
+            with self._open() as db:
+                return action(db)
         except IndexCorrupt:
-            self._begin_anew(inode)
-        with self._opened() as db:
-            return use(db)
+            self._replace_damaged(inode)
+        with self._open() as db:
+            return action(db)
 
     @contextmanager
-    def _opened(self) -> Iterator[sqlite3.Connection]:
-        with translated():
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        with translate_errors():
             uri = f"file:{quote(str(self._file))}?mode=rw"
-            db = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=_PATIENCE)
+            db = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=_BUSY_TIMEOUT_S)
             try:
                 # One connection, one file: the boundary between wikis is not to be crossed by a statement.
                 db.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
-                for setting in _SETTINGS:
+                for setting in _PRAGMAS:
                     db.execute(setting)
-                _prepare(db, self._directory.name)
+                _create_tables(db, self._directory.name)
                 yield db
             finally:
                 db.close()
 
-    def _make(self) -> None:
+    def _create_file(self) -> None:
         """Have a file, for nobody but us to read."""
-        with stored():
+        with translate_os_errors():
             os.close(os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
-    def _inode(self) -> int:
+    def _get_inode(self) -> int:
         try:
             return self._file.stat().st_ino
         except OSError:
             return 0
 
-    def _begin_anew(self, damaged: int) -> None:
+    def _replace_damaged(self, inode: int) -> None:
         """Throw a damaged file away, unless another process has, and note in a new one that this was done."""
-        if self._inode() != damaged:
+        if self._get_inode() != inode:
             return
         _LOG.warning("a wiki's query log was damaged, or another wiki's, and is begun anew")
-        with stored():
-            for name in (FILE, f"{FILE}-journal"):
+        with translate_os_errors():
+            for name in (QUERY_LOG_FILE, f"{QUERY_LOG_FILE}-journal"):
                 (self._directory / name).unlink(missing_ok=True)
-        self._make()
-        with self._opened() as db:
+        self._create_file()
+        with self._open() as db:
             db.execute("INSERT INTO damage VALUES (?)", (time.time(),))
 
 
-def row(searched: Searched) -> tuple[str | float, ...]:
+def to_query_row(record: QueryRecord) -> tuple[str | float, ...]:
     """An entry as columns of either store."""
     return (
-        *(searched.at, searched.surface, searched.query, searched.mode, int(searched.filtered), searched.hits),
-        *(int(searched.nothing_relevant), int(searched.degraded), searched.score, searched.ms),
-        *(searched.did_you_mean, json.dumps(searched.pages), searched.lost),
+        *(record.at, record.surface, record.query, record.mode, int(record.filtered), record.hits),
+        *(int(record.nothing_relevant), int(record.degraded), record.score, record.ms),
+        *(record.did_you_mean, json.dumps(record.pages), record.lost),
     )
 
 
-def searched_of(columns: tuple[Any, ...]) -> Searched:
+def from_query_row(columns: tuple[Any, ...]) -> QueryRecord:
     """An entry of columns of either store, typed by both; raises IndexCorrupt for pages that are no list."""
     at, surface, query, mode, filtered, hits, nothing, degraded, score, ms, meant, pages, lost = columns
     try:
@@ -170,25 +170,25 @@ def searched_of(columns: tuple[Any, ...]) -> Searched:
     except (ValueError, TypeError) as error:
         raise IndexCorrupt("the query log is damaged", hint="clear it: `wikiholt report SLUG --clear`") from error
     flags = bool(filtered), bool(nothing), bool(degraded)
-    return Searched(at, surface, query, mode, flags[0], hits, *flags[1:], score, ms, meant, paths, lost)
+    return QueryRecord(at, surface, query, mode, flags[0], hits, *flags[1:], score, ms, meant, paths, lost)
 
 
-def _prepare(db: sqlite3.Connection, wiki_id: str) -> None:
+def _create_tables(db: sqlite3.Connection, wiki_id: str) -> None:
     """Make the tables of a new log; raises IndexForeign for that of another wiki, or of nobody."""
     (version,) = db.execute("PRAGMA user_version").fetchone()
-    if version > _VERSION:
+    if version > _SCHEMA_VERSION:
         raise IndexTooNew("the query log was written by a newer Wikiholt", hint="upgrade Wikiholt")
     if version == 0:
         db.execute("BEGIN IMMEDIATE")
-        for statement in filter(str.strip, _TABLES.split(";")):
+        for statement in filter(str.strip, _CREATE_TABLES.split(";")):
             db.execute(statement)
         db.execute("INSERT INTO owner SELECT ? WHERE NOT EXISTS (SELECT * FROM owner)", (wiki_id,))
-        db.execute(f"PRAGMA user_version = {_VERSION}")
+        db.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
         db.execute("COMMIT")
-    if 0 < version < _VERSION or db.execute("SELECT wiki_id FROM owner").fetchone() != (wiki_id,):
+    if 0 < version < _SCHEMA_VERSION or db.execute("SELECT wiki_id FROM owner").fetchone() != (wiki_id,):
         raise IndexForeign("the query log belongs to another wiki", hint="nothing to do: it is begun anew")
 
 
-def _trim(db: sqlite3.Connection, bounds: QueryBounds) -> None:
-    db.execute("DELETE FROM searches WHERE at < ?", (time.time() - bounds.days * 86_400,))
-    db.execute("DELETE FROM searches WHERE id <= (SELECT max(id) FROM searches) - ?", (bounds.entries,))
+def _delete_expired(db: sqlite3.Connection, retention: QueryRetention) -> None:
+    db.execute("DELETE FROM searches WHERE at < ?", (time.time() - retention.max_days * 86_400,))
+    db.execute("DELETE FROM searches WHERE id <= (SELECT max(id) FROM searches) - ?", (retention.max_records,))

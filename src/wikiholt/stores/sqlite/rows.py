@@ -9,12 +9,12 @@ from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
-from wikiholt.model import Floats, Ints, Metadata, PageEntry, StoredChunk, StoredLink, StoredPage, VectorRows, Words
-from wikiholt.stores.sqlite.faults import corrupt
-from wikiholt.text.links import folded, last_part
+from wikiholt.model import FloatArray, IntArray, PageMetadata, PageEntry, StoredChunk, StoredLink, StoredPage, VectorRows, PageTerms
+from wikiholt.stores.sqlite.faults import make_corrupt_error
+from wikiholt.text.links import fold_path, get_last_part
 
 PAGE_COLUMNS = "id, file, path, name, category, tags, last_updated, chunks, warnings, word_count, length"
-PAGE_COLUMNS_1 = "id, file, path, name, category, tags, last_updated, chunks, warnings, 0, 0"
+PAGE_COLUMNS_SCHEMA_1 = "id, file, path, name, category, tags, last_updated, chunks, warnings, 0, 0"
 """The same in an index of schema 1."""
 CHUNK_COLUMNS = "id, page_id, number, text, heading_path, anchor, first_line, last_line"
 
@@ -23,7 +23,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def _unpacking(function: Callable[P, T]) -> Callable[P, T]:
+def _translate_damage(function: Callable[P, T]) -> Callable[P, T]:
     """What was written well and cannot be unpacked is damage."""
 
     @wraps(function)
@@ -31,34 +31,34 @@ def _unpacking(function: Callable[P, T]) -> Callable[P, T]:
         try:
             return function(*arguments, **options)
         except (ValueError, TypeError, OverflowError, OSError, zlib.error) as error:
-            raise corrupt(error) from error
+            raise make_corrupt_error(error) from error
 
     return guarded
 
 
-@_unpacking
-def stored_page(row: Row) -> StoredPage:
+@_translate_damage
+def to_stored_page(row: Row) -> StoredPage:
     page_id, file, path, name, category, tags, last_updated, chunks, warnings, words, length = row
-    when = moment(last_updated)
+    when = to_datetime(last_updated)
     return StoredPage(
-        page_id, file, path, name, category, strings(tags), when, chunks, strings(warnings), words, length
+        page_id, file, path, name, category, decode_strings(tags), when, chunks, decode_strings(warnings), words, length
     )
 
 
-@_unpacking
-def stored_link(row: Row) -> StoredLink:
+@_translate_damage
+def to_stored_link(row: Row) -> StoredLink:
     page_id, target, text, line, wiki, paths = row
-    return StoredLink(page_id, target, text, line, bool(wiki), strings(paths))
+    return StoredLink(page_id, target, text, line, bool(wiki), decode_strings(paths))
 
 
-@_unpacking
-def stored_chunk(row: Row) -> StoredChunk:
+@_translate_damage
+def to_stored_chunk(row: Row) -> StoredChunk:
     chunk_id, page_id, number, text, heading_path, anchor, first_line, last_line = row
-    return StoredChunk(chunk_id, page_id, number, text, strings(heading_path), anchor, first_line, last_line)
+    return StoredChunk(chunk_id, page_id, number, text, decode_strings(heading_path), anchor, first_line, last_line)
 
 
-@_unpacking
-def vector_rows(rows: Sequence[Row], dimensions: int) -> VectorRows:
+@_translate_damage
+def to_vector_rows(rows: Sequence[Row], dimensions: int) -> VectorRows:
     """Rows of (chunk id, page id, vector) as arrays."""
     chunk_ids = np.fromiter((row[0] for row in rows), np.int64, len(rows))
     page_ids = np.fromiter((row[1] for row in rows), np.int64, len(rows))
@@ -66,49 +66,49 @@ def vector_rows(rows: Sequence[Row], dimensions: int) -> VectorRows:
     return VectorRows(chunk_ids, page_ids, vectors)
 
 
-@_unpacking
-def vector(packed: bytes, dimensions: int) -> Floats:
+@_translate_damage
+def decode_vector(packed: bytes, dimensions: int) -> FloatArray:
     return np.frombuffer(packed, "<f4").reshape(dimensions)
 
 
-def vector_blob(vector: Floats) -> bytes:
+def encode_vector(vector: FloatArray) -> bytes:
     return np.ascontiguousarray(vector, "<f4").tobytes()
 
 
-def ids(rows: Sequence[Row]) -> Ints:
+def to_id_array(rows: Sequence[Row]) -> IntArray:
     return np.fromiter((row[0] for row in rows), np.int64, len(rows))
 
 
-def pack_words(words: Words) -> bytes:
+def encode_terms(terms: PageTerms) -> bytes:
     """The words of a page as stored beside it: FTS5 needs the very same words again to take the page out."""
-    return zlib.compress("\0".join((words.name, words.headings, words.body)).encode(), 1)
+    return zlib.compress("\0".join((terms.name, terms.headings, terms.body)).encode(), 1)
 
 
-@_unpacking
-def unpack_words(packed: bytes) -> Words:
-    return Words(*zlib.decompress(packed).decode().split("\0"))
+@_translate_damage
+def decode_terms(packed: bytes) -> PageTerms:
+    return PageTerms(*zlib.decompress(packed).decode().split("\0"))
 
 
-def packed(strings: Sequence[str]) -> str:
+def encode_strings(strings: Sequence[str]) -> str:
     return json.dumps(list(strings), ensure_ascii=False)
 
 
-@_unpacking
-def moment(seconds: float | None) -> datetime | None:
+@_translate_damage
+def to_datetime(seconds: float | None) -> datetime | None:
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
 
 
-def folded_tags(metadata: Metadata) -> set[str]:
+def fold_tags(metadata: PageMetadata) -> set[str]:
     """Tags as filters compare them: case does not matter."""
     return {tag.casefold() for tag in metadata.tags}
 
 
-@_unpacking
-def strings(text: str) -> tuple[str, ...]:
+@_translate_damage
+def decode_strings(text: str) -> tuple[str, ...]:
     return tuple(json.loads(text))
 
 
-def page_columns(entry: PageEntry) -> dict[str, object]:
+def to_page_columns(entry: PageEntry) -> dict[str, object]:
     """What a page's columns hold in every store, as far as the page itself says it."""
     page, meta = entry.page, entry.page.metadata
     return {
@@ -122,12 +122,12 @@ def page_columns(entry: PageEntry) -> dict[str, object]:
         "language": meta.language,
         "last_updated": meta.last_updated.timestamp() if meta.last_updated else None,
         "hidden": int(meta.hidden),
-        "tags": packed(meta.tags),
-        "warnings": packed(page.warnings),
+        "tags": encode_strings(meta.tags),
+        "warnings": encode_strings(page.warnings),
         "chunks": len(entry.chunks),
-        "words": pack_words(entry.words),
-        "key": folded(page.path),
-        "last_key": folded(last_part(page.path)),
+        "words": encode_terms(entry.terms),
+        "key": fold_path(page.path),
+        "last_key": fold_path(get_last_part(page.path)),
         "word_count": page.words,
         "length": page.length,
     }

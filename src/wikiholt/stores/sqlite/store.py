@@ -14,25 +14,25 @@ from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from wikiholt.errors import Busy, IndexCorrupt, IndexFault, IndexMissing, InvalidSlug
-from wikiholt.model import Proof, Recipe
-from wikiholt.plainfiles import is_odd, move_away
+from wikiholt.errors import Busy, IndexCorrupt, IndexUnavailable, IndexMissing, InvalidSlug
+from wikiholt.model import VerificationResult, Recipe
+from wikiholt.plainfiles import is_irregular, move_away
 from wikiholt.stores.sqlite import copies, notes, schema
-from wikiholt.stores.sqlite.faults import stored, translated
-from wikiholt.stores.sqlite.generations import Generations, Origin
+from wikiholt.stores.sqlite.faults import translate_os_errors, translate_errors
+from wikiholt.stores.sqlite.generations import GenerationFiles, GenerationOrigin
 from wikiholt.stores.sqlite.index import SqliteIndex
-from wikiholt.stores.sqlite.lock import holding, is_held
-from wikiholt.stores.sqlite.marks import Mark, bytes_of, checksum_of, read_mark, write_mark
+from wikiholt.stores.sqlite.lock import lock_file, is_locked
+from wikiholt.stores.sqlite.marks import FileMark, count_bytes, compute_checksum, read_mark, write_mark
 
-_ID = re.compile(r"[a-z0-9]{8,64}")
-_HALF_MADE = re.compile(r"g\d{6}\.sqlite\.making|CURRENT\.\d+$")
-_OWN = re.compile(
+_WIKI_ID = re.compile(r"[a-z0-9]{8,64}")
+_UNFINISHED_FILE = re.compile(r"g\d{6}\.sqlite\.making|CURRENT\.\d+$")
+_OWN_FILES = re.compile(
     r"CURRENT|(?:health|reindex|activity)\.json|g\d{6}\.sqlite(?:-wal|-shm|-journal|\.from)?"
     r"|queries\.sqlite(?:-journal)?|(?:vectors|words)-g\d+-v\d+\.[a-z]+"
 )
 """Names in a wiki's directory that only regular files may have."""
-_LONG_AGO = 600.0
-_READ_AT_ONCE_BYTES = 8 << 20
+_STALE_NOTE_S = 600.0
+_MAX_FULL_READ_BYTES = 8 << 20
 """Up to this size a reader who finds an index changed reads all of it before it answers: half a second at most."""
 
 
@@ -44,106 +44,106 @@ class SqliteStore:
         self._compared: dict[str, tuple[str, float]] = {}
         """By wiki: the stamp its index had when it was last found right, and when that was."""
 
-    def directory(self, wiki_id: str) -> Path:
-        if not _ID.fullmatch(wiki_id):
+    def get_directory(self, wiki_id: str) -> Path:
+        if not _WIKI_ID.fullmatch(wiki_id):
             raise InvalidSlug("that is not the id of a wiki", hint="ids come from the registry, never from input")
         return self._root / wiki_id
 
-    def holds(self, wiki_id: str) -> bool:
-        return self.directory(wiki_id).exists()
+    def exists(self, wiki_id: str) -> bool:
+        return self.get_directory(wiki_id).exists()
 
-    def note(self, wiki_id: str, name: str) -> str | None:
-        return notes.read(self.directory(wiki_id), name)
+    def get_note(self, wiki_id: str, name: str) -> str | None:
+        return notes.read_note(self.get_directory(wiki_id), name)
 
-    def keep_note(self, wiki_id: str, name: str, text: str, *, make: bool = False) -> None:
-        notes.keep(self.directory(wiki_id), name, text, make=make)
+    def set_note(self, wiki_id: str, name: str, text: str, *, create: bool = False) -> None:
+        notes.write_note(self.get_directory(wiki_id), name, text, create=create)
 
-    def sitting(self, wiki_id: str) -> AbstractContextManager[Callable[[str], None]]:
-        return notes.sitting(self.directory(wiki_id))
+    def activity_lock(self, wiki_id: str) -> AbstractContextManager[Callable[[str], None]]:
+        return notes.lock_activity(self.get_directory(wiki_id))
 
-    def seated(self, wiki_id: str) -> str | None:
-        return notes.seated(self.directory(wiki_id))
+    def get_activity(self, wiki_id: str) -> str | None:
+        return notes.read_activity(self.get_directory(wiki_id))
 
-    def disk_bytes(self, wiki_id: str) -> int:
+    def get_disk_bytes(self, wiki_id: str) -> int:
         total = 0
-        for file in self.directory(wiki_id).rglob("*"):
+        for file in self.get_directory(wiki_id).rglob("*"):
             with suppress(OSError):  # a writer at work makes and removes some meanwhile
                 total += file.stat().st_size if file.is_file() else 0
         return total
 
-    def aside(self, wiki_id: str) -> Sequence[str]:
-        return sorted(path.name for path in self.directory(wiki_id).glob("broken-*"))
+    def list_quarantined(self, wiki_id: str) -> Sequence[str]:
+        return sorted(path.name for path in self.get_directory(wiki_id).glob("broken-*"))
 
     def create(self, wiki_id: str, recipe: Recipe) -> SqliteIndex:
-        if self.published(wiki_id) is not None:
+        if self.get_published(wiki_id) is not None:
             return self.open(wiki_id)
-        with stored():
-            self.directory(wiki_id).mkdir(mode=0o700, parents=True, exist_ok=True)
-            known = self._generations(wiki_id)
-            generation = known.unused()
-            schema.create(known.file(generation), wiki_id, generation, recipe)
-            known.point_at(generation)
+        with translate_os_errors():
+            self.get_directory(wiki_id).mkdir(mode=0o700, parents=True, exist_ok=True)
+            known = self._get_generations(wiki_id)
+            generation = known.find_unused_number()
+            schema.create_index_file(known.get_file(generation), wiki_id, generation, recipe)
+            known.publish(generation)
         return self.open(wiki_id)
 
     def open(self, wiki_id: str) -> SqliteIndex:
-        while (generation := self.published(wiki_id)) is not None:
+        while (generation := self.get_published(wiki_id)) is not None:
             try:
-                return SqliteIndex(self._file(wiki_id, generation), wiki_id)
+                return SqliteIndex(self._get_file(wiki_id, generation), wiki_id)
             except IndexMissing:
-                if self.published(wiki_id) == generation:
+                if self.get_published(wiki_id) == generation:
                     raise
         raise IndexMissing("this wiki has no index yet", hint="run `wikiholt sync`")
 
-    def new_generation(self, wiki_id: str, recipe: Recipe, *, afresh: bool = False) -> SqliteIndex:
-        known = self._generations(wiki_id)
-        origin = Origin.NOTHING if afresh else Origin.BEFORE
-        published = known.published() or 0
-        with stored():
-            for generation in reversed(known.all()):
+    def create_generation(self, wiki_id: str, recipe: Recipe, *, from_scratch: bool = False) -> SqliteIndex:
+        known = self._get_generations(wiki_id)
+        origin = GenerationOrigin.SCRATCH if from_scratch else GenerationOrigin.PREVIOUS
+        published = known.find_published() or 0
+        with translate_os_errors():
+            for generation in reversed(known.list_numbers()):
                 if generation > published:
-                    begun = _resumed(known, wiki_id, generation, recipe, afresh=afresh)
+                    begun = _resume_generation(known, wiki_id, generation, recipe, from_scratch=from_scratch)
                     if begun is not None:
-                        known.begin(generation, origin)
+                        known.write_origin(generation, origin)
                         return begun
                     known.remove(generation)
-            generation = known.unused()
-            known.begin(generation, origin)
-            schema.create(known.file(generation), wiki_id, generation, recipe)
-        return SqliteIndex(known.file(generation), wiki_id)
+            generation = known.find_unused_number()
+            known.write_origin(generation, origin)
+            schema.create_index_file(known.get_file(generation), wiki_id, generation, recipe)
+        return SqliteIndex(known.get_file(generation), wiki_id)
 
     def publish(self, wiki_id: str, generation: int) -> None:
-        with stored():
-            self._generations(wiki_id).point_at(generation)
+        with translate_os_errors():
+            self._get_generations(wiki_id).publish(generation)
 
-    def sweep(self, wiki_id: str) -> None:
-        known = self._generations(wiki_id)
-        published = known.published()
-        for generation in known.all():
+    def remove_old_generations(self, wiki_id: str) -> None:
+        known = self._get_generations(wiki_id)
+        published = known.find_published()
+        for generation in known.list_numbers():
             if published is not None and generation < published:
-                with stored():
+                with translate_os_errors():
                     known.remove(generation)
 
-    def published(self, wiki_id: str) -> int | None:
-        return self._generations(wiki_id).published()
+    def get_published(self, wiki_id: str) -> int | None:
+        return self._get_generations(wiki_id).find_published()
 
-    def regain(self, wiki_id: str) -> bool:
-        with stored():
-            return self._generations(wiki_id).regain()
+    def recover_published(self, wiki_id: str) -> bool:
+        with translate_os_errors():
+            return self._get_generations(wiki_id).recover_published()
 
     @contextmanager
-    def writing(self, wiki_id: str, timeout: float) -> Iterator[None]:
-        with stored():
-            self.directory(wiki_id).mkdir(mode=0o700, parents=True, exist_ok=True)
-        with holding(self.directory(wiki_id) / "write.lock", timeout):
-            self._clear(wiki_id)
+    def write_lock(self, wiki_id: str, timeout: float) -> Iterator[None]:
+        with translate_os_errors():
+            self.get_directory(wiki_id).mkdir(mode=0o700, parents=True, exist_ok=True)
+        with lock_file(self.get_directory(wiki_id) / "write.lock", timeout):
+            self._remove_leftovers(wiki_id)
             yield
-            if self.directory(wiki_id).exists():
-                self._empty_log(wiki_id)
-                self._leave_mark(wiki_id)
+            if self.get_directory(wiki_id).exists():
+                self._checkpoint(wiki_id)
+                self._write_change_mark(wiki_id)
 
-    def stamp(self, wiki_id: str) -> str:
-        published = self.published(wiki_id)
-        file = self._file(wiki_id, published or 0)
+    def get_change_token(self, wiki_id: str) -> str:
+        published = self.get_published(wiki_id)
+        file = self._get_file(wiki_id, published or 0)
         parts = [str(published)]
         for ending in ("", "-wal"):
             try:
@@ -154,82 +154,82 @@ class SqliteStore:
                 parts.append(f"{found.st_size} {found.st_mtime_ns} {found.st_ino}")
         return ", ".join(parts)
 
-    def sealed(self, wiki_id: str) -> bool:
-        return self._mark(wiki_id).stamp == self.stamp(wiki_id)
+    def is_unmodified(self, wiki_id: str) -> bool:
+        return self._read_change_mark(wiki_id).stamp == self.get_change_token(wiki_id)
 
-    def confirm(self, wiki_id: str, max_age_s: float = 0.0) -> Proof:
-        generation, stamp = self.published(wiki_id), self.stamp(wiki_id)
+    def compare_checksum(self, wiki_id: str, max_age_s: float = 0.0) -> VerificationResult:
+        generation, stamp = self.get_published(wiki_id), self.get_change_token(wiki_id)
         known, at = self._compared.get(wiki_id, ("", 0.0))
         if generation is None or (known == stamp and time.monotonic() - at < max_age_s):
-            return Proof.NONE if generation is None else Proof.COMPARED
-        mark, files = self._mark(wiki_id), self._files(wiki_id, generation)
-        checksum = checksum_of(files) if mark.stamp != stamp or mark.checksum is not None else None
-        if mark.stamp != stamp and is_held(self.directory(wiki_id) / "write.lock"):
-            return Proof.NONE
-        if mark == Mark(stamp, None):
-            return Proof.TOO_LARGE
-        if checksum is None or mark != Mark(stamp, checksum):
+            return VerificationResult.NONE if generation is None else VerificationResult.COMPARED
+        mark, files = self._read_change_mark(wiki_id), self._get_files(wiki_id, generation)
+        checksum = compute_checksum(files) if mark.stamp != stamp or mark.checksum is not None else None
+        if mark.stamp != stamp and is_locked(self.get_directory(wiki_id) / "write.lock"):
+            return VerificationResult.NONE
+        if mark == FileMark(stamp, None):
+            return VerificationResult.TOO_LARGE
+        if checksum is None or mark != FileMark(stamp, checksum):
             # Nobody who may write left it so; but a bit may have changed where nothing lies. Reading all of it tells.
-            if checksum is None or bytes_of(files) > _READ_AT_ONCE_BYTES:
-                return Proof.CHANGED if self.stamp(wiki_id) == stamp else Proof.NONE
-            self._require_whole(wiki_id, generation, stamp)
+            if checksum is None or count_bytes(files) > _MAX_FULL_READ_BYTES:
+                return VerificationResult.CHANGED if self.get_change_token(wiki_id) == stamp else VerificationResult.NONE
+            self._require_intact(wiki_id, generation, stamp)
         self._compared[wiki_id] = (stamp, time.monotonic())
-        return Proof.COMPARED
+        return VerificationResult.COMPARED
 
-    def _require_whole(self, wiki_id: str, generation: int, stamp: str = "") -> None:
+    def _require_intact(self, wiki_id: str, generation: int, stamp: str = "") -> None:
         """Read every byte; raises IndexCorrupt, unless a writer has changed the stamp meanwhile."""
-        index = SqliteIndex(self._file(wiki_id, generation), wiki_id)
+        index = SqliteIndex(self._get_file(wiki_id, generation), wiki_id)
         try:
             faults = index.check()
         finally:
             index.close()
-        if faults and (not stamp or self.stamp(wiki_id) == stamp):
+        if faults and (not stamp or self.get_change_token(wiki_id) == stamp):
             raise IndexCorrupt(f"the index is damaged: {faults[0]}", hint="run `wikiholt sync` to build it again")
 
-    def prove(self, wiki_id: str, *, fully: bool = False) -> None:
-        generation = self.published(wiki_id)
-        if generation is None or (not fully and self._as_left(wiki_id, generation)):
+    def verify(self, wiki_id: str, *, full: bool = False) -> None:
+        generation = self.get_published(wiki_id)
+        if generation is None or (not full and self._is_as_written(wiki_id, generation)):
             return
         # Caches may stand for versions that a lost log took back, and that will be given out once more.
-        for file in self.directory(wiki_id).glob(f"*-g{generation:06d}-*"):
+        for file in self.get_directory(wiki_id).glob(f"*-g{generation:06d}-*"):
             move_away(file)
-        self._require_whole(wiki_id, generation)
-        self._leave_mark(wiki_id)
+        self._require_intact(wiki_id, generation)
+        self._write_change_mark(wiki_id)
 
-    def _as_left(self, wiki_id: str, generation: int) -> bool:
+    def _is_as_written(self, wiki_id: str, generation: int) -> bool:
         """Whether the files have the times, and where they are not too large the bytes, that their writer left."""
-        mark, stamp = self._mark(wiki_id), self.stamp(wiki_id)
+        mark, stamp = self._read_change_mark(wiki_id), self.get_change_token(wiki_id)
         if mark.stamp != stamp or mark.checksum is None:
             return mark.stamp == stamp
-        return checksum_of(self._files(wiki_id, generation)) == mark.checksum
+        return compute_checksum(self._get_files(wiki_id, generation)) == mark.checksum
 
-    def set_aside(self, wiki_id: str, why: str) -> str:
-        word = re.sub(r"[^a-z0-9]+", "-", why.lower())[:40].strip("-")
+    def quarantine(self, wiki_id: str, reason: str) -> str:
+        word = re.sub(r"[^a-z0-9]+", "-", reason.lower())[:40].strip("-")
         name = f"broken-{datetime.now(UTC):%Y%m%dT%H%M%S%fZ}-{word}"
-        aside = self.directory(wiki_id) / name
-        with stored():
+        aside = self.get_directory(wiki_id) / name
+        with translate_os_errors():
             aside.mkdir()
-            self._generations(wiki_id).set_aside(aside)
+            self._get_generations(wiki_id).quarantine(aside)
         return name
 
-    def copy_at(self, file: Path) -> SqliteIndex:
-        return SqliteIndex(file, connect=schema.connect_unchanging)
+    def open_backup(self, file: Path) -> SqliteIndex:
+        return SqliteIndex(file, connect=schema.open_immutable)
 
-    def adopt(self, wiki_id: str, file: Path) -> int:
-        with stored():
-            self.directory(wiki_id).mkdir(mode=0o700, parents=True, exist_ok=True)
-            known = self._generations(wiki_id)
-            generation = known.unused()
-            known.begin(generation, Origin.BACKUP)
-            copies.take_in(file, known.file(generation), generation, wiki_id)
+    def import_backup(self, wiki_id: str, file: Path) -> int:
+        with translate_os_errors():
+            self.get_directory(wiki_id).mkdir(mode=0o700, parents=True, exist_ok=True)
+            known = self._get_generations(wiki_id)
+            generation = known.find_unused_number()
+            known.write_origin(generation, GenerationOrigin.BACKUP)
+            copies.import_copy(file, known.get_file(generation), generation, wiki_id)
         return generation
 
-    def drop(self, wiki_id: str) -> Sequence[str]:
-        directory = self.directory(wiki_id)
+    def delete(self, wiki_id: str) -> Sequence[str]:
+        directory = self.get_directory(wiki_id)
         # Renamed first, so that a crash half way never leaves an index that opens with half its files.
         going = self._root / f".dropped-{wiki_id}"
         names = sorted(str(file.relative_to(directory)) for file in directory.rglob("*") if not file.is_dir())
-        with stored():
+        with translate_os_errors():
             if going.exists():
                 shutil.rmtree(going)
             if directory.exists():
@@ -237,65 +237,65 @@ class SqliteStore:
                 shutil.rmtree(going)
         return names
 
-    def ids(self) -> Sequence[str]:
+    def list_wiki_ids(self) -> Sequence[str]:
         if not self._root.is_dir():
             return []
-        return sorted(entry.name for entry in self._root.iterdir() if entry.is_dir() and _ID.fullmatch(entry.name))
+        return sorted(entry.name for entry in self._root.iterdir() if entry.is_dir() and _WIKI_ID.fullmatch(entry.name))
 
-    def _clear(self, wiki_id: str) -> None:
+    def _remove_leftovers(self, wiki_id: str) -> None:
         """Remove what killed writers left half made. Notes may be written without the lock, so theirs must be old."""
         with suppress(OSError):
-            for file in self.directory(wiki_id).iterdir():
-                if _OWN.fullmatch(file.name) and is_odd(file, follow=file.suffix == ".sqlite"):
+            for file in self.get_directory(wiki_id).iterdir():
+                if _OWN_FILES.fullmatch(file.name) and is_irregular(file, follow=file.suffix == ".sqlite"):
                     move_away(file)
                     continue
-                old = notes.DRAFT.fullmatch(file.name) and time.time() - file.stat().st_mtime > _LONG_AGO
-                if old or _HALF_MADE.match(file.name):
+                old = notes.TEMPORARY_NOTE.fullmatch(file.name) and time.time() - file.stat().st_mtime > _STALE_NOTE_S
+                if old or _UNFINISHED_FILE.match(file.name):
                     file.unlink(missing_ok=True)
-            self._generations(wiki_id).clear()
+            self._get_generations(wiki_id).remove_leftovers()
 
-    def _empty_log(self, wiki_id: str) -> None:
+    def _checkpoint(self, wiki_id: str) -> None:
         """Bring what was written into the index file, so that no reader's leaving changes it after the mark."""
-        file = self._file(wiki_id, self.published(wiki_id) or 0)
+        file = self._get_file(wiki_id, self.get_published(wiki_id) or 0)
         try:
             if not file.with_name(file.name + "-wal").stat().st_size:
                 return
         except OSError:
             return
-        with suppress(IndexFault, Busy), closing(schema.connect(file)) as db, translated():
+        with suppress(IndexUnavailable, Busy), closing(schema.open_connection(file)) as db, translate_errors():
             db.execute("PRAGMA busy_timeout = 200")
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
-    def _mark(self, wiki_id: str) -> Mark:
+    def _read_change_mark(self, wiki_id: str) -> FileMark:
         """How the last writer left the index."""
-        return read_mark(self.directory(wiki_id) / "write.lock")
+        return read_mark(self.get_directory(wiki_id) / "write.lock")
 
-    def _leave_mark(self, wiki_id: str) -> None:
-        generation, stamp = self.published(wiki_id), self.stamp(wiki_id)
-        checksum = checksum_of(self._files(wiki_id, generation or 0))
-        write_mark(self.directory(wiki_id) / "write.lock", Mark(stamp, checksum))
+    def _write_change_mark(self, wiki_id: str) -> None:
+        generation, stamp = self.get_published(wiki_id), self.get_change_token(wiki_id)
+        checksum = compute_checksum(self._get_files(wiki_id, generation or 0))
+        write_mark(self.get_directory(wiki_id) / "write.lock", FileMark(stamp, checksum))
         self._compared[wiki_id] = (stamp, time.monotonic())
 
-    def _files(self, wiki_id: str, generation: int) -> list[Path]:
+    def _get_files(self, wiki_id: str, generation: int) -> list[Path]:
         """The files whose bytes are an index: the file itself and its log."""
-        file = self._file(wiki_id, generation)
+        file = self._get_file(wiki_id, generation)
         return [file, file.with_name(file.name + "-wal")]
 
-    def _file(self, wiki_id: str, generation: int) -> Path:
-        return self._generations(wiki_id).file(generation)
+    def _get_file(self, wiki_id: str, generation: int) -> Path:
+        return self._get_generations(wiki_id).get_file(generation)
 
-    def _generations(self, wiki_id: str) -> Generations:
-        return Generations(self.directory(wiki_id))
+    def _get_generations(self, wiki_id: str) -> GenerationFiles:
+        return GenerationFiles(self.get_directory(wiki_id))
 
 
-def _resumed(known: Generations, wiki_id: str, generation: int, recipe: Recipe, *, afresh: bool) -> SqliteIndex | None:
+def _resume_generation(files: GenerationFiles, wiki_id: str, generation: int, recipe: Recipe, *, from_scratch: bool) -> SqliteIndex | None:
     """A generation that was begun, if it may be gone on with: one that is to take over nothing must have so far."""
-    origin = known.origin(generation)
-    if origin is Origin.BACKUP or (afresh and origin is not Origin.NOTHING):
+    origin = files.read_origin(generation)
+    if origin is GenerationOrigin.BACKUP or (from_scratch and origin is not GenerationOrigin.SCRATCH):
         return None
     try:
-        begun = SqliteIndex(known.file(generation), wiki_id)
-    except IndexFault:
+        begun = SqliteIndex(files.get_file(generation), wiki_id)
+    except IndexUnavailable:
         return None
     if begun.recipe == recipe and not begun.check():
         return begun

@@ -8,36 +8,36 @@ from contextlib import suppress
 from threading import Thread
 
 from wikiholt.access import Grant
-from wikiholt.errors import InvalidSetting, MissingExtra, ModelError
+from wikiholt.errors import InvalidSetting, MissingDependency, ModelError
 from wikiholt.model import Author, Scope
 from wikiholt.settings import Settings
-from wikiholt.surfaces.http.visits import OpenWiki
-from wikiholt.wiring import Farm, open_farm
+from wikiholt.surfaces.http.visits import WikiSession
+from wikiholt.wiring import Application, open_application
 
-_LOG = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
-_PATIENCE = 5.0
+_STOP_TIMEOUT_S = 5.0
 """Seconds that a sync under way has to finish the batch in hand."""
 
 
-def serve_agent(arguments: Namespace, settings: Settings) -> int:
+def run_mcp(arguments: Namespace, settings: Settings) -> int:
     """Serve the wiki on standard input and output, and keep its index at HEAD meanwhile."""
     require_mcp()
-    from wikiholt.surfaces.mcp.server import Entry, Terms, make_server  # noqa: PLC0415 - it is an extra
+    from wikiholt.surfaces.mcp.server import ToolContext, ServerOptions, make_server  # noqa: PLC0415 - it is an extra
     from wikiholt.surfaces.mcp.stdio import serve_stdio  # noqa: PLC0415
 
-    author = _author(arguments.author)
-    farm = open_farm(settings, only=arguments.slug)
+    author = _parse_author(arguments.author)
+    farm = open_application(settings, only_slug=arguments.slug)
     scope = Scope.WRITE if arguments.write else Scope.READ
-    entry = Entry(scope, lambda: _opened(farm, arguments.slug, scope, author))
-    farm.keeper.start()
+    entry = ToolContext(scope, lambda: _open_session(farm, arguments.slug, scope, author))
+    farm.scheduler.start()
     # Not before the handshake: an agent waits for that, and a model takes its time.
     Thread(target=_load_model, args=(farm,), name="load-model", daemon=True).start()
     try:
-        serve_stdio(make_server(lambda _: entry, Terms(settings.mcp_max_tokens, settings.mcp_aliases)))
+        serve_stdio(make_server(lambda _: entry, ServerOptions(settings.mcp_max_tokens, settings.mcp_aliases)))
     finally:
-        if not farm.keeper.stop(_PATIENCE):
-            _LOG.warning("a sync was left in the middle; what it committed is kept")
+        if not farm.scheduler.stop(_STOP_TIMEOUT_S):
+            _log.warning("a sync was left in the middle; what it committed is kept")
         farm.service.close()
     return 0
 
@@ -45,17 +45,17 @@ def serve_agent(arguments: Namespace, settings: Settings) -> int:
 def require_mcp() -> None:
     """Raise MissingExtra where the protocol's SDK is not installed."""
     if importlib.util.find_spec("mcp") is None:
-        raise MissingExtra("The Model Context Protocol's SDK is not installed.", hint='pip install "wikiholt[mcp]"')
+        raise MissingDependency("The Model Context Protocol's SDK is not installed.", hint='pip install "wikiholt[mcp]"')
 
 
-def _opened(farm: Farm, slug: str, scope: Scope, author: Author | None) -> OpenWiki:
-    handle = farm.service.wiki(slug)
-    farm.keeper.asked(handle.wiki.id)
+def _open_session(application: Application, slug: str, scope: Scope, author: Author | None) -> WikiSession:
+    handle = application.service.get_handle(slug)
+    application.scheduler.touch(handle.wiki.id)
     grant = Grant(handle.wiki, scope, None)
-    return OpenWiki(grant, handle, farm.settings.search_fresh_timeout, farm.keeper, author=author)
+    return WikiSession(grant, handle, application.settings.search_fresh_timeout, application.scheduler, author=author)
 
 
-def _author(text: str) -> Author | None:
+def _parse_author(text: str) -> Author | None:
     if not text:
         return None
     found = re.fullmatch(r"\s*([^<>\x00-\x1f]*[^<>\s\x00-\x1f])\s*<([^\s<>@\x00-\x1f]+@[^\s<>@\x00-\x1f]+)>\s*", text)
@@ -64,7 +64,7 @@ def _author(text: str) -> Author | None:
     return Author(found[1].strip(), found[2])
 
 
-def _load_model(farm: Farm) -> None:
+def _load_model(application: Application) -> None:
     """Load the model before the first search needs it; a search says what is wrong with it."""
     with suppress(ModelError):
-        farm.service.workshop.embedder()
+        application.service.components.embedder()

@@ -8,49 +8,49 @@ from collections.abc import Callable
 from pathlib import Path
 
 from wikiholt.errors import WikiExists
-from wikiholt.model import Answer, Filter, Mode
-from wikiholt.search import Request
-from wikiholt.service import Service
+from wikiholt.model import SearchResult, PageFilter, SearchMode
+from wikiholt.search import SearchRequest
+from wikiholt.service import WikiService
 from wikiholt.surfaces import documents
 from wikiholt.surfaces.cli import output
 from wikiholt.surfaces.cli.demo_wikis import DEMO_QUERIES, DemoQuery, write_demo_wikis
-from wikiholt.surfaces.cli.progress import watched
+from wikiholt.surfaces.cli.progress import show_sync_progress
 
 
-def run_demo(directory: Path, build: Callable[[Path], Service], *, as_json: bool) -> int:
+def run_demo(directory: Path, build_service: Callable[[Path], WikiService], *, as_json: bool) -> int:
     """Write the example wikis, index them, search them, say what to do next."""
-    style = output.Style.of(sys.stdout)
-    say = output.say if not as_json else _silent
+    style = output.TerminalStyle.from_stream(sys.stdout)
+    say = output.print_lines if not as_json else _ignore_progress
     repositories = write_demo_wikis(directory / "repositories")
     data = directory / "data"
-    service = build(data)
+    service = build_service(data)
     try:
         say([f"Two example wikis, as git repositories in {directory / 'repositories'}:"])
         reports = []
         for slug, repository in repositories.items():
-            _add(service, slug, repository)
-            with watched(slug, shown=not as_json) as progress:
-                report = service.wiki(slug).sync(progress)
-            say(output.sync_lines(slug, report, style))
-            reports.append(documents.sync_document(service.wiki(slug).wiki, report))
-        answers = [_ask(service, query) for query in DEMO_QUERIES]
+            _add_wiki(service, slug, repository)
+            with show_sync_progress(slug, shown=not as_json) as progress:
+                report = service.get_handle(slug).sync(progress)
+            say(output.format_sync(slug, report, style))
+            reports.append(documents.build_sync_document(service.get_handle(slug).wiki, report))
+        answers = [_run_query(service, query) for query in DEMO_QUERIES]
     finally:
         service.close()
     for query, answer in zip(DEMO_QUERIES, answers, strict=True):
-        say(["", style.bold(f"$ {_command(query, data)}"), style.dim(f"# {query.why}"), ""])
-        say(output.answer_lines(answer, style))
-    say(_next(data, style))
+        say(["", style.format_bold(f"$ {_format_command(query, data)}"), style.format_dim(f"# {query.description}"), ""])
+        say(output.format_result(answer, style))
+    say(_format_next_steps(data, style))
     if as_json:
-        shown = [documents.answer_document(answer) for answer in answers]
+        shown = [documents.build_result_document(answer) for answer in answers]
         sys.stdout.write(json.dumps({"wikis": reports, "searches": shown}, ensure_ascii=False, indent=2) + "\n")
     return 0
 
 
-def _silent(_: object) -> None:
+def _ignore_progress(_: object) -> None:
     pass
 
 
-def _add(service: Service, slug: str, repository: Path) -> None:
+def _add_wiki(service: WikiService, slug: str, repository: Path) -> None:
     try:
         service.add(slug, str(repository.resolve()), {})
     except WikiExists:
@@ -58,24 +58,24 @@ def _add(service: Service, slug: str, repository: Path) -> None:
         return
 
 
-def _ask(service: Service, query: DemoQuery) -> Answer:
-    where = Filter(tags=query.tags, path_prefix=query.path)
-    return service.wiki(query.slug).search(Request(query.text, 3, Mode(query.mode), where))
+def _run_query(service: WikiService, query: DemoQuery) -> SearchResult:
+    where = PageFilter(tags=query.tags, path_prefix=query.path)
+    return service.get_handle(query.slug).search(SearchRequest(query.text, 3, SearchMode(query.mode), where))
 
 
-def _command(query: DemoQuery, data: Path) -> str:
-    options = [f"--mode {query.mode}"] if query.mode != Mode.HYBRID else []
+def _format_command(query: DemoQuery, data: Path) -> str:
+    options = [f"--mode {query.mode}"] if query.mode != SearchMode.HYBRID else []
     options += [f"--tag {tag}" for tag in query.tags]
     options += [f"--path {query.path}"] if query.path else []
     quoted = "'" + query.text + "'" if '"' in query.text else f'"{query.text}"'
-    return " ".join([f"{_program()} --data {data} search {query.slug}", quoted, *options])
+    return " ".join([f"{_get_program()} --data {data} search {query.slug}", quoted, *options])
 
 
-def _next(data: Path, style: output.Style) -> list[str]:
-    me = _program()
+def _format_next_steps(data: Path, style: output.TerminalStyle) -> list[str]:
+    me = _get_program()
     return [
         "",
-        style.bold("What to do next"),
+        style.format_bold("What to do next"),
         "  Search these again, by your own words, and see how they stand:",
         f'    {me} --data {data} search allotment "when may I light a fire"',
         f"    {me} --data {data} status",
@@ -88,7 +88,7 @@ def _next(data: Path, style: output.Style) -> list[str]:
     ]
 
 
-def _program() -> str:
+def _get_program() -> str:
     """How to call this program again: by name where that finds it, else by the path it was called by."""
     called = Path(sys.argv[0])
     found = shutil.which("wikiholt")

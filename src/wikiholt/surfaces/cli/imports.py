@@ -6,20 +6,20 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from wikiholt.errors import InvalidImport, InvalidSetting, SyncFailed
-from wikiholt.importing import Agreement, Importer, ImportReport, Options, Rules, Shared, WikiImport
-from wikiholt.importing.chroma import ChromaDirectory, Named
+from wikiholt.importing import ModelAgreement, Importer, ImportReport, ImportOptions, OwnershipRules, SharedIndex, WikiImport
+from wikiholt.importing.chroma import ChromaDirectory, ImportedCollection
 from wikiholt.importing.chroma_server import ChromaServer
 from wikiholt.importing.faiss import FaissDirectory
 from wikiholt.importing.postgres import PostgresTable
-from wikiholt.service import Service
+from wikiholt.service import WikiService
 from wikiholt.settings import Settings
 from wikiholt.surfaces.cli import output
-from wikiholt.surfaces.cli.commands import complain, show, shows_progress
-from wikiholt.surfaces.cli.progress import watched
-from wikiholt.surfaces.documents.imports import import_document
+from wikiholt.surfaces.cli.commands import print_error, print_result, should_show_progress
+from wikiholt.surfaces.cli.progress import show_sync_progress
+from wikiholt.surfaces.documents.imports import build_import_document
 
-_SHOWN = 20
-_WHY = {
+_MAX_SHOWN = 20
+_REASON_TEXTS = {
     "no-page": "of no page that is there",
     "left-out": "left out, as was asked for",
     "wrong-dimensions": "with vectors of another length than the model's",
@@ -27,40 +27,40 @@ _WHY = {
 }
 
 
-def import_(service: Service, arguments: Namespace, settings: Settings) -> int:
+def run_import(service: WikiService, arguments: Namespace, settings: Settings) -> int:
     """Import, or say what that would do; refused, with nothing changed, while it is unclear whose something is."""
-    options = Options(_rules(arguments), tuple(arguments.wiki), max(1, arguments.sample), arguments.dry_run)
-    shown = shows_progress(arguments)
-    importer = Importer(service, settings.data, options, lambda slug: watched(slug, shown=shown))
-    report = importer.run(_opener(arguments, settings))
-    show(arguments, import_document(report), _lines(report))
+    options = ImportOptions(_parse_rules(arguments), tuple(arguments.wiki), max(1, arguments.sample), arguments.dry_run)
+    shown = should_show_progress(arguments)
+    importer = Importer(service, settings.data, options, lambda slug: show_sync_progress(slug, shown=shown))
+    report = importer.run(_make_opener(arguments, settings))
+    print_result(arguments, build_import_document(report), _format_report(report))
     if report.unclear:
         refusal = InvalidImport(
             "whose these are is not known, and nothing was imported",
             hint="say --owner 'PATTERN=SLUG' for pages, --tenant NAME=SLUG for tenants; - for SLUG leaves them out",
         )
-        complain(refusal)
+        print_error(refusal)
         return refusal.exit_code
     return SyncFailed.exit_code if report.failed else 0
 
 
-def _opener(arguments: Namespace, settings: Settings) -> Callable[[Path], Shared]:
+def _make_opener(arguments: Namespace, settings: Settings) -> Callable[[Path], SharedIndex]:
     location, patience = str(arguments.location), min(max(1.0, arguments.timeout), 86_400.0)
     if arguments.kind == "faiss":
         return lambda _: FaissDirectory(Path(location))
     if arguments.kind == "postgres":
-        return lambda _: PostgresTable(location, arguments.table, dict(_pairs(arguments.column, "--column")), patience)
-    which = Named(arguments.collection, arguments.chroma_tenant, arguments.chroma_database)
+        return lambda _: PostgresTable(location, arguments.table, dict(_parse_pairs(arguments.column, "--column")), patience)
+    which = ImportedCollection(arguments.collection, arguments.chroma_tenant, arguments.chroma_database)
     if location.startswith(("http://", "https://")):
         return lambda _: ChromaServer(location, which, settings.chroma_token, patience)
     return lambda place: ChromaDirectory(Path(location), place, which, patience)
 
 
-def _rules(arguments: Namespace) -> Rules:
-    return Rules(tuple(_pairs(arguments.owner, "--owner")), dict(_pairs(arguments.tenant, "--tenant")))
+def _parse_rules(arguments: Namespace) -> OwnershipRules:
+    return OwnershipRules(tuple(_parse_pairs(arguments.owner, "--owner")), dict(_parse_pairs(arguments.tenant, "--tenant")))
 
 
-def _pairs(texts: Sequence[str], option: str) -> list[tuple[str, str]]:
+def _parse_pairs(texts: Sequence[str], option: str) -> list[tuple[str, str]]:
     pairs = []
     for text in texts:
         name, equals, value = text.rpartition("=")
@@ -70,46 +70,46 @@ def _pairs(texts: Sequence[str], option: str) -> list[tuple[str, str]]:
     return pairs
 
 
-def _lines(report: ImportReport) -> list[str]:
-    style = output.Style.of(sys.stdout)
-    lines = [style.bold(output.line(report.source)), f"  {output.counted(report.rows, 'row')} read"]
+def _format_report(report: ImportReport) -> list[str]:
+    style = output.TerminalStyle.from_stream(sys.stdout)
+    lines = [style.format_bold(output.to_safe_line(report.source)), f"  {output.format_count(report.rows, 'row')} read"]
     for why, count in report.dropped.counts.items():
-        some = ", ".join(output.line(each) for each in report.dropped.examples[why])
-        lines.append(f"  {count:,} dropped, {_WHY.get(why, why)}: {some}{' …' if count > 10 else ''}")
-    lines += [_agreement_line(each) for each in report.agreements]
-    for page, wikis in list(report.unclear.pages.items())[:_SHOWN]:
-        lines.append(f"  {style.bad('?')} {output.line(page)}: a page of {', '.join(wikis)}")
-    for tenant, count in list(report.unclear.tenants.items())[:_SHOWN]:
-        lines.append(f"  {style.bad('?')} tenant {output.line(tenant)!r}: no wiki; {output.counted(count, 'row')}")
-    more = len(report.unclear.pages) + len(report.unclear.tenants) - 2 * _SHOWN
+        some = ", ".join(output.to_safe_line(each) for each in report.dropped.examples[why])
+        lines.append(f"  {count:,} dropped, {_REASON_TEXTS.get(why, why)}: {some}{' …' if count > 10 else ''}")
+    lines += [_format_agreement(each) for each in report.agreements]
+    for page, wikis in list(report.unclear.pages.items())[:_MAX_SHOWN]:
+        lines.append(f"  {style.format_error('?')} {output.to_safe_line(page)}: a page of {', '.join(wikis)}")
+    for tenant, count in list(report.unclear.tenants.items())[:_MAX_SHOWN]:
+        lines.append(f"  {style.format_error('?')} tenant {output.to_safe_line(tenant)!r}: no wiki; {output.format_count(count, 'row')}")
+    more = len(report.unclear.pages) + len(report.unclear.tenants) - 2 * _MAX_SHOWN
     lines += [f"  … and {more} more; --json has all"] if more > 0 else []
-    lines += [_wiki_line(each, report.dry_run) for each in report.wikis]
-    lines += [f"{style.bad('✗')} {slug}: {output.line(why)}" for slug, (_, why) in report.failed.items()]
+    lines += [_format_wiki(each, report.dry_run) for each in report.wikis]
+    lines += [f"{style.format_error('✗')} {slug}: {output.to_safe_line(why)}" for slug, (_, why) in report.failed.items()]
     return lines
 
 
-def _agreement_line(found: Agreement) -> str:
-    named = f" of {output.line(found.model)}" if found.model else ""
-    if found.agrees:
-        return f"  {output.counted(found.sampled, 'vector')}{named} embedded anew: all the same; they are reused"
-    if found.least is None:
-        return f"  no vector{named} is reused: {found.reason}"
+def _format_agreement(agreement: ModelAgreement) -> str:
+    named = f" of {output.to_safe_line(agreement.model)}" if agreement.model else ""
+    if agreement.agrees:
+        return f"  {output.format_count(agreement.sampled, 'vector')}{named} embedded anew: all the same; they are reused"
+    if agreement.least is None:
+        return f"  no vector{named} is reused: {agreement.reason}"
     return (
-        f"  {output.counted(found.sampled, 'vector')}{named} embedded anew: down to {found.least:.4f} alike;"
-        f" none is reused: {found.reason}"
+        f"  {output.format_count(agreement.sampled, 'vector')}{named} embedded anew: down to {agreement.least:.4f} alike;"
+        f" none is reused: {agreement.reason}"
     )
 
 
-def _wiki_line(done: WikiImport, dry_run: bool) -> str:
-    held = f"{output.counted(done.pages, 'page')}, {output.counted(done.chunks, 'chunk')}"
+def _format_wiki(result: WikiImport, dry_run: bool) -> str:
+    held = f"{output.format_count(result.pages, 'page')}, {output.format_count(result.chunks, 'chunk')}"
     if dry_run:
-        plan = f"{done.rows:,} rows, {done.matched:,} texts matched, {done.indexed:,} indexed already"
-        return f"{done.slug}: {held}; {plan}; {done.to_embed:,} to embed, about {output.duration(done.seconds)}"
-    assert done.proof is not None
-    mark = output.Style.of(sys.stdout).good("✓")
-    work = f"{done.reused:,} vectors reused, {done.embedded:,} embedded in {output.duration(done.seconds)}"
+        plan = f"{result.rows:,} rows, {result.matched:,} texts matched, {result.indexed:,} indexed already"
+        return f"{result.slug}: {held}; {plan}; {result.to_embed:,} to embed, about {output.format_duration(result.seconds)}"
+    assert result.proof is not None
+    mark = output.TerminalStyle.from_stream(sys.stdout).format_success("✓")
+    work = f"{result.reused:,} vectors reused, {result.embedded:,} embedded in {output.format_duration(result.seconds)}"
     proved = (
-        f"{done.proof.pages:,} pages and {done.proof.chunks:,} chunks, those of {done.proof.revision[:10]} and no other"
+        f"{result.proof.pages:,} pages and {result.proof.chunks:,} chunks, those of {result.proof.revision[:10]} and no other"
     )
-    odd = f", {output.counted(done.proof.problems, 'problem')}" if done.proof.problems else ""
-    return f"{mark} {done.slug}: {work}; proved: {proved}{odd}"
+    odd = f", {output.format_count(result.proof.problems, 'problem')}" if result.proof.problems else ""
+    return f"{mark} {result.slug}: {work}; proved: {proved}{odd}"

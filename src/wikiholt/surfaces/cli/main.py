@@ -10,136 +10,136 @@ from dataclasses import replace
 from pathlib import Path
 
 from wikiholt.errors import InvalidSetting, WikiholtError
-from wikiholt.service import Service
-from wikiholt.settings import Settings, load
+from wikiholt.service import WikiService
+from wikiholt.settings import Settings, load_settings
 from wikiholt.surfaces.cli import backups, commands, databases, keys, moves, output, parser
-from wikiholt.wiring import build
+from wikiholt.wiring import build_service
 
-UNEXPECTED = 70
-INTERRUPTED = 130
-_ON_SERVICE = {
-    "add": commands.add,
-    "set": keys.configure,
-    "key": keys.key,
-    "sync": commands.sync,
-    "reindex": commands.reindex,
-    "search": commands.search,
-    "status": commands.status,
-    "list": commands.list_wikis,
-    "rebind": commands.rebind,
-    "remove": commands.remove,
-    "backup": backups.backup,
-    "restore": backups.restore,
-    "database": databases.database,
-    "upgrade": databases.upgrade,
+UNEXPECTED_EXIT_CODE = 70
+INTERRUPTED_EXIT_CODE = 130
+_SERVICE_COMMANDS = {
+    "add": commands.run_add,
+    "set": keys.run_set,
+    "key": keys.run_key,
+    "sync": commands.run_sync,
+    "reindex": commands.run_reindex,
+    "search": commands.run_search,
+    "status": commands.run_status,
+    "list": commands.run_list,
+    "rebind": commands.run_rebind,
+    "remove": commands.run_remove,
+    "backup": backups.run_backup,
+    "restore": backups.run_restore,
+    "database": databases.run_database,
+    "upgrade": databases.run_upgrade,
 }
-_ON_SETTINGS = {"doctor": commands.doctor, "move": moves.move}
-_CHANGING_THE_REGISTRY = ("add", "set", "key", "rebind", "remove", "restore")
-_OFTEN = 300.0
+_SETTINGS_COMMANDS = {"doctor": commands.run_doctor, "move": moves.run_move}
+_REGISTRY_COMMANDS = ("add", "set", "key", "rebind", "remove", "restore")
+_REGISTRY_BACKUP_INTERVAL_S = 300.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code."""
-    output.bear_any_text(sys.stdout, sys.stderr)
-    parsed = parser.parse(arguments)
+    output.configure_streams(sys.stdout, sys.stderr)
+    parsed = parser.parse_arguments(arguments)
     try:
-        settings = _settings(parsed, {})
-        _start_log(settings.log_level.upper())
-        return _run(parsed, settings)
+        settings = _load_settings(parsed, {})
+        _configure_logging(settings.log_level.upper())
+        return _run_command(parsed, settings)
     except WikiholtError as error:
-        commands.complain(error)
+        commands.print_error(error)
         return error.exit_code
     except KeyboardInterrupt:
         sys.stderr.write("stopped; what was committed is kept, and the next sync goes on from there\n")
-        return INTERRUPTED
+        return INTERRUPTED_EXIT_CODE
     except BrokenPipeError:
         # Whoever read our output has seen enough.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:  # noqa: BLE001 - a fault of ours must never look like an answer
-        _confess(error)
-        return UNEXPECTED
+        _print_crash(error)
+        return UNEXPECTED_EXIT_CODE
 
 
-def _settings(parsed: Namespace, more: Mapping[str, str]) -> Settings:
+def _load_settings(parsed: Namespace, overrides: Mapping[str, str]) -> Settings:
     """The settings of this command, and more that are stronger; another data directory has its own file of them."""
-    data = Path(more["data"]) if "data" in more else parsed.data
-    return load(
-        data, parsed.config, os.environ, _overrides(parsed) | {name: more[name] for name in more if name != "data"}
+    data = Path(overrides["data"]) if "data" in overrides else parsed.data
+    return load_settings(
+        data, parsed.config, os.environ, _parse_overrides(parsed) | {name: overrides[name] for name in overrides if name != "data"}
     )
 
 
-def _run(parsed: Namespace, settings: Settings) -> int:
+def _run_command(parsed: Namespace, settings: Settings) -> int:
     if parsed.command == "settings":
-        return commands.show_settings(parsed, settings)
+        return commands.run_settings(parsed, settings)
     if parsed.command == "demo":
-        return commands.demo(parsed, lambda data: _service(settings, data))
+        return commands.run_demo_command(parsed, lambda data: _build_service(settings, data))
     if parsed.command in ("serve", "mcp"):
-        return _serve(parsed, settings)
-    service = build(settings)
+        return _run_server(parsed, settings)
+    service = build_service(settings)
     try:
-        if parsed.command in _ON_SETTINGS:
-            return _ON_SETTINGS[parsed.command](service, parsed, settings)
+        if parsed.command in _SETTINGS_COMMANDS:
+            return _SETTINGS_COMMANDS[parsed.command](service, parsed, settings)
         if parsed.command in ("import", "eval", "report"):
-            return _apart(service, parsed, settings)
-        code = _ON_SERVICE[parsed.command](service, parsed)
-        if parsed.command in _CHANGING_THE_REGISTRY:
-            backups.follow_registry(service, _OFTEN)
+            return _run_lazy(service, parsed, settings)
+        code = _SERVICE_COMMANDS[parsed.command](service, parsed)
+        if parsed.command in _REGISTRY_COMMANDS:
+            backups.backup_registry_if_due(service, _REGISTRY_BACKUP_INTERVAL_S)
         return code
     finally:
         service.close()
 
 
-def _apart(service: Service, parsed: Namespace, settings: Settings) -> int:
+def _run_lazy(service: WikiService, parsed: Namespace, settings: Settings) -> int:
     if parsed.command == "report":
-        from wikiholt.surfaces.cli.report import report  # noqa: PLC0415 - no other command reports
+        from wikiholt.surfaces.cli.report import run_report  # noqa: PLC0415 - no other command reports
 
-        return report(service, parsed)
+        return run_report(service, parsed)
     if parsed.command == "import":
-        from wikiholt.surfaces.cli.imports import import_  # noqa: PLC0415 - no other command needs its readers
+        from wikiholt.surfaces.cli.imports import run_import  # noqa: PLC0415 - no other command needs its readers
 
-        return import_(service, parsed, settings)
-    from wikiholt.surfaces.cli.evaluation import evaluate  # noqa: PLC0415 - no other command measures
+        return run_import(service, parsed, settings)
+    from wikiholt.surfaces.cli.evaluation import run_eval  # noqa: PLC0415 - no other command measures
 
-    return evaluate(service, parsed, lambda more: build(_settings(parsed, more)))
+    return run_eval(service, parsed, lambda more: build_service(_load_settings(parsed, more)))
 
 
-def _serve(parsed: Namespace, settings: Settings) -> int:
+def _run_server(parsed: Namespace, settings: Settings) -> int:
     if parsed.command == "mcp":
-        from wikiholt.surfaces.cli.agents import serve_agent  # noqa: PLC0415 - no other command needs the protocol
+        from wikiholt.surfaces.cli.agents import run_mcp  # noqa: PLC0415 - no other command needs the protocol
 
-        return serve_agent(parsed, settings)
-    from wikiholt.surfaces.cli.serve import serve  # noqa: PLC0415 - no other command needs a web server
+        return run_mcp(parsed, settings)
+    from wikiholt.surfaces.cli.serve import run_serve  # noqa: PLC0415 - no other command needs a web server
 
-    return serve(parsed, settings)
+    return run_serve(parsed, settings)
 
 
 class _SafeFormatter(logging.Formatter):
     """Log lines may quote pages and git: what they quote must not look like a line of its own."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
-        return output.line(super().formatMessage(record))
+        return output.to_safe_line(super().formatMessage(record))
 
     def format(self, record: logging.LogRecord) -> str:
-        return output.safe(super().format(record)).replace("\n", "\n  ")
+        return output.to_safe_text(super().format(record)).replace("\n", "\n  ")
 
 
-def _start_log(level: str) -> None:
+def _configure_logging(level: str) -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(_SafeFormatter("%(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=level, handlers=[handler])
 
 
-def _confess(error: Exception) -> None:
+def _print_crash(error: Exception) -> None:
     """Say that Wikiholt has a fault; where in the code, only to those who asked for details."""
     if logging.getLogger().isEnabledFor(logging.DEBUG):
-        sys.stderr.write(output.safe("".join(traceback.format_exception(error))))
-    about = output.line(f"{type(error).__name__}: {error}")[:300]
+        sys.stderr.write(output.to_safe_text("".join(traceback.format_exception(error))))
+    about = output.to_safe_line(f"{type(error).__name__}: {error}")[:300]
     sys.stderr.write(f"error: Wikiholt has a fault: {about}\n")
     sys.stderr.write("hint: please report it, with what `--set log.level=debug` before the command adds to this\n")
 
 
-def _overrides(parsed: Namespace) -> dict[str, object]:
+def _parse_overrides(parsed: Namespace) -> dict[str, object]:
     """The settings given with --set, and those that have an option of their own."""
     values: dict[str, object] = {}
     for pair in parsed.set:
@@ -153,8 +153,8 @@ def _overrides(parsed: Namespace) -> dict[str, object]:
     return values
 
 
-def _service(settings: Settings, data: Path) -> Service:
-    return build(replace(settings, data=data, store=""))
+def _build_service(settings: Settings, data: Path) -> WikiService:
+    return build_service(replace(settings, data=data, store=""))
 
 
 if __name__ == "__main__":

@@ -6,88 +6,88 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-from wikiholt.errors import BadInput, InvalidSetting, WikiholtError
-from wikiholt.grounds import same_ground
+from wikiholt.errors import InvalidInput, InvalidSetting, WikiholtError
+from wikiholt.grounds import is_same_backend
 from wikiholt.model import Wiki
-from wikiholt.moving import Move, Moved, Mover, Outcome
-from wikiholt.ports import Databases
-from wikiholt.service import Service
+from wikiholt.moving import MigrationReport, WikiMigration, StoreMigration, MigrationOutcome
+from wikiholt.ports import DatabaseAdmin
+from wikiholt.service import WikiService
 from wikiholt.settings import Settings
-from wikiholt.settings.faults import store_fault
+from wikiholt.settings.faults import check_store_address
 from wikiholt.surfaces import documents
 from wikiholt.surfaces.cli import output
-from wikiholt.surfaces.cli.commands import complain, show
-from wikiholt.surfaces.cli.databases import databases_of
-from wikiholt.wiring import build
+from wikiholt.surfaces.cli.commands import print_error, print_result
+from wikiholt.surfaces.cli.databases import get_database_admin
+from wikiholt.wiring import build_service
 
-_FAILED = "could not be moved"
-_TOLD = {Outcome.MOVED: "moved", Outcome.THERE: "there already", Outcome.BARE: "registered; it has no index yet"}
-_WOULD = {Outcome.MOVED: "would be moved", Outcome.THERE: "is there already", Outcome.BARE: "has no index yet"}
+_FAILED_TEXT = "could not be moved"
+_OUTCOME_TEXTS = {MigrationOutcome.MOVED: "moved", MigrationOutcome.ALREADY_THERE: "there already", MigrationOutcome.NO_INDEX: "registered; it has no index yet"}
+_DRY_RUN_TEXTS = {MigrationOutcome.MOVED: "would be moved", MigrationOutcome.ALREADY_THERE: "is there already", MigrationOutcome.NO_INDEX: "has no index yet"}
 
 
-def move(service: Service, arguments: Namespace, settings: Settings) -> int:
+def run_move(service: WikiService, arguments: Namespace, settings: Settings) -> int:
     """Move wikis to another database, or all of them to another store."""
     if bool(arguments.slugs) == arguments.all:
-        raise BadInput("Which wikis are to be moved?", hint="Name them, or write --all; not both.")
+        raise InvalidInput("Which wikis are to be moved?", hint="Name them, or write --all; not both.")
     if arguments.slugs or arguments.origin:
-        return _move_some(service, arguments)
-    return _move_all(service, arguments, settings)
+        return _move_between_databases(service, arguments)
+    return _move_store(service, arguments, settings)
 
 
-def _move_some(service: Service, arguments: Namespace) -> int:
+def _move_between_databases(service: WikiService, arguments: Namespace) -> int:
     """From one database of the home to another, each while it answers."""
-    held = databases_of(service)
-    names = {each.name for each in held.standing()}
+    held = get_database_admin(service)
+    names = {each.name for each in held.get_statuses()}
     for name in filter(None, (arguments.to, arguments.origin)):
         if name not in names:
             raise InvalidSetting(f"no database is called {name}", hint="see `wikiholt database list`")
-    wikis = [service.registry.get(slug) for slug in arguments.slugs] or service.wikis()
-    places = {wiki.id: held.place(wiki.id) for wiki in wikis}
+    wikis = [service.registry.get(slug) for slug in arguments.slugs] or service.list_wikis()
+    places = {wiki.id: held.get_database_name(wiki.id) for wiki in wikis}
     wikis = [wiki for wiki in wikis if not arguments.origin or places[wiki.id] == arguments.origin]
     code, done = 0, []
     for wiki in wikis:
-        moved = _to_database(held, wiki, places[wiki.id], arguments)
+        moved = _move_to_database(held, wiki, places[wiki.id], arguments)
         code = code or (moved.error.exit_code if moved.error else 0)
         done.append(moved)
-        _tell(moved, arguments)
-    return show(arguments, {"wikis": [_document(each) for each in done]}, []) or code
+        _print_migration(moved, arguments)
+    return print_result(arguments, {"wikis": [_build_migration_document(each) for each in done]}, []) or code
 
 
-def _to_database(held: Databases, wiki: Wiki, place: str | None, arguments: Namespace) -> Moved:
-    if place is None:
-        return Moved(wiki.slug, Outcome.BARE)
+def _move_to_database(database_admin: DatabaseAdmin, wiki: Wiki, current_database: str | None, arguments: Namespace) -> WikiMigration:
+    if current_database is None:
+        return WikiMigration(wiki.slug, MigrationOutcome.NO_INDEX)
     if arguments.dry_run:
-        return Moved(wiki.slug, Outcome.THERE if place == arguments.to else Outcome.MOVED)
+        return WikiMigration(wiki.slug, MigrationOutcome.ALREADY_THERE if current_database == arguments.to else MigrationOutcome.MOVED)
     try:
-        return Moved(wiki.slug, Outcome.MOVED if held.move(wiki.id, arguments.to) else Outcome.THERE)
+        return WikiMigration(wiki.slug, MigrationOutcome.MOVED if database_admin.move(wiki.id, arguments.to) else MigrationOutcome.ALREADY_THERE)
     except WikiholtError as error:
-        return Moved(wiki.slug, Outcome.FAILED, error=error)
+        return WikiMigration(wiki.slug, MigrationOutcome.FAILED, error=error)
 
 
-def _move_all(service: Service, arguments: Namespace, settings: Settings) -> int:
+def _move_store(service: WikiService, arguments: Namespace, settings: Settings) -> int:
     """From one store to another: embedded to PostgreSQL, or back."""
     to = sys.stdin.readline().strip() if arguments.to == "-" else arguments.to
-    there = _target(service, settings, to)
-    with closing(build(there)) as target:
-        mover = Mover(service, target, settings.data / "moving", lambda moved: _tell(moved, arguments))
-        done = mover.foresee() if arguments.dry_run else mover.move()
+    there = _get_target_settings(service, settings, to)
+    with closing(build_service(there)) as target:
+        mover = StoreMigration(service, target, settings.data / "moving", lambda moved: _print_migration(moved, arguments))
+        done = mover.plan() if arguments.dry_run else mover.run()
         if arguments.dry_run:
             for moved in done.wikis:
-                _tell(moved, arguments)
+                _print_migration(moved, arguments)
     failed = [each.error for each in done.wikis if each.error]
-    show(arguments, _move_document(done), [] if failed else _next(done, there, arguments))
+    print_result(arguments, _build_report_document(done), [] if failed else _format_next_steps(done, there, arguments))
     return failed[0].exit_code if failed else 0
 
 
-def _target(service: Service, settings: Settings, to: str) -> Settings:
+def _get_target_settings(service: WikiService, settings: Settings, to: str) -> Settings:
     """The settings of where everything is to go; raises InvalidSetting."""
     if "://" in to:
-        if store_fault(to):
+        if check_store_address(to):
             raise InvalidSetting("--to is no address of a PostgreSQL database", hint="write postgresql://…")
         there = replace(settings, store=to)
     else:
-        held = service.workshop.databases
-        if held is not None and not Path(to).is_dir() and to in {each.name for each in held.standing()}:
+        held = service.components.databases
+        if held is not None and not Path(to).is_dir() and to in {each.name for each in held.get_statuses()}:
             raise InvalidSetting(
                 f"{to} is a database here, not another store",
                 hint="write --from DATABASE beside it to move the wikis of one database to another",
@@ -95,42 +95,42 @@ def _target(service: Service, settings: Settings, to: str) -> Settings:
         there = replace(settings, store="", data=Path(to).expanduser())
         if not to.strip() or there.data.is_file():
             raise InvalidSetting("--to names no directory", hint="give a directory, or postgresql://…")
-    if same_ground(settings, there):
+    if is_same_backend(settings, there):
         raise InvalidSetting("the wikis are there already", hint="give another place than the one that is set")
     return there
 
 
-def _next(done: Move, there: Settings, arguments: Namespace) -> list[str]:
+def _format_next_steps(report: MigrationReport, target_settings: Settings, arguments: Namespace) -> list[str]:
     if arguments.dry_run:
-        return [f"{output.counted(done.rows, 'row')} of the registry would be copied. Nothing was changed."]
+        return [f"{output.format_count(report.registry_rows, 'row')} of the registry would be copied. Nothing was changed."]
     lines = [
-        f"{output.counted(len(done.wikis), 'wiki')} there, checked; {output.counted(done.rows, 'row')} registered.",
+        f"{output.format_count(len(report.wikis), 'wiki')} there, checked; {output.format_count(report.registry_rows, 'row')} registered.",
         "What was here is left as it is.",
     ]
-    if done.left:
-        lines.append(f"Added meanwhile, and not moved yet: {', '.join(done.left)}. Run the same command again.")
-    if there.store:
+    if report.added_meanwhile:
+        lines.append(f"Added meanwhile, and not moved yet: {', '.join(report.added_meanwhile)}. Run the same command again.")
+    if target_settings.store:
         lines.append('Next: set store = "postgresql://…" (or WIKIHOLT_STORE) for every node, and start them again.')
     else:
-        lines.append(f"Next: leave store unset and set data = {str(there.data)!r}, and start the service again.")
+        lines.append(f"Next: leave store unset and set data = {str(target_settings.data)!r}, and start the service again.")
     return lines
 
 
-def _tell(moved: Moved, arguments: Namespace) -> None:
-    if moved.error is not None:
-        complain(moved.error, f"{moved.slug}: {_FAILED}")
+def _print_migration(migration: WikiMigration, arguments: Namespace) -> None:
+    if migration.error is not None:
+        print_error(migration.error, f"{migration.slug}: {_FAILED_TEXT}")
     elif not arguments.json:
-        counts = f" ({output.counted(moved.pages, 'page')})" if moved.pages else ""
-        told = (_WOULD if arguments.dry_run else _TOLD)[moved.outcome]
-        output.say([f"{moved.slug}: {told}{counts}"])
+        counts = f" ({output.format_count(migration.pages, 'page')})" if migration.pages else ""
+        told = (_DRY_RUN_TEXTS if arguments.dry_run else _OUTCOME_TEXTS)[migration.outcome]
+        output.print_lines([f"{migration.slug}: {told}{counts}"])
 
 
-def _document(moved: Moved) -> dict[str, object]:
-    found: dict[str, object] = {"wiki": moved.slug, "outcome": moved.outcome.value}
-    if moved.pages:
-        found |= {"pages": moved.pages, "chunks": moved.chunks}
-    return found | ({"error": documents.error_document(moved.error)} if moved.error else {})
+def _build_migration_document(migration: WikiMigration) -> dict[str, object]:
+    found: dict[str, object] = {"wiki": migration.slug, "outcome": migration.outcome.value}
+    if migration.pages:
+        found |= {"pages": migration.pages, "chunks": migration.chunks}
+    return found | ({"error": documents.build_error_document(migration.error)} if migration.error else {})
 
 
-def _move_document(done: Move) -> dict[str, object]:
-    return {"wikis": [_document(each) for each in done.wikis], "registry_rows": done.rows, "left": list(done.left)}
+def _build_report_document(report: MigrationReport) -> dict[str, object]:
+    return {"wikis": [_build_migration_document(each) for each in report.wikis], "registry_rows": report.registry_rows, "left": list(report.added_meanwhile)}

@@ -6,17 +6,17 @@ from typing import NoReturn
 
 from tqdm import tqdm
 
-from wikiholt.sync import Progress
+from wikiholt.sync import SyncProgress
 
 
 @contextmanager
-def watched(name: str, *, shown: bool) -> Iterator[Callable[[Progress], None]]:
+def show_sync_progress(name: str, *, visible: bool) -> Iterator[Callable[[SyncProgress], None]]:
     """A function that a sync tells how far it is; it draws a bar where one is shown and there is work to do."""
     bar: tqdm[NoReturn] | None = None
 
-    def tell(progress: Progress) -> None:
+    def update_bar(progress: SyncProgress) -> None:
         nonlocal bar
-        if not shown or not progress.pages_total:
+        if not visible or not progress.pages_total:
             return
         if bar is None:
             bar = tqdm(total=progress.pages_total, desc=name, unit="page", ascii=" ▏▎▍▌▋▊▉█", leave=True)
@@ -24,27 +24,27 @@ def watched(name: str, *, shown: bool) -> Iterator[Callable[[Progress], None]]:
         bar.update(progress.pages_done - bar.n)
 
     try:
-        yield tell
+        yield update_bar
     finally:
         if bar is not None:
             bar.close()
 
 
 @contextmanager
-def counted_up(name: str, unit: str, *, shown: bool) -> Iterator[Callable[[int, int], None]]:
+def show_count_progress(name: str, unit: str, *, visible: bool) -> Iterator[Callable[[int, int], None]]:
     """A function that is told how many of how many are done; it draws a bar where one is shown."""
     bar: tqdm[NoReturn] | None = None
 
-    def tell(done: int, total: int) -> None:
+    def update_bar(done: int, total: int) -> None:
         nonlocal bar
-        if not shown or not total:
+        if not visible or not total:
             return
         if bar is None:
             bar = tqdm(total=total, desc=name, unit=unit, ascii=" ▏▎▍▌▋▊▉█", leave=True)
         bar.update(done - bar.n)
 
     try:
-        yield tell
+        yield update_bar
     finally:
         if bar is not None:
             bar.close()

@@ -4,26 +4,26 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from wikiholt.asked import AskedQuery, FoundPages, QueryReport, SlowQuery
-from wikiholt.surfaces.cli.output import counted
+from wikiholt.asked import QueryStats, PageReach, QueryReport, SlowQuery
+from wikiholt.surfaces.cli.output import format_count
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class ReportTable:
     """Rows of texts; `empty` is said where there is none."""
 
     caption: str
-    heads: tuple[str, ...]
+    headers: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     empty: str
 
 
-def summary(report: QueryReport) -> list[str]:
+def format_summary(report: QueryReport) -> list[str]:
     """What there is to say beside tables."""
-    period = f"{_day(report.since)} to {_day(report.until)}"
+    period = f"{_format_day(report.since)} to {_format_day(report.until)}"
     if not report.searches:
-        return [f"No searches were written down from {period}.", *_notes(report)]
-    typed = f" (and {counted(report.beginnings, 'beginning')} while they were typed)" if report.beginnings else ""
+        return [f"No searches were written down from {period}.", *_format_notes(report)]
+    typed = f" (and {format_count(report.beginnings, 'beginning')} while they were typed)" if report.beginnings else ""
     ways = ", ".join(f"{count} by {surface}" for surface, count in report.surfaces.items())
     searches = "1 search" if report.searches == 1 else f"{report.searches} searches"
     queries = "1 query" if report.queries == 1 else f"{report.queries} queries"
@@ -31,64 +31,64 @@ def summary(report: QueryReport) -> list[str]:
         f"{period}: {searches}{typed} for {queries}; {ways}.",
         f"Without a result: {report.without_result}. Answered while something was missing (degraded): "
         f"{report.degraded}. Milliseconds: {report.p50_ms:.1f} at the median, {report.p95_ms:.1f} at p95.",
-        *_notes(report),
+        *_format_notes(report),
     ]
 
 
-def _notes(report: QueryReport) -> Iterator[str]:
+def _format_notes(report: QueryReport) -> Iterator[str]:
     if not report.logging:
         yield "Searches are not written down any more: what is here is from before."
     if report.lost:
         yield f"{report.lost} more could not be written down: they came faster than the log could be written."
     if report.damaged_at:
-        yield f"The log was found damaged on {_day(report.damaged_at)} and begun anew; what it held before is lost."
+        yield f"The log was found damaged on {_format_day(report.damaged_at)} and begun anew; what it held before is lost."
     if report.pages is None:
         yield "There is no index that could be asked for its pages."
 
 
-def tables(report: QueryReport) -> list[Table]:
+def build_tables(report: QueryReport) -> list[ReportTable]:
     """The tables of a report with searches."""
     found = [
-        Table(
+        ReportTable(
             "Asked most often",
             ("query", "times", "hits", "best score"),
-            tuple((each.query, str(each.count), f"{each.mean_hits:.1f}", _score(each)) for each in report.frequent),
+            tuple((each.query, str(each.count), f"{each.mean_hits:.1f}", _format_score(each)) for each in report.frequent),
             "None.",
         ),
-        Table(
+        ReportTable(
             "Asked without a result",
             ("query", "times", "best score", "with a filter", "did you mean"),
-            tuple(_unanswered(each) for each in report.unanswered),
+            tuple(_format_unanswered(each) for each in report.unanswered),
             "None: every query had a relevant hit.",
         ),
-        Table("Slowest", ("query", "ms", "when", "mode"), tuple(_slow(each) for each in report.slow), "None."),
+        ReportTable("Slowest", ("query", "ms", "when", "mode"), tuple(_format_slow(each) for each in report.slow), "None."),
     ]
-    return found + (_page_tables(report.pages) if report.pages else [])
+    return found + (_build_page_tables(report.pages) if report.pages else [])
 
 
-def _page_tables(pages: FoundPages) -> list[Table]:
+def _build_page_tables(pages: PageReach) -> list[ReportTable]:
     shown = f", the first {len(pages.never)} by path" if pages.never_found > len(pages.never) else ""
     caption = f"Pages never found: {pages.never_found} of {pages.indexed}{shown}"
     often = tuple((path, str(count)) for path, count in pages.often)
     return [
-        Table(caption, ("page",), tuple((path,) for path in pages.never), "None: every page was found by some search."),
-        Table("Pages found most often", ("page", "times"), often, "None."),
+        ReportTable(caption, ("page",), tuple((path,) for path in pages.never), "None: every page was found by some search."),
+        ReportTable("Pages found most often", ("page", "times"), often, "None."),
     ]
 
 
-def _unanswered(asked: AskedQuery) -> tuple[str, ...]:
-    times = str(asked.without_result) + (f" of {asked.count}" if asked.count > asked.without_result else "")
-    return asked.query, times, _score(asked), str(asked.filtered or "–"), asked.did_you_mean or "–"
+def _format_unanswered(stats: QueryStats) -> tuple[str, ...]:
+    times = str(stats.without_result) + (f" of {stats.count}" if stats.count > stats.without_result else "")
+    return stats.query, times, _format_score(stats), str(stats.filtered or "–"), stats.did_you_mean or "–"
 
 
-def _slow(slow: SlowQuery) -> tuple[str, ...]:
+def _format_slow(slow: SlowQuery) -> tuple[str, ...]:
     when = datetime.fromtimestamp(slow.at).astimezone()
     return slow.query, f"{slow.ms:.1f}", f"{when:%Y-%m-%d %H:%M}", slow.mode + (", degraded" if slow.degraded else "")
 
 
-def _score(asked: AskedQuery) -> str:
-    return f"{asked.best_score:.2f}"
+def _format_score(stats: QueryStats) -> str:
+    return f"{stats.best_score:.2f}"
 
 
-def _day(when: datetime) -> str:
-    return f"{when.astimezone():%Y-%m-%d %H:%M}"
+def _format_day(date: datetime) -> str:
+    return f"{date.astimezone():%Y-%m-%d %H:%M}"

@@ -16,50 +16,50 @@ from types import FrameType
 
 import uvicorn
 
-from wikiholt.errors import Busy, DatabaseAway, InvalidSetting, InvalidSource, ModelError
+from wikiholt.errors import Busy, DatabaseUnavailable, InvalidSetting, InvalidSource, ModelError
 from wikiholt.settings import Settings
 from wikiholt.surfaces.cli import output
 from wikiholt.surfaces.http.app import create_app
-from wikiholt.surfaces.http.patience import Impatient
+from wikiholt.surfaces.http.patience import TimeoutProtocol
 from wikiholt.surfaces.http.visits import is_loopback
-from wikiholt.wiring import Farm, open_farm
+from wikiholt.wiring import Application, open_application
 
-_LOG = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
-_GRACE = 5
+_SHUTDOWN_TIMEOUT_S = 5
 """Seconds that requests under way have to end."""
-_FILES = 8192
-_PATIENCE = 30.0
+_MAX_OPEN_FILES = 8192
+_STOP_TIMEOUT_S = 30.0
 """Seconds that syncs under way have to finish the batch in hand."""
 
 
-def serve(arguments: Namespace, settings: Settings) -> int:
+def run_serve(arguments: Namespace, settings: Settings) -> int:
     """Serve until SIGTERM or SIGINT, then end in good order with 0."""
-    roots = [_root(path) for path in arguments.directories]
-    _allow_files()
-    farm = open_farm(settings, roots)
+    roots = [_check_root(path) for path in arguments.directories]
+    _raise_file_limit()
+    farm = open_application(settings, roots)
     try:
-        with suppress(DatabaseAway):  # it is waited for
-            farm.service.wikis()  # a registry that is lost or damaged is an error now rather than at each request
+        with suppress(DatabaseUnavailable):  # it is waited for
+            farm.service.list_wikis()  # a registry that is lost or damaged is an error now rather than at each request
         _require_keys(farm)
-        with _listening(settings.serve_host, settings.serve_port) as listener:
-            _run(farm, listener, lambda: _announce(listener, as_json=arguments.json))
+        with _open_listener(settings.serve_host, settings.serve_port) as listener:
+            _run_server(farm, listener, lambda: _print_address(listener, as_json=arguments.json))
     finally:
         farm.service.close()
     return 0
 
 
-def _run(farm: Farm, listener: socket.socket, ready: Callable[[], None]) -> None:
-    server = _Server(_config(farm), ready, ending=lambda: Thread(target=farm.keeper.stop, args=(0,)).start())
+def _run_server(application: Application, listener: socket.socket, on_ready: Callable[[], None]) -> None:
+    server = _Server(_build_config(application), on_ready, on_exit=lambda: Thread(target=application.scheduler.stop, args=(0,)).start())
     # uvicorn hands a signal on to whoever listened before it; this one also hears those that come before it listens.
-    before = {number: signal.signal(number, server.handle_early) for number in (signal.SIGINT, signal.SIGTERM)}
-    farm.keeper.start()
-    Thread(target=_load_model, args=(farm,), name="load-model", daemon=True).start()
+    before = {number: signal.signal(number, server.handle_early_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+    application.scheduler.start()
+    Thread(target=_load_model, args=(application,), name="load-model", daemon=True).start()
     try:
         server.run(sockets=[listener])
     finally:
-        if not farm.keeper.stop(_PATIENCE):
-            _LOG.warning("a sync or fetch was left in the middle; what it committed is kept")
+        if not application.scheduler.stop(_STOP_TIMEOUT_S):
+            _log.warning("a sync or fetch was left in the middle; what it committed is kept")
         for number, handler in before.items():
             signal.signal(number, handler)
 
@@ -67,40 +67,40 @@ def _run(farm: Farm, listener: socket.socket, ready: Callable[[], None]) -> None
 class _Server(uvicorn.Server):
     """uvicorn that says when it listens and when it is about to end, and hears a signal that comes before either."""
 
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None], ending: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None], on_exit: Callable[[], None]) -> None:
         super().__init__(config)
-        self._ready = ready
-        self._ending = ending
+        self._on_ready = on_ready
+        self._on_exit = on_exit
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        self._ready()
+        self._on_ready()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         super().handle_exit(sig, frame)
-        self._ending()
+        self._on_exit()
 
-    def handle_early(self, _: int, __: FrameType | None) -> None:
+    def handle_early_signal(self, _: int, __: FrameType | None) -> None:
         self.should_exit = True
 
 
-def _config(farm: Farm) -> uvicorn.Config:
-    proxies = farm.settings.serve_trusted_proxies
+def _build_config(application: Application) -> uvicorn.Config:
+    proxies = application.settings.serve_trusted_proxies
     return uvicorn.Config(
-        create_app(farm),
+        create_app(application),
         access_log=False,  # what people search for is not to be logged
         log_config=None,
-        http=Impatient,
+        http=TimeoutProtocol,
         loop="asyncio",  # whatever other packages bring along
         ws="none",
         server_header=False,
         proxy_headers=bool(proxies),
         forwarded_allow_ips=list(proxies),
-        timeout_graceful_shutdown=_GRACE,
+        timeout_graceful_shutdown=_SHUTDOWN_TIMEOUT_S,
     )
 
 
-def _root(path: Path) -> Path:
+def _check_root(path: Path) -> Path:
     """A directory of wikis; raises InvalidSource where it cannot be one."""
     root = path.resolve()
     if not root.is_dir():
@@ -113,24 +113,24 @@ def _root(path: Path) -> Path:
     return root
 
 
-def _allow_files() -> None:
+def _raise_file_limit() -> None:
     """Have as many files open as are of use and may be: how many wikis are kept open goes by that."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)
+    wanted = _MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else min(_MAX_OPEN_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def _require_keys(farm: Farm) -> None:
-    host = farm.settings.serve_host
-    if not is_loopback(host) and not farm.service.registry.keys.any():
+def _require_keys(application: Application) -> None:
+    host = application.settings.serve_host
+    if not is_loopback(host) and not application.service.registry.keys.has_any():
         raise InvalidSetting(
             f"Listening on {host} would open every wiki to whoever can reach this machine: there is no key yet.",
             hint="Create one first: wikiholt key create --operator",
         )
 
 
-def _listening(host: str, port: int) -> socket.socket:
+def _open_listener(host: str, port: int) -> socket.socket:
     """A socket that listens; raises Busy when the port is taken."""
     bare = host.strip("[]")
     family = socket.AF_INET6 if ":" in bare else socket.AF_INET
@@ -150,19 +150,19 @@ def _listening(host: str, port: int) -> socket.socket:
         ) from error
 
 
-def _announce(listener: socket.socket, *, as_json: bool) -> None:
+def _print_address(listener: socket.socket, *, as_json: bool) -> None:
     host, port = listener.getsockname()[:2]
     address = f"http://{f'[{host}]' if ':' in host else host}:{port}/"
     if as_json:
         sys.stdout.write(json.dumps({"listening": address, "host": host, "port": port}) + "\n")
     else:
-        output.say([f"Wikiholt listens on {address}"])
+        output.print_lines([f"Wikiholt listens on {address}"])
     sys.stdout.flush()
 
 
-def _load_model(farm: Farm) -> None:
+def _load_model(application: Application) -> None:
     """Load the model before the first search needs it; without it there is search by word."""
     try:
-        farm.service.workshop.embedder()
+        application.service.components.embedder()
     except ModelError as error:
-        _LOG.error("%s (%s)", error.message, error.hint)
+        _log.error("%s (%s)", error.message, error.hint)

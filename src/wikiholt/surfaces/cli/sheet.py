@@ -4,9 +4,9 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
 
-from wikiholt.errors import StorageRefused
+from wikiholt.errors import StorageError
 
-_STYLE = """
+_CSS = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #1d2733 }
 table { border-collapse: collapse; width: 100%; margin: .5rem 0 1.5rem } caption { text-align: left; font-weight: 600 }
 th, td { text-align: left; padding: .3rem .6rem; border-bottom: 1px solid #dde3ea; vertical-align: top }
@@ -20,24 +20,24 @@ svg { display: block } .bar { fill: #9db8d6 } .bounds { stroke: #1d2733; stroke-
   .bar { fill: #3d5f86 } .bounds { stroke: #dfe6ee } .good { color: #6fd09a } .bad { color: #ff8b96 }
 }
 """
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+_CONTENT_SECURITY_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
-def sheet(title: str, body: Iterable[str]) -> str:
+def render_html_page(title: str, body: Iterable[str]) -> str:
     """The file; `title` is text, what is in `body` is HTML whose maker has escaped what is not ours."""
     return (
         "<!doctype html>\n<html lang='en'><meta charset='utf-8'>"
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
+        f'<meta http-equiv="Content-Security-Policy" content="{_CONTENT_SECURITY_POLICY}">'
         "<meta name='viewport' content='width=device-width'>"
-        f"<title>{escape(title)}</title><style>{_STYLE}</style>\n<h1>{escape(title)}</h1>\n"
+        f"<title>{escape(title)}</title><style>{_CSS}</style>\n<h1>{escape(title)}</h1>\n"
         + "\n".join(body)
         + "\n</html>\n"
     )
 
 
-def table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def render_html_table(caption: str, headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table of texts, the first of each row beside figures; escaped here."""
-    head = "".join(f"<th scope='col'>{escape(each)}</th>" for each in heads)
+    head = "".join(f"<th scope='col'>{escape(each)}</th>" for each in headers)
     cells = (
         f"<tr><td class=text>{escape(first)}</td>"
         + "".join(f"<td class=figure>{escape(each)}</td>" for each in rest)
@@ -48,11 +48,11 @@ def table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> 
     return f"<div class='wide'><table>{filled}</table></div>"
 
 
-def write_sheet(file: Path, text: str) -> None:
+def write_html_file(file: Path, html: str) -> None:
     """Write it where somebody wants it; raises StorageRefused."""
     try:
-        file.write_text(text, encoding="utf-8")
+        file.write_text(html, encoding="utf-8")
     except OSError as error:
-        raise StorageRefused(
+        raise StorageError(
             f"the report cannot be written ({error.strerror})", hint="name a file in a directory that is there"
         ) from None

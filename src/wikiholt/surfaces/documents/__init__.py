@@ -1,23 +1,23 @@
 """Values as JSON documents: the same names and forms on every surface."""
 
-from wikiholt.surfaces.documents.answers import AnswerDocument, HitDocument, answer_document, hit_document
-from wikiholt.surfaces.documents.keys import KeyDocument, NewKeyDocument, key_document, new_key_document
+from wikiholt.surfaces.documents.answers import SearchResultDocument, HitDocument, build_result_document, build_hit_document
+from wikiholt.surfaces.documents.keys import KeyDocument, NewKeyDocument, build_key_document, build_new_key_document
 from wikiholt.surfaces.documents.wikis import (
     ErrorDocument,
     ProblemDocument,
     StatusDocument,
     SyncDocument,
     WikiDocument,
-    error_document,
-    problem_document,
-    shown_settings,
-    status_document,
-    sync_document,
-    wiki_document,
+    build_error_document,
+    build_problem_document,
+    get_public_settings,
+    build_status_document,
+    build_sync_document,
+    build_wiki_document,
 )
 
 __all__ = [
-    "AnswerDocument",
+    "SearchResultDocument",
     "ErrorDocument",
     "HitDocument",
     "KeyDocument",
@@ -26,14 +26,14 @@ __all__ = [
     "StatusDocument",
     "SyncDocument",
     "WikiDocument",
-    "answer_document",
-    "error_document",
-    "hit_document",
-    "key_document",
-    "new_key_document",
-    "problem_document",
-    "shown_settings",
-    "status_document",
-    "sync_document",
-    "wiki_document",
+    "build_result_document",
+    "build_error_document",
+    "build_hit_document",
+    "build_key_document",
+    "build_new_key_document",
+    "build_problem_document",
+    "get_public_settings",
+    "build_status_document",
+    "build_sync_document",
+    "build_wiki_document",
 ]

@@ -5,10 +5,10 @@ from typing import Literal
 # Not typing's: before Python 3.12 only this form can be turned into a schema.
 from typing_extensions import TypedDict
 
-from wikiholt.model import Answer, Hit
-from wikiholt.search.slips import as_typed
-from wikiholt.surfaces.documents.moments import moment
-from wikiholt.surfaces.documents.names import AS_STORED, Names
+from wikiholt.model import SearchResult, Hit
+from wikiholt.search.slips import format_as_typed
+from wikiholt.surfaces.documents.moments import format_date
+from wikiholt.surfaces.documents.names import STORED_PATHS, PathStyle
 
 
 class HitDocument(TypedDict):
@@ -38,7 +38,7 @@ class HitDocument(TypedDict):
     page_word_count: int
 
 
-class AnswerDocument(TypedDict):
+class SearchResultDocument(TypedDict):
     """What was found, how fresh it is, and whether something had to be gone around."""
 
     query: str
@@ -58,31 +58,31 @@ class AnswerDocument(TypedDict):
     notes: list[str]
 
 
-def answer_document(answer: Answer, names: Names = AS_STORED) -> AnswerDocument:
+def build_result_document(result: SearchResult, path_style: PathStyle = STORED_PATHS) -> SearchResultDocument:
     return {
-        "query": answer.query,
-        "did_you_mean": answer.did_you_mean or None,
-        "as_typed": as_typed(answer.query, answer.did_you_mean) if answer.did_you_mean else None,
-        "mode": answer.mode.value,
-        "results": [hit_document(hit, names) for hit in answer.hits],
-        "total": len(answer.hits),
-        "considered": answer.total,
-        "took_ms": answer.took_ms,
-        "indexed_revision": answer.indexed_revision,
-        "head_revision": answer.head_revision,
-        "stale": answer.stale,
-        "degraded": answer.degraded,
-        "reranked": answer.reranked,
-        "nothing_relevant": answer.nothing_relevant,
-        "notes": list(answer.notes),
+        "query": result.query,
+        "did_you_mean": result.did_you_mean or None,
+        "as_typed": format_as_typed(result.query, result.did_you_mean) if result.did_you_mean else None,
+        "mode": result.mode.value,
+        "results": [build_hit_document(hit, path_style) for hit in result.hits],
+        "total": len(result.hits),
+        "considered": result.total,
+        "took_ms": result.took_ms,
+        "indexed_revision": result.indexed_revision,
+        "head_revision": result.head_revision,
+        "stale": result.stale,
+        "degraded": result.degraded,
+        "reranked": result.reranked,
+        "nothing_relevant": result.nothing_relevant,
+        "notes": list(result.notes),
     }
 
 
-def hit_document(hit: Hit, names: Names = AS_STORED) -> HitDocument:
+def build_hit_document(hit: Hit, path_style: PathStyle = STORED_PATHS) -> HitDocument:
     return {
-        "name": names.titled(hit.name, hit.path),
-        "path": names.shown(hit.path),
-        "url": names.linked(hit.url),
+        "name": path_style.to_display_title(hit.name, hit.path),
+        "path": path_style.to_display_path(hit.path),
+        "url": path_style.to_url(hit.url),
         "snippet": hit.snippet.text,
         "matches": [[span.start, span.end] for span in hit.snippet.matches],
         "sentence": [hit.snippet.sentence.start, hit.snippet.sentence.end] if hit.snippet.sentence else None,
@@ -96,7 +96,7 @@ def hit_document(hit: Hit, names: Names = AS_STORED) -> HitDocument:
         "chunk_index": hit.chunk_index,
         "category": hit.category,
         "tags": list(hit.tags),
-        "last_updated": moment(hit.last_updated),
+        "last_updated": format_date(hit.last_updated),
         "text": hit.text,
         "section": hit.heading_path[-1] if hit.heading_path else None,
         "section_path": " > ".join(hit.heading_path) or None,

@@ -4,9 +4,9 @@ from base64 import b64encode
 
 from typing_extensions import TypedDict
 
-from wikiholt.model import Attached, Attachment, Attachments
-from wikiholt.surfaces.documents.moments import moment
-from wikiholt.surfaces.documents.names import AS_STORED, Names
+from wikiholt.model import AttachmentResult, Attachment, AttachmentList
+from wikiholt.surfaces.documents.moments import format_date
+from wikiholt.surfaces.documents.names import STORED_PATHS, PathStyle
 
 
 class AttachmentDocument(TypedDict):
@@ -36,7 +36,7 @@ class AttachmentContentDocument(TypedDict):
     mime_type: str
 
 
-class AttachedDocument(TypedDict):
+class AttachmentAddDocument(TypedDict):
     """A file that is attached to a page since this revision."""
 
     filename: str
@@ -47,7 +47,7 @@ class AttachedDocument(TypedDict):
     created: bool
 
 
-class DetachedDocument(TypedDict):
+class AttachmentRemoveDocument(TypedDict):
     """A file that is gone since this revision."""
 
     deleted: bool
@@ -56,48 +56,48 @@ class DetachedDocument(TypedDict):
     revision: str
 
 
-def attachments_document(found: Attachments, names: Names = AS_STORED) -> AttachmentsDocument:
+def build_attachments_document(attachments: AttachmentList, path_style: PathStyle = STORED_PATHS) -> AttachmentsDocument:
     return {
-        "path": names.shown(found.path),
-        "attachments": [_listed(attachment) for attachment in found.files],
-        "total": len(found.files),
+        "path": path_style.to_display_path(attachments.path),
+        "attachments": [_build_attachment_document(attachment) for attachment in attachments.files],
+        "total": len(attachments.files),
     }
 
 
-def _listed(attachment: Attachment) -> AttachmentDocument:
+def _build_attachment_document(attachment: Attachment) -> AttachmentDocument:
     return {
         "filename": attachment.filename,
         "size": attachment.size,
         "mime_type": attachment.media_type,
-        "last_modified": moment(attachment.last_modified),
+        "last_modified": format_date(attachment.last_modified),
     }
 
 
-def attachment_content_document(read: Attached, names: Names = AS_STORED) -> AttachmentContentDocument:
+def build_attachment_content_document(attachment: AttachmentResult, path_style: PathStyle = STORED_PATHS) -> AttachmentContentDocument:
     return {
-        "filename": read.attachment.filename,
-        "path": names.shown(read.path),
-        "content": b64encode(read.data).decode("ascii"),
-        "size": read.attachment.size,
-        "mime_type": read.attachment.media_type,
+        "filename": attachment.attachment.filename,
+        "path": path_style.to_display_path(attachment.path),
+        "content": b64encode(attachment.data).decode("ascii"),
+        "size": attachment.attachment.size,
+        "mime_type": attachment.attachment.media_type,
     }
 
 
-def attached_document(attached: Attached, names: Names = AS_STORED) -> AttachedDocument:
+def build_attachment_add_document(result: AttachmentResult, path_style: PathStyle = STORED_PATHS) -> AttachmentAddDocument:
     return {
-        "filename": attached.attachment.filename,
-        "path": names.shown(attached.path),
-        "size": attached.attachment.size,
-        "mime_type": attached.attachment.media_type,
-        "revision": attached.revision,
-        "created": attached.created,
+        "filename": result.attachment.filename,
+        "path": path_style.to_display_path(result.path),
+        "size": result.attachment.size,
+        "mime_type": result.attachment.media_type,
+        "revision": result.revision,
+        "created": result.created,
     }
 
 
-def detached_document(gone: Attached, names: Names = AS_STORED) -> DetachedDocument:
+def build_attachment_remove_document(result: AttachmentResult, path_style: PathStyle = STORED_PATHS) -> AttachmentRemoveDocument:
     return {
         "deleted": True,
-        "filename": gone.attachment.filename,
-        "path": names.shown(gone.path),
-        "revision": gone.revision,
+        "filename": result.attachment.filename,
+        "path": path_style.to_display_path(result.path),
+        "revision": result.revision,
     }

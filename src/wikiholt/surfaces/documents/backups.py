@@ -3,7 +3,7 @@
 from typing_extensions import TypedDict
 
 from wikiholt.model import Backup, RegistryBackup
-from wikiholt.surfaces.documents.moments import moment
+from wikiholt.surfaces.documents.moments import format_date
 
 
 class BackupDocument(TypedDict):
@@ -34,12 +34,12 @@ class RegistryBackupDocument(TypedDict):
     fault: str | None
 
 
-def backup_document(backup: Backup) -> BackupDocument:
+def build_backup_document(backup: Backup) -> BackupDocument:
     state = backup.state
     return {
         "name": backup.name,
-        "taken_at": moment(backup.taken_at),
-        "occasion": str(backup.occasion),
+        "taken_at": format_date(backup.taken_at),
+        "occasion": str(backup.reason),
         "bytes": backup.bytes,
         "generation": state.generation if state else None,
         "version": state.version if state else None,
@@ -51,11 +51,11 @@ def backup_document(backup: Backup) -> BackupDocument:
     }
 
 
-def registry_backup_document(backup: RegistryBackup) -> RegistryBackupDocument:
+def build_registry_backup_document(backup: RegistryBackup) -> RegistryBackupDocument:
     return {
         "name": backup.name,
-        "taken_at": moment(backup.taken_at),
-        "occasion": str(backup.occasion),
+        "taken_at": format_date(backup.taken_at),
+        "occasion": str(backup.reason),
         "bytes": backup.bytes,
         "wikis": backup.wikis,
         "keys": backup.keys,

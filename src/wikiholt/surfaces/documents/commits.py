@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from typing_extensions import TypedDict
 
 from wikiholt.model import Commit, LogEntry
-from wikiholt.surfaces.documents.moments import moment
-from wikiholt.surfaces.documents.names import AS_STORED, Names
-from wikiholt.text.page import page_path
+from wikiholt.surfaces.documents.moments import format_date
+from wikiholt.surfaces.documents.names import STORED_PATHS, PathStyle
+from wikiholt.text.page import get_page_path
 
 
 class CommitDocument(TypedDict):
@@ -40,20 +40,20 @@ class ChangelogDocument(TypedDict):
     total: int
 
 
-def commit_document(commit: Commit) -> CommitDocument:
+def build_commit_document(commit: Commit) -> CommitDocument:
     return {
         "revision": commit.revision,
         "author": commit.author,
         "email": commit.email,
-        "date": moment(commit.date),
+        "date": format_date(commit.date),
         "message": commit.message,
     }
 
 
-def changelog_document(entries: Sequence[LogEntry], names: Names = AS_STORED) -> ChangelogDocument:
+def build_changelog_document(entries: Sequence[LogEntry], path_style: PathStyle = STORED_PATHS) -> ChangelogDocument:
     return {
         "entries": [
-            {**commit_document(entry.commit), "pages_affected": [names.shown(page_path(file)) for file in entry.files]}
+            {**build_commit_document(entry.commit), "pages_affected": [path_style.to_display_path(get_page_path(file)) for file in entry.files]}
             for entry in entries
         ],
         "total": len(entries),

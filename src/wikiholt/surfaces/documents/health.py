@@ -4,11 +4,11 @@ from typing import Literal
 
 from typing_extensions import TypedDict
 
-from wikiholt.model import Forecast, Health
-from wikiholt.surfaces.documents.moments import moment
+from wikiholt.model import ReindexEstimate, IndexHealth
+from wikiholt.surfaces.documents.moments import format_date
 
 
-class HealthDocument(TypedDict):
+class IndexHealthDocument(TypedDict):
     """Whether an index is whole: `broken` once damage is noticed, `healing` until another index has taken its place.
 
     `checked_at` is when every byte was last read and found right.
@@ -20,7 +20,7 @@ class HealthDocument(TypedDict):
     checked_at: str | None
 
 
-class ForecastDocument(TypedDict):
+class ReindexEstimateDocument(TypedDict):
     """What a reindexing would take; a sync after a change of settings embeds `reusable_vectors` fewer texts."""
 
     pages: int
@@ -34,24 +34,24 @@ class ForecastDocument(TypedDict):
     exact: bool
 
 
-def health_document(health: Health) -> HealthDocument:
+def build_health_document(health: IndexHealth) -> IndexHealthDocument:
     return {
         "condition": health.condition.value,
         "reason": health.reason or None,
-        "since": moment(health.since),
-        "checked_at": moment(health.checked_at),
+        "since": format_date(health.since),
+        "checked_at": format_date(health.checked_at),
     }
 
 
-def forecast_document(forecast: Forecast) -> ForecastDocument:
+def build_estimate_document(estimate: ReindexEstimate) -> ReindexEstimateDocument:
     return {
-        "pages": forecast.pages,
-        "chunks": forecast.chunks,
-        "chunks_to_embed": forecast.chunks_to_embed,
-        "reusable_vectors": forecast.reusable_vectors,
-        "seconds": forecast.seconds,
-        "seconds_reusing": forecast.seconds_reusing,
-        "disk_bytes": forecast.disk_bytes,
-        "disk_free": forecast.disk_free,
-        "exact": forecast.exact,
+        "pages": estimate.pages,
+        "chunks": estimate.chunks,
+        "chunks_to_embed": estimate.chunks_to_embed,
+        "reusable_vectors": estimate.reusable_vectors,
+        "seconds": estimate.seconds,
+        "seconds_reusing": estimate.seconds_reusing,
+        "disk_bytes": estimate.disk_bytes,
+        "disk_free": estimate.disk_free,
+        "exact": estimate.exact,
     }

@@ -7,7 +7,7 @@ from typing import Any
 from wikiholt.importing import ImportReport
 
 
-def import_document(report: ImportReport) -> Mapping[str, Any]:
+def build_import_document(report: ImportReport) -> Mapping[str, Any]:
     """What was found and done; `proof` is null in a dry run."""
     return {
         "source": report.source,

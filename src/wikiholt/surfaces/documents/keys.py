@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing_extensions import TypedDict
 
 from wikiholt.model import Key, Wiki
-from wikiholt.surfaces.documents.moments import moment
+from wikiholt.surfaces.documents.moments import format_date
 
 
 class KeyDocument(TypedDict):
@@ -26,17 +26,17 @@ class NewKeyDocument(KeyDocument):
     token: str
 
 
-def key_document(key: Key, wiki: Wiki | None) -> KeyDocument:
+def build_key_document(key: Key, wiki: Wiki | None) -> KeyDocument:
     return {
         "id": key.id,
         "wiki": wiki.slug if wiki else None,
         "scope": str(key.scope),
         "label": key.label,
-        "created_at": moment(key.created_at),
-        "expires_at": moment(key.expires_at),
+        "created_at": format_date(key.created_at),
+        "expires_at": format_date(key.expires_at),
         "expired": key.expires_at is not None and key.expires_at <= datetime.now(UTC),
     }
 
 
-def new_key_document(key: Key, wiki: Wiki | None, token: str) -> NewKeyDocument:
-    return {**key_document(key, wiki), "token": token}
+def build_new_key_document(key: Key, wiki: Wiki | None, token: str) -> NewKeyDocument:
+    return {**build_key_document(key, wiki), "token": token}

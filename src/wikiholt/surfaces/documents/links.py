@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing_extensions import TypedDict
 
 from wikiholt.model import Facet, Facets, PageGraph, PageLinks, StoredPage
-from wikiholt.surfaces.documents.names import AS_STORED, Names
-from wikiholt.surfaces.documents.pages import ListedPageDocument, listed_page_document, paths
+from wikiholt.surfaces.documents.names import STORED_PATHS, PathStyle
+from wikiholt.surfaces.documents.pages import ListedPageDocument, build_listed_page_document, to_display_paths
 
 
 class LinksDocument(TypedDict):
@@ -41,30 +41,30 @@ class GraphDocument(TypedDict):
     indexed_revision: str | None
 
 
-def links_document(links: PageLinks, names: Names = AS_STORED) -> LinksDocument:
+def build_links_document(links: PageLinks, path_style: PathStyle = STORED_PATHS) -> LinksDocument:
     return {
-        "path": names.shown(links.path),
-        "links_to": paths(links.links_to, names),
-        "linked_from": paths(links.linked_from, names),
-        "missing": [names.shown(path) for path in links.missing],
+        "path": path_style.to_display_path(links.path),
+        "links_to": to_display_paths(links.links_to, path_style),
+        "linked_from": to_display_paths(links.linked_from, path_style),
+        "missing": [path_style.to_display_path(path) for path in links.missing],
     }
 
 
-def orphans_document(pages: Sequence[StoredPage], names: Names = AS_STORED) -> OrphansDocument:
-    return {"pages": [listed_page_document(page, names) for page in pages], "total": len(pages)}
+def build_orphans_document(pages: Sequence[StoredPage], path_style: PathStyle = STORED_PATHS) -> OrphansDocument:
+    return {"pages": [build_listed_page_document(page, path_style) for page in pages], "total": len(pages)}
 
 
-def graph_document(graph: PageGraph, names: Names = AS_STORED) -> GraphDocument:
+def build_graph_document(graph: PageGraph, path_style: PathStyle = STORED_PATHS) -> GraphDocument:
     return {
-        "nodes": [names.shown(page.path) for page in graph.pages],
-        "edges": _edges(graph.edges, names),
-        "missing": _edges(graph.missing, names),
+        "nodes": [path_style.to_display_path(page.path) for page in graph.pages],
+        "edges": _build_edges(graph.edges, path_style),
+        "missing": _build_edges(graph.missing, path_style),
         "indexed_revision": graph.indexed_revision,
     }
 
 
-def _edges(pairs: Sequence[tuple[str, str]], names: Names) -> list[EdgeDocument]:
-    return [{"source": names.shown(source), "target": names.shown(target)} for source, target in pairs]
+def _build_edges(pairs: Sequence[tuple[str, str]], path_style: PathStyle) -> list[EdgeDocument]:
+    return [{"source": path_style.to_display_path(source), "target": path_style.to_display_path(target)} for source, target in pairs]
 
 
 class FacetDocument(TypedDict):
@@ -83,14 +83,14 @@ class FacetsDocument(TypedDict):
     folders: list[FacetDocument]
 
 
-def facets_document(facets: Facets) -> FacetsDocument:
+def build_facets_document(facets: Facets) -> FacetsDocument:
     return {
         "pages": facets.pages,
-        "categories": _counts(facets.categories),
-        "tags": _counts(facets.tags),
-        "folders": _counts(facets.folders),
+        "categories": _build_facet_counts(facets.categories),
+        "tags": _build_facet_counts(facets.tags),
+        "folders": _build_facet_counts(facets.folders),
     }
 
 
-def _counts(facets: Sequence[Facet]) -> list[FacetDocument]:
+def _build_facet_counts(facets: Sequence[Facet]) -> list[FacetDocument]:
     return [{"value": facet.value, "count": facet.count} for facet in facets]

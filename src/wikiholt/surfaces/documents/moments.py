@@ -8,17 +8,17 @@ from wikiholt.errors import InvalidQuery
 
 
 @overload
-def moment(when: datetime) -> str: ...
+def format_date(when: datetime) -> str: ...
 @overload
-def moment(when: datetime | None) -> str | None: ...
-def moment(when: datetime | None) -> str | None:
+def format_date(when: datetime | None) -> str | None: ...
+def format_date(when: datetime | None) -> str | None:
     """ISO 8601 with the offset from UTC."""
     return when.isoformat() if when else None
 
 
-def until(text: str) -> datetime:
+def parse_until(text: str) -> datetime:
     """The same as `since`, but a date means the end of that day, a minute and a second the end of that one."""
-    when = since(text)
+    when = parse_since(text)
     if re.fullmatch(r"\d{4}-?\d\d-?\d\d", text):
         return when + timedelta(days=1, microseconds=-1)
     if re.search(r"[T ]\d\d:\d\d(?![\d:])", text):
@@ -26,7 +26,7 @@ def until(text: str) -> datetime:
     return when if when.microsecond else when.replace(microsecond=999_999)
 
 
-def since(text: str) -> datetime:
+def parse_since(text: str) -> datetime:
     """The moment that is meant by a date, a date with time, or how long ago: 7d, 12h, 3w. Raises InvalidQuery."""
     if ago := re.fullmatch(r"([0-9]{1,5})([hdw])", text):
         unit = {"h": "hours", "d": "days", "w": "weeks"}[ago[2]]

@@ -3,48 +3,48 @@
 from typing import Protocol
 
 
-class Names(Protocol):
+class PathStyle(Protocol):
     """Translates between paths of pages as git has them and as visitors write and read them."""
 
-    def shown(self, path: str) -> str:
+    def to_display_path(self, path: str) -> str:
         """A page's path as visitors know it."""
 
-    def titled(self, name: str, path: str) -> str:
+    def to_display_title(self, name: str, path: str) -> str:
         """A page's name as visitors know it, where the page does not say it itself."""
 
-    def meant(self, path: str) -> str:
+    def to_git_path(self, path: str) -> str:
         """The path in git that a visitor's path stands for."""
 
-    def spelled(self, path: str) -> str | None:
+    def to_link_path(self, path: str) -> str | None:
         """A path as links write it, where they always name whole paths; None where the last part may do."""
 
-    def linked(self, url: str) -> str:
+    def to_url(self, url: str) -> str:
         """A page's link as visitors can follow it."""
 
-    def prefix(self, prefix: str) -> str:
+    def to_git_prefix(self, prefix: str) -> str:
         """The beginning of paths in git that a visitor's stands for."""
 
 
-class AsStored:
+class StoredPaths:
     """Visitors know what git has."""
 
-    def shown(self, path: str) -> str:
+    def to_display_path(self, path: str) -> str:
         return path
 
-    def titled(self, name: str, path: str) -> str:  # noqa: ARG002
+    def to_display_title(self, name: str, path: str) -> str:  # noqa: ARG002
         return name
 
-    def meant(self, path: str) -> str:
+    def to_git_path(self, path: str) -> str:
         return path
 
-    def spelled(self, path: str) -> str | None:  # noqa: ARG002
+    def to_link_path(self, path: str) -> str | None:  # noqa: ARG002
         return None
 
-    def linked(self, url: str) -> str:
+    def to_url(self, url: str) -> str:
         return url
 
-    def prefix(self, prefix: str) -> str:
+    def to_git_prefix(self, prefix: str) -> str:
         return prefix
 
 
-AS_STORED = AsStored()
+STORED_PATHS = StoredPaths()

@@ -6,17 +6,17 @@ from typing import Any
 from typing_extensions import TypedDict
 
 from wikiholt.model import (
-    Deleted,
+    PageDeleteResult,
     PageContent,
     PageLink,
     PageList,
-    Renamed,
+    PageRenameResult,
     StoredPage,
-    Written,
+    PageWriteResult,
 )
-from wikiholt.surfaces.documents.commits import CommitDocument, commit_document
-from wikiholt.surfaces.documents.moments import moment
-from wikiholt.surfaces.documents.names import AS_STORED, Names
+from wikiholt.surfaces.documents.commits import CommitDocument, build_commit_document
+from wikiholt.surfaces.documents.moments import format_date
+from wikiholt.surfaces.documents.names import STORED_PATHS, PathStyle
 
 
 class ListedPageDocument(TypedDict):
@@ -61,7 +61,7 @@ class PageDocument(TypedDict):
     notes: list[str]
 
 
-class WrittenDocument(TypedDict):
+class PageWriteDocument(TypedDict):
     """A page after a write; `changed` is false where it held that content already."""
 
     name: str
@@ -72,7 +72,7 @@ class WrittenDocument(TypedDict):
     warnings: list[str]
 
 
-class DeletedDocument(TypedDict):
+class PageDeleteDocument(TypedDict):
     """A page that is gone since this revision."""
 
     deleted: bool
@@ -80,7 +80,7 @@ class DeletedDocument(TypedDict):
     revision: str
 
 
-class RenamedDocument(TypedDict):
+class PageRenameDocument(TypedDict):
     """A page that has another path since this revision, and the pages whose links follow it."""
 
     name: str
@@ -90,73 +90,73 @@ class RenamedDocument(TypedDict):
     updated_pages: list[str]
 
 
-def list_document(found: PageList, names: Names = AS_STORED) -> PageListDocument:
+def build_page_list_document(page_list: PageList, path_style: PathStyle = STORED_PATHS) -> PageListDocument:
     return {
-        "pages": [listed_page_document(page, names) for page in found.pages],
-        "total": found.total,
-        "indexed_revision": found.indexed_revision,
+        "pages": [build_listed_page_document(page, path_style) for page in page_list.pages],
+        "total": page_list.total,
+        "indexed_revision": page_list.indexed_revision,
     }
 
 
-def listed_page_document(page: StoredPage, names: Names = AS_STORED) -> ListedPageDocument:
+def build_listed_page_document(page: StoredPage, path_style: PathStyle = STORED_PATHS) -> ListedPageDocument:
     return {
-        "name": names.titled(page.name, page.path),
-        "path": names.shown(page.path),
+        "name": path_style.to_display_title(page.name, page.path),
+        "path": path_style.to_display_path(page.path),
         "file": page.file,
         "category": page.category,
         "tags": list(page.tags),
-        "last_updated": moment(page.last_updated),
+        "last_updated": format_date(page.last_updated),
         "content_length": page.words,
     }
 
 
-def page_document(page: PageContent, names: Names = AS_STORED) -> PageDocument:
+def build_page_document(page: PageContent, path_style: PathStyle = STORED_PATHS) -> PageDocument:
     return {
-        "name": names.titled(page.name, page.path),
-        "path": names.shown(page.path),
+        "name": path_style.to_display_title(page.name, page.path),
+        "path": path_style.to_display_path(page.path),
         "file": page.file,
         "content": page.content,
         "frontmatter": dict(page.frontmatter) or None,
         "category": page.metadata.category,
         "tags": list(page.metadata.tags),
-        "last_updated": moment(page.metadata.last_updated),
+        "last_updated": format_date(page.metadata.last_updated),
         "content_length": page.words,
-        "links_to": paths(page.links_to, names),
-        "linked_from": paths(page.linked_from, names),
-        "missing": [names.shown(path) for path in page.missing],
+        "links_to": to_display_paths(page.links_to, path_style),
+        "linked_from": to_display_paths(page.linked_from, path_style),
+        "missing": [path_style.to_display_path(path) for path in page.missing],
         "revision": page.revision,
         "read_at": page.read_at,
-        "last_commit": commit_document(page.last_commit) if page.last_commit else None,
+        "last_commit": build_commit_document(page.last_commit) if page.last_commit else None,
         "warnings": list(page.warnings),
         "notes": list(page.notes),
     }
 
 
-def written_document(written: Written, names: Names = AS_STORED) -> WrittenDocument:
+def build_write_document(result: PageWriteResult, path_style: PathStyle = STORED_PATHS) -> PageWriteDocument:
     return {
-        "name": names.titled(written.name, written.path),
-        "path": names.shown(written.path),
-        "revision": written.revision,
-        "created": written.created,
-        "changed": written.changed,
-        "warnings": list(written.warnings),
+        "name": path_style.to_display_title(result.name, result.path),
+        "path": path_style.to_display_path(result.path),
+        "revision": result.revision,
+        "created": result.created,
+        "changed": result.changed,
+        "warnings": list(result.warnings),
     }
 
 
-def deleted_document(deleted: Deleted, names: Names = AS_STORED) -> DeletedDocument:
-    return {"deleted": True, "path": names.shown(deleted.path), "revision": deleted.revision}
+def build_delete_document(result: PageDeleteResult, path_style: PathStyle = STORED_PATHS) -> PageDeleteDocument:
+    return {"deleted": True, "path": path_style.to_display_path(result.path), "revision": result.revision}
 
 
-def renamed_document(renamed: Renamed, names: Names = AS_STORED) -> RenamedDocument:
+def build_rename_document(result: PageRenameResult, path_style: PathStyle = STORED_PATHS) -> PageRenameDocument:
     return {
-        "name": names.titled(renamed.name, renamed.path),
-        "old_path": names.shown(renamed.old_path),
-        "new_path": names.shown(renamed.path),
-        "revision": renamed.revision,
-        "updated_pages": [names.shown(path) for path in renamed.updated],
+        "name": path_style.to_display_title(result.name, result.path),
+        "old_path": path_style.to_display_path(result.old_path),
+        "new_path": path_style.to_display_path(result.path),
+        "revision": result.revision,
+        "updated_pages": [path_style.to_display_path(path) for path in result.updated],
     }
 
 
-def paths(links: Sequence[PageLink], names: Names = AS_STORED) -> list[str]:
+def to_display_paths(links: Sequence[PageLink], path_style: PathStyle = STORED_PATHS) -> list[str]:
     """Each page once, in the order of the links."""
-    return list(dict.fromkeys(names.shown(link.path) for link in links))
+    return list(dict.fromkeys(path_style.to_display_path(link.path) for link in links))

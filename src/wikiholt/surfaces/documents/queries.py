@@ -4,12 +4,12 @@ from datetime import UTC, datetime
 
 from typing_extensions import TypedDict
 
-from wikiholt.asked import AskedQuery, FoundPages, QueryReport, SlowQuery
-from wikiholt.surfaces.documents.moments import moment
-from wikiholt.surfaces.documents.names import AS_STORED, Names
+from wikiholt.asked import QueryStats, PageReach, QueryReport, SlowQuery
+from wikiholt.surfaces.documents.moments import format_date
+from wikiholt.surfaces.documents.names import STORED_PATHS, PathStyle
 
 
-class AskedQueryDocument(TypedDict):
+class QueryStatsDocument(TypedDict):
     """One query however it was written; `without_result` counts answers with no hit, or none clearly relevant."""
 
     query: str
@@ -31,20 +31,20 @@ class SlowQueryDocument(TypedDict):
     degraded: bool
 
 
-class PageFoundDocument(TypedDict):
+class PageHitCountDocument(TypedDict):
     """A page, and how many answers showed it."""
 
     path: str
     count: int
 
 
-class FoundPagesDocument(TypedDict):
+class PageReachDocument(TypedDict):
     """Which pages answers showed; `never_found` are the first of `never_found_total`, by path."""
 
     indexed: int
     never_found_total: int
     never_found: list[str]
-    found_most: list[PageFoundDocument]
+    found_most: list[PageHitCountDocument]
 
 
 class QueryReportDocument(TypedDict):
@@ -64,17 +64,17 @@ class QueryReportDocument(TypedDict):
     damaged_at: str | None
     p50_ms: float
     p95_ms: float
-    frequent: list[AskedQueryDocument]
-    without_result: list[AskedQueryDocument]
+    frequent: list[QueryStatsDocument]
+    without_result: list[QueryStatsDocument]
     slow: list[SlowQueryDocument]
-    pages: FoundPagesDocument | None
+    pages: PageReachDocument | None
 
 
-def query_report_document(slug: str, report: QueryReport, names: Names = AS_STORED) -> QueryReportDocument:
+def build_query_report_document(slug: str, report: QueryReport, path_style: PathStyle = STORED_PATHS) -> QueryReportDocument:
     return {
         "wiki": slug,
-        "since": moment(report.since),
-        "until": moment(report.until),
+        "since": format_date(report.since),
+        "until": format_date(report.until),
         "logging": report.logging,
         "searches": report.searches,
         "beginnings": report.beginnings,
@@ -83,42 +83,42 @@ def query_report_document(slug: str, report: QueryReport, names: Names = AS_STOR
         "without_result_total": report.without_result,
         "degraded": report.degraded,
         "lost": report.lost,
-        "damaged_at": moment(report.damaged_at),
+        "damaged_at": format_date(report.damaged_at),
         "p50_ms": round(report.p50_ms, 3),
         "p95_ms": round(report.p95_ms, 3),
-        "frequent": [_asked(each) for each in report.frequent],
-        "without_result": [_asked(each) for each in report.unanswered],
-        "slow": [_slow(each) for each in report.slow],
-        "pages": _pages(report.pages, names) if report.pages else None,
+        "frequent": [_build_query_stats_document(each) for each in report.frequent],
+        "without_result": [_build_query_stats_document(each) for each in report.unanswered],
+        "slow": [_build_slow_query_document(each) for each in report.slow],
+        "pages": _build_page_reach_document(report.pages, path_style) if report.pages else None,
     }
 
 
-def _asked(asked: AskedQuery) -> AskedQueryDocument:
+def _build_query_stats_document(stats: QueryStats) -> QueryStatsDocument:
     return {
-        "query": asked.query,
-        "count": asked.count,
-        "mean_hits": round(asked.mean_hits, 2),
-        "best_score": asked.best_score,
-        "without_result": asked.without_result,
-        "without_result_filtered": asked.filtered,
-        "did_you_mean": asked.did_you_mean or None,
+        "query": stats.query,
+        "count": stats.count,
+        "mean_hits": round(stats.mean_hits, 2),
+        "best_score": stats.best_score,
+        "without_result": stats.without_result,
+        "without_result_filtered": stats.filtered,
+        "did_you_mean": stats.did_you_mean or None,
     }
 
 
-def _slow(slow: SlowQuery) -> SlowQueryDocument:
+def _build_slow_query_document(slow: SlowQuery) -> SlowQueryDocument:
     return {
         "query": slow.query,
         "ms": slow.ms,
-        "at": moment(datetime.fromtimestamp(slow.at, UTC)),
+        "at": format_date(datetime.fromtimestamp(slow.at, UTC)),
         "mode": slow.mode,
         "degraded": slow.degraded,
     }
 
 
-def _pages(pages: FoundPages, names: Names) -> FoundPagesDocument:
+def _build_page_reach_document(pages: PageReach, path_style: PathStyle) -> PageReachDocument:
     return {
         "indexed": pages.indexed,
         "never_found_total": pages.never_found,
-        "never_found": [names.shown(path) for path in pages.never],
-        "found_most": [{"path": names.shown(path), "count": count} for path, count in pages.often],
+        "never_found": [path_style.to_display_path(path) for path in pages.never],
+        "found_most": [{"path": path_style.to_display_path(path), "count": count} for path, count in pages.often],
     }

@@ -3,15 +3,15 @@
 from typing_extensions import TypedDict
 
 from wikiholt.errors import WikiholtError
-from wikiholt.handle import Status
-from wikiholt.model import Problem, SyncReport, Wiki
+from wikiholt.handle import WikiStatus
+from wikiholt.model import PageProblem, SyncReport, Wiki
 from wikiholt.settings import WIKI_SETTINGS
-from wikiholt.sources.address import shown
-from wikiholt.surfaces.documents.health import HealthDocument, health_document
-from wikiholt.surfaces.documents.moments import moment
+from wikiholt.sources.address import redact_url
+from wikiholt.surfaces.documents.health import IndexHealthDocument, build_health_document
+from wikiholt.surfaces.documents.moments import format_date
 
-HIDDEN = "(hidden)"
-_SECRETS = frozenset(setting.name for setting in WIKI_SETTINGS if setting.secret)
+HIDDEN_VALUE = "(hidden)"
+_SECRET_SETTINGS = frozenset(setting.name for setting in WIKI_SETTINGS if setting.secret)
 
 
 class ErrorDocument(TypedDict):
@@ -54,7 +54,7 @@ class StatusDocument(WikiDocument):
     model: str | None
     disk_bytes: int
     error: ErrorDocument | None
-    health: HealthDocument
+    health: IndexHealthDocument
     set_aside: list[str]
 
 
@@ -75,7 +75,7 @@ class SyncDocument(TypedDict):
     seconds: float
 
 
-def sync_document(wiki: Wiki, report: SyncReport) -> SyncDocument:
+def build_sync_document(wiki: Wiki, report: SyncReport) -> SyncDocument:
     return {
         "wiki": wiki.slug,
         "revision": report.revision,
@@ -86,50 +86,50 @@ def sync_document(wiki: Wiki, report: SyncReport) -> SyncDocument:
         "unchanged": report.unchanged,
         "chunks_embedded": report.chunks_embedded,
         "chunks_reused": report.chunks_reused,
-        "problems": [problem_document(problem) for problem in report.problems],
+        "problems": [build_problem_document(problem) for problem in report.problems],
         "rebuilt": report.rebuilt,
         "seconds": round(report.seconds, 3),
     }
 
 
-def problem_document(problem: Problem) -> ProblemDocument:
+def build_problem_document(problem: PageProblem) -> ProblemDocument:
     return {"file": problem.file, "reason": problem.reason, "detail": problem.detail}
 
 
-def wiki_document(wiki: Wiki) -> WikiDocument:
+def build_wiki_document(wiki: Wiki) -> WikiDocument:
     return {
         "slug": wiki.slug,
-        "source": shown(wiki.source),
-        "settings": shown_settings(wiki),
-        "created_at": moment(wiki.created_at),
+        "source": redact_url(wiki.source),
+        "settings": get_public_settings(wiki),
+        "created_at": format_date(wiki.created_at),
     }
 
 
-def shown_settings(wiki: Wiki) -> dict[str, str]:
+def get_public_settings(wiki: Wiki) -> dict[str, str]:
     """A wiki's settings as anybody may see them: of a secret only that there is one."""
-    return {name: HIDDEN if name in _SECRETS else text for name, text in wiki.settings.items()}
+    return {name: HIDDEN_VALUE if name in _SECRET_SETTINGS else text for name, text in wiki.settings.items()}
 
 
-def status_document(status: Status) -> StatusDocument:
+def build_status_document(status: WikiStatus) -> StatusDocument:
     state = status.state
     return {
-        **wiki_document(status.wiki),
+        **build_wiki_document(status.wiki),
         "pages": state.pages if state else 0,
         "chunks": state.chunks if state else 0,
-        "problems": [problem_document(problem) for problem in status.problems],
+        "problems": [build_problem_document(problem) for problem in status.problems],
         "indexed_revision": state.revision if state else None,
         "head_revision": status.head,
         "stale": status.stale,
-        "synced_at": moment(state.synced_at) if state else None,
+        "synced_at": format_date(state.synced_at) if state else None,
         "generation": state.generation if state else None,
         "version": state.version if state else None,
         "model": state.recipe.fingerprint if state else None,
         "disk_bytes": status.disk_bytes,
-        "error": error_document(status.error) if status.error else None,
-        "health": health_document(status.health),
-        "set_aside": list(status.aside),
+        "error": build_error_document(status.error) if status.error else None,
+        "health": build_health_document(status.health),
+        "set_aside": list(status.quarantined),
     }
 
 
-def error_document(error: WikiholtError) -> ErrorDocument:
+def build_error_document(error: WikiholtError) -> ErrorDocument:
     return {"code": error.code, "message": error.message, "hint": error.hint}

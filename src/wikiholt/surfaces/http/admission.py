@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from wikiholt.model import Author, Key, Scope, Wiki
-from wikiholt.surfaces.documents.names import AS_STORED, Names
+from wikiholt.surfaces.documents.names import STORED_PATHS, PathStyle
 
-ADMISSION = "wikiholt.admission"
+HOST_GRANT_KEY = "wikiholt.admission"
 """Where the scope keeps it."""
 
 
-class Deed(StrEnum):
+class ChangeKind(StrEnum):
     """What a commit did to a page."""
 
     SAVED = "saved"
@@ -25,13 +25,13 @@ class Deed(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Wrote:
+class CommitEvent:
     """A commit that a request has made, for a host that tells others of it; paths and files are git's.
 
     `files` are those there are since, or those that are gone of a deleted page; the page's own is the first.
     """
 
-    deed: Deed
+    kind: ChangeKind
     path: str
     files: tuple[str, ...]
     author: Author
@@ -39,15 +39,15 @@ class Wrote:
     new_path: str = ""
 
 
-Tell = Callable[[Wrote], None]
+CommitListener = Callable[[CommitEvent], None]
 
 
-def to_nobody(_: Wrote) -> None:
+def ignore_commit(_: CommitEvent) -> None:
     """What is told where there is no host."""
 
 
 @dataclass(frozen=True, slots=True)
-class Admission:
+class HostGrant:
     """One request's wiki and rights; hosts may give any of them without the others.
 
     Commits are by `author`; who has a key may name another. A write waits up to `patience` seconds for the index to
@@ -57,15 +57,15 @@ class Admission:
     wiki: Wiki
     scopes: frozenset[Scope]
     author: Author
-    attaches: bool = False
-    signed_in: bool = False
+    can_attach: bool = False
+    is_signed_in: bool = False
     key: Key | None = None
-    keeps_keys: bool = False
-    names: Names = AS_STORED
-    patience: float = 0.0
-    commits: list[Wrote] = field(default_factory=list)
+    can_manage_keys: bool = False
+    path_style: PathStyle = STORED_PATHS
+    index_wait_s: float = 0.0
+    commits: list[CommitEvent] = field(default_factory=list)
 
     @property
-    def changes(self) -> bool:
+    def can_write(self) -> bool:
         """Whether anything but reading is allowed."""
-        return self.attaches or bool(self.scopes - {Scope.READ})
+        return self.can_attach or bool(self.scopes - {Scope.READ})

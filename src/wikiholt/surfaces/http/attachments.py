@@ -12,143 +12,143 @@ from pydantic import Field
 from starlette.responses import Response
 
 from wikiholt.errors import AttachmentNotFound, InvalidPage, NotFound, PageExists, PageNotFound
-from wikiholt.model import Attached, Author, Scope
+from wikiholt.model import AttachmentResult, Author, Scope
 from wikiholt.surfaces.documents.attachments import (
-    AttachedDocument,
+    AttachmentAddDocument,
     AttachmentContentDocument,
     AttachmentsDocument,
-    DetachedDocument,
-    attached_document,
-    attachment_content_document,
-    attachments_document,
-    detached_document,
+    AttachmentRemoveDocument,
+    build_attachment_add_document,
+    build_attachment_content_document,
+    build_attachments_document,
+    build_attachment_remove_document,
 )
-from wikiholt.surfaces.documents.pages import DeletedDocument, PageDocument
-from wikiholt.surfaces.http.admission import Deed, Wrote
-from wikiholt.surfaces.http.bodies import PRIVATE, json_response
-from wikiholt.surfaces.http.edits import ByHeader, Edit, PreconditionFailed, author_of
-from wikiholt.surfaces.http.pages import PagePath, page_response
-from wikiholt.surfaces.http.parameters import Flag, Nothing
-from wikiholt.surfaces.http.queries import taken
-from wikiholt.surfaces.http.responses import Responses, declared
-from wikiholt.surfaces.http.sending import Sent, sent
-from wikiholt.surfaces.http.visits import OpenWiki, Who
-from wikiholt.surfaces.http.writing import EditBody, NoQuery, OnlyNew, deleted_response
+from wikiholt.surfaces.documents.pages import PageDeleteDocument, PageDocument
+from wikiholt.surfaces.http.admission import ChangeKind, CommitEvent
+from wikiholt.surfaces.http.bodies import PRIVATE_CACHE_CONTROL, make_json_response
+from wikiholt.surfaces.http.edits import AuthorHeader, WriteBody, PreconditionFailed, get_author
+from wikiholt.surfaces.http.pages import PagePath, make_page_response
+from wikiholt.surfaces.http.parameters import Flag, NoParams
+from wikiholt.surfaces.http.queries import parse_query
+from wikiholt.surfaces.http.responses import Responses, describe_error_responses
+from wikiholt.surfaces.http.sending import LazyBody, read_body
+from wikiholt.surfaces.http.visits import WikiSession, RequestContextDep
+from wikiholt.surfaces.http.writing import RawWriteBody, NoQuery, IfNoneMatchAny, delete_and_respond
 
 router = APIRouter(prefix="/api/v1", tags=["attachments"])
 
-_INERT = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf", "text/plain"})
+_INERT_MEDIA_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf", "text/plain"})
 """What a browser may be told that a file is: nothing in which a script could run."""
-_ONE = "/pages/{path:path}/attachments/{filename}"
-_CREATED: Responses = {201: {"model": AttachedDocument, "description": "The file is new."}}
+_ATTACHMENT_PATH = "/pages/{path:path}/attachments/{filename}"
+_ATTACHED_RESPONSE: Responses = {201: {"model": AttachmentAddDocument, "description": "The file is new."}}
 FileName = Annotated[str, Path(max_length=300, description="The file's name.")]
 
 
-class AttachFile(Edit):
+class AttachFile(WriteBody):
     """A file, its bytes in base64."""
 
     filename: Annotated[str, Field(min_length=1, max_length=255, pattern=r"^[^\x00]+$")]
     content: str
 
 
-class Form(Nothing):
+class AttachmentParams(NoParams):
     """In which form a file is wanted."""
 
     raw: Flag = Field(False, description="The bytes themselves, to be saved, instead of a document.")
 
 
-AttachBody = Annotated[Sent[AttachFile], sent(AttachFile)]
+RawAttachFile = Annotated[LazyBody[AttachFile], read_body(AttachFile)]
 
 
 @router.get(
-    "/pages/{path:path}/attachments", response_model=AttachmentsDocument | PageDocument, responses=declared(404)
+    "/pages/{path:path}/attachments", response_model=AttachmentsDocument | PageDocument, responses=describe_error_responses(404)
 )
-def list_attachments(who: Who, path: PagePath, _: NoQuery) -> Response:
+def list_attachments(context: RequestContextDep, path: PagePath, _: NoQuery) -> Response:
     """List the files attached to a page."""
-    wiki = who.wiki(Scope.READ)
+    wiki = context.open_wiki(Scope.READ)
 
     def answer() -> Response:
-        found = wiki.handle.contents.attachments(wiki.names.meant(path))
-        return json_response(attachments_document(found, wiki.names))
+        found = wiki.handle.pages.list_attachments(wiki.path_style.to_git_path(path))
+        return make_json_response(build_attachments_document(found, wiki.path_style))
 
-    return _or_page(answer, lambda: page_response(wiki, f"{path}/attachments"))
+    return _respond_or_page(answer, lambda: make_page_response(wiki, f"{path}/attachments"))
 
 
-@router.get(_ONE, response_model=AttachmentContentDocument | PageDocument, responses=declared(404, 413))
-def read_attachment(who: Who, path: PagePath, filename: FileName, asked: Annotated[Form, taken(Form)]) -> Response:
+@router.get(_ATTACHMENT_PATH, response_model=AttachmentContentDocument | PageDocument, responses=describe_error_responses(404, 413))
+def read_attachment(context: RequestContextDep, path: PagePath, filename: FileName, params: Annotated[AttachmentParams, parse_query(AttachmentParams)]) -> Response:
     """Read a file that is attached to a page: with its bytes in base64, or (raw) the bytes to be saved."""
-    wiki = who.wiki(Scope.READ)
+    wiki = context.open_wiki(Scope.READ)
 
     def answer() -> Response:
-        read = wiki.handle.contents.attachment(wiki.names.meant(path), filename)
-        return _raw(read) if asked.raw else json_response(attachment_content_document(read, wiki.names))
+        read = wiki.handle.pages.read_attachment(wiki.path_style.to_git_path(path), filename)
+        return _make_raw_response(read) if params.raw else make_json_response(build_attachment_content_document(read, wiki.path_style))
 
-    return _or_page(answer, lambda: page_response(wiki, f"{path}/attachments/{filename}"))
+    return _respond_or_page(answer, lambda: make_page_response(wiki, f"{path}/attachments/{filename}"))
 
 
 @router.post(
     "/pages/{path:path}/attachments",
-    response_model=AttachedDocument,
-    responses=declared(404, 409, 412, 413) | _CREATED,
+    response_model=AttachmentAddDocument,
+    responses=describe_error_responses(404, 409, 412, 413) | _ATTACHED_RESPONSE,
 )
 def attach(
-    who: Who, path: PagePath, sent_body: AttachBody, _: NoQuery, only_new: OnlyNew = None, by: ByHeader = None
+    context: RequestContextDep, path: PagePath, raw_body: RawAttachFile, _: NoQuery, if_none_match: IfNoneMatchAny = None, author_header: AuthorHeader = None
 ) -> Response:
     """Attach a file to a page, in the place of one of that name."""
-    wiki, body = who.attaching(), sent_body.read()
-    author, message = author_of(wiki, body, by), body.commit_message or ""
+    wiki, body = context.open_wiki_for_attachments(), raw_body.read()
+    author, message = get_author(wiki, body, author_header), body.commit_message or ""
     try:
-        attached = wiki.handle.contents.attach(
-            wiki.names.meant(path), body.filename, _bytes(body.content), author, message, create_only=bool(only_new)
+        attached = wiki.handle.pages.add_attachment(
+            wiki.path_style.to_git_path(path), body.filename, _decode_base64(body.content), author, message, create_only=bool(if_none_match)
         )
     except PageExists as error:
         raise PreconditionFailed(error.message, current=None, hint=error.hint) from None
-    _tell(wiki, attached, author, message)
-    return json_response(attached_document(attached, wiki.names), 201 if attached.created else 200)
+    _report_attached(wiki, attached, author, message)
+    return make_json_response(build_attachment_add_document(attached, wiki.path_style), 201 if attached.created else 200)
 
 
-@router.delete(_ONE, response_model=DetachedDocument | DeletedDocument, responses=declared(404, 409, 412))
+@router.delete(_ATTACHMENT_PATH, response_model=AttachmentRemoveDocument | PageDeleteDocument, responses=describe_error_responses(404, 409, 412))
 def detach(
-    who: Who, path: PagePath, filename: FileName, _: NoQuery, sent_body: EditBody, by: ByHeader = None
+    context: RequestContextDep, path: PagePath, filename: FileName, _: NoQuery, raw_body: RawWriteBody, author_header: AuthorHeader = None
 ) -> Response:
     """Delete a file that is attached to a page; what it held stays in the history."""
-    wiki, edit = who.wiki(Scope.WRITE), sent_body.read()
-    author, message = author_of(wiki, edit, by), edit.commit_message or ""
+    wiki, edit = context.open_wiki(Scope.WRITE), raw_body.read()
+    author, message = get_author(wiki, edit, author_header), edit.commit_message or ""
 
     def answer() -> Response:
-        gone = wiki.handle.contents.detach(wiki.names.meant(path), filename, author, message)
-        _tell(wiki, gone, author, message)
-        return json_response(detached_document(gone, wiki.names))
+        gone = wiki.handle.pages.remove_attachment(wiki.path_style.to_git_path(path), filename, author, message)
+        _report_attached(wiki, gone, author, message)
+        return make_json_response(build_attachment_remove_document(gone, wiki.path_style))
 
-    return _or_page(answer, lambda: deleted_response(wiki, f"{path}/attachments/{filename}", edit, None, by))
+    return _respond_or_page(answer, lambda: delete_and_respond(wiki, f"{path}/attachments/{filename}", edit, None, author_header))
 
 
-def _or_page(answer: Callable[[], Response], page: Callable[[], Response]) -> Response:
+def _respond_or_page(respond: Callable[[], Response], respond_page: Callable[[], Response]) -> Response:
     """The answer, or where there is nothing that of a page, which may be called attachments or lie below one."""
     try:
-        return answer()
+        return respond()
     except (PageNotFound, AttachmentNotFound, InvalidPage):
         with suppress(NotFound, InvalidPage):
-            return page()
+            return respond_page()
         raise
 
 
-def _raw(read: Attached) -> Response:
-    kind = read.attachment.media_type
+def _make_raw_response(attachment: AttachmentResult) -> Response:
+    kind = attachment.attachment.media_type
     headers = {
-        "Cache-Control": PRIVATE,
-        "Content-Disposition": f"attachment; filename*=UTF-8''{quote(read.attachment.filename, safe='')}",
-        "ETag": f'"{read.attachment.blob}"',
+        "Cache-Control": PRIVATE_CACHE_CONTROL,
+        "Content-Disposition": f"attachment; filename*=UTF-8''{quote(attachment.attachment.filename, safe='')}",
+        "ETag": f'"{attachment.attachment.blob}"',
     }
-    return Response(read.data, 200, headers, media_type=kind if kind in _INERT else "application/octet-stream")
+    return Response(attachment.data, 200, headers, media_type=kind if kind in _INERT_MEDIA_TYPES else "application/octet-stream")
 
 
-def _bytes(content: str) -> bytes:
+def _decode_base64(content: str) -> bytes:
     try:
         return b64decode("".join(content.split()), validate=True)
     except (NotBase64, ValueError):
         raise InvalidPage("content is not base64", hint="Send the file's bytes in base64.") from None
 
 
-def _tell(wiki: OpenWiki, attached: Attached, author: Author, message: str) -> None:
-    wiki.wrote(Wrote(Deed.ATTACHED, attached.path, (attached.attachment.file,), author, message))
+def _report_attached(wiki: WikiSession, result: AttachmentResult, author: Author, message: str) -> None:
+    wiki.report_commit(CommitEvent(ChangeKind.ATTACHED, result.path, (result.attachment.file,), author, message))

@@ -8,49 +8,49 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope
 
-PRIVATE = "private, no-cache"
+PRIVATE_CACHE_CONTROL = "private, no-cache"
 """What an answer holds is the visitor's own: only their browser may keep it, and asks before it uses it again."""
 
 
-def encoded(document: Mapping[str, Any]) -> bytes:
+def encode_json(document: Mapping[str, Any]) -> bytes:
     """The document as compact JSON; half a surrogate pair, which no encoding holds, becomes a question mark."""
     return json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode("utf-8", "replace")
 
 
-def json_response(
+def make_json_response(
     document: Mapping[str, Any], status: int = 200, headers: Mapping[str, str] | None = None, etag: str = ""
 ) -> Response:
     """A document that was made to fit its schema; it is not validated once more on the way out."""
-    every = {"Cache-Control": PRIVATE, **(headers or {})}
+    every = {"Cache-Control": PRIVATE_CACHE_CONTROL, **(headers or {})}
     if etag:
         every["ETag"] = etag
-    return Response(encoded(document), status, every, media_type="application/json")
+    return Response(encode_json(document), status, every, media_type="application/json")
 
 
-def bounded(scope: Scope, receive: Receive, limit: int) -> Receive:
+def limit_body(scope: Scope, receive: Receive, limit_bytes: int) -> Receive:
     """The same body, refused as soon as it is known to be over the limit: when announced, or while it comes in."""
     taken = 0
 
     async def receive_some() -> Message:
         nonlocal taken
-        announced = _announced(scope)
-        if announced is not None and announced > limit:
-            raise _too_large(limit)
+        announced = _get_content_length(scope)
+        if announced is not None and announced > limit_bytes:
+            raise _build_too_large_error(limit_bytes)
         message = await receive()
         taken += len(message.get("body", b""))
-        if taken > limit:
-            raise _too_large(limit)
+        if taken > limit_bytes:
+            raise _build_too_large_error(limit_bytes)
         return message
 
     return receive_some
 
 
-def _announced(scope: Scope) -> int | None:
+def _get_content_length(scope: Scope) -> int | None:
     for name, value in scope["headers"]:
         if name == b"content-length" and value.isdigit():
             return int(value)
     return None
 
 
-def _too_large(limit: int) -> HTTPException:
-    return HTTPException(413, f"The body has more than {limit} bytes.")
+def _build_too_large_error(limit_bytes: int) -> HTTPException:
+    return HTTPException(413, f"The body has more than {limit_bytes} bytes.")

@@ -10,55 +10,55 @@ from pydantic import Field
 
 from wikiholt.errors import Forbidden, PageNotFound, RevisionMismatch
 from wikiholt.model import Author
-from wikiholt.surfaces.http.sending import Strict
-from wikiholt.surfaces.http.visits import OpenWiki
+from wikiholt.surfaces.http.sending import StrictBody
+from wikiholt.surfaces.http.visits import WikiSession
 
-_STRONG = re.compile(r'(?<!W/)"([^"]*)"')
-_ADDRESS = r"[^\s<>@\x00-\x1f]+@[^\s<>@\x00-\x1f]+"
-_NAME = r"[^\x00-\x1f\x7f<>]*[^\s\x00-\x1f\x7f<>][^\x00-\x1f\x7f<>]*"
+_STRONG_ETAG_PATTERN = re.compile(r'(?<!W/)"([^"]*)"')
+_EMAIL_PATTERN = r"[^\s<>@\x00-\x1f]+@[^\s<>@\x00-\x1f]+"
+_AUTHOR_NAME_PATTERN = r"[^\x00-\x1f\x7f<>]*[^\s\x00-\x1f\x7f<>][^\x00-\x1f\x7f<>]*"
 _Text = Annotated[str, Field(pattern=r"^[^\x00]*$")]
 
 IfMatch = Annotated[str | None, Header(alias="If-Match", description="The tag of the page as it was read, or *.")]
-ByHeader = Annotated[
+AuthorHeader = Annotated[
     str | None,
     Header(
         alias="X-Author",
         max_length=500,
-        pattern=rf"^{_NAME} <{_ADDRESS}>$",
+        pattern=rf"^{_AUTHOR_NAME_PATTERN} <{_EMAIL_PATTERN}>$",
         description="Who the commit is by, as `Name <address>`, where the body does not say.",
     ),
 ]
 
 
-class Writer(Strict):
+class CommitAuthor(StrictBody):
     """Who a commit is by."""
 
-    name: str = Field(max_length=200, pattern=rf"^{_NAME}$")
-    email: str = Field(max_length=254, pattern=rf"^{_ADDRESS}$")
+    name: str = Field(max_length=200, pattern=rf"^{_AUTHOR_NAME_PATTERN}$")
+    email: str = Field(max_length=254, pattern=rf"^{_EMAIL_PATTERN}$")
 
 
-class Edit(Strict):
+class WriteBody(StrictBody):
     """What every write may say; `revision` is the one the writer has read (empty: none)."""
 
     commit_message: Annotated[_Text, Field(max_length=10_000)] | None = None
-    author: Writer | None = None
+    author: CommitAuthor | None = None
     revision: Annotated[str, Field(pattern=r"^(?:[0-9a-fA-F]{7,64})?$")] | None = None
 
 
-class PutPage(Edit):
+class PutPage(WriteBody):
     """The page's whole content."""
 
     content: _Text
 
 
-class PatchPage(Edit):
+class PatchPage(WriteBody):
     """The one place to replace, as it stands on the page, and what shall stand there."""
 
     old_string: Annotated[_Text, Field(min_length=1)]
     new_string: _Text
 
 
-class RenamePage(Edit):
+class RenamePage(WriteBody):
     """The page's other path; links of other pages follow unless told not to."""
 
     new_path: Annotated[_Text, Field(min_length=1, max_length=1000)]
@@ -73,17 +73,17 @@ class PreconditionFailed(RevisionMismatch):
     status = 412
 
 
-def author_of(wiki: OpenWiki, edit: Edit, header: str | None) -> Author:
+def get_author(wiki: WikiSession, body: WriteBody, header: str | None) -> Author:
     """Who the body says, else the header, else the host or the key's label; who has signed in writes as nobody else."""
     if wiki.author is not None and wiki.grant.key is None:
-        if edit.author is not None or header is not None:
+        if body.author is not None or header is not None:
             raise Forbidden("Your commits are by yourself.", hint="Leave out the author, or use a key.")
         return wiki.author
-    if edit.author is not None:
-        return Author(edit.author.name, edit.author.email)
+    if body.author is not None:
+        return Author(body.author.name, body.author.email)
     if header is not None:
         name, _, address = header.removesuffix(">").rpartition(" <")
-        return Author(_text(name), _text(address))
+        return Author(_decode_header(name), _decode_header(address))
     if wiki.author is not None:
         return wiki.author
     key = wiki.grant.key
@@ -92,50 +92,50 @@ def author_of(wiki: OpenWiki, edit: Edit, header: str | None) -> Author:
     return Author(label if named else "Wikiholt", f"{key.id if key else 'nobody'}@wikiholt.invalid")
 
 
-def expected(wiki: OpenWiki, path: str, edit: Edit, if_match: str | None) -> str | None:
+def get_expected_revision(wiki: WikiSession, path: str, body: WriteBody, if_match: str | None) -> str | None:
     """The revision the page must be at, or None where nothing is said; the header goes before the body."""
     if if_match is None:
-        return edit.revision.lower() if edit.revision else None
-    named: list[str] = [tag.partition(".")[0].lower() for tag in _STRONG.findall(if_match)]
+        return body.revision.lower() if body.revision else None
+    named: list[str] = [tag.partition(".")[0].lower() for tag in _STRONG_ETAG_PATTERN.findall(if_match)]
     if len(named) == 1 and re.fullmatch(r"[0-9a-f]{7,64}", named[0]):
         return named[0]
     try:
-        current = wiki.handle.contents.read(path).revision
+        current = wiki.handle.pages.read(path).revision
     except PageNotFound:
-        raise _unmet(None) from None
+        raise _build_precondition_error(None) from None
     if if_match.strip() == "*" or any(len(tag) >= 7 and current.startswith(tag) for tag in named):
         return current
-    raise _unmet(current)
+    raise _build_precondition_error(current)
 
 
 @contextmanager
-def conditions(*, by_header: bool) -> Iterator[None]:
+def check_preconditions(*, by_header: bool) -> Iterator[None]:
     """Say 412 where a header's condition does not hold, 409 where the body's does not, 404 where there is no page."""
     try:
         yield
     except RevisionMismatch as error:
         if by_header:
-            raise _unmet(error.current) from None
+            raise _build_precondition_error(error.current) from None
         if error.current is None:
             raise PageNotFound("There is no such page.", hint="List the pages to see their paths.") from None
         raise
 
 
-def taken_already(wiki: OpenWiki, path: str, *, by_header: bool) -> RevisionMismatch:
+def build_page_exists_error(wiki: WikiSession, path: str, *, by_header: bool) -> RevisionMismatch:
     """What to say to who would write over a page unread."""
-    current = wiki.handle.contents.read(path).revision
+    current = wiki.handle.pages.read(path).revision
     if by_header:
-        return _unmet(current)
+        return _build_precondition_error(current)
     hint = "Read it, then send its revision with the change; or If-Match: * to write over it."
     return RevisionMismatch("There is a page of this path already.", current=current, hint=hint)
 
 
-def _unmet(current: str | None) -> PreconditionFailed:
+def _build_precondition_error(current: str | None) -> PreconditionFailed:
     told = "The page was changed since it was read." if current else "There is no such page."
     return PreconditionFailed(told, current=current, hint="Read it again and make the change on what it says now.")
 
 
-def _text(header: str) -> str:
+def _decode_header(header: str) -> str:
     """Headers travel as Latin-1; who sent UTF-8 meant UTF-8."""
     try:
         return header.encode("latin-1").decode("utf-8")

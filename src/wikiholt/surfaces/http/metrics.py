@@ -7,22 +7,22 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from starlette.requests import Request
 from starlette.responses import Response
 
-from wikiholt.surfaces.http.counting import Metrics
-from wikiholt.surfaces.http.parameters import Nothing
-from wikiholt.surfaces.http.queries import taken
-from wikiholt.surfaces.http.responses import declared
-from wikiholt.surfaces.http.visits import Who
+from wikiholt.surfaces.http.counting import ServiceMetrics
+from wikiholt.surfaces.http.parameters import NoParams
+from wikiholt.surfaces.http.queries import parse_query
+from wikiholt.surfaces.http.responses import describe_error_responses
+from wikiholt.surfaces.http.visits import RequestContextDep
 
-router = APIRouter(tags=["service"])
+metrics_router = APIRouter(tags=["service"])
 
 
-@router.get(
+@metrics_router.get(
     "/metrics",
     response_class=Response,
-    responses=declared() | {200: {"description": "Prometheus' text format.", "content": {"text/plain": {}}}},
+    responses=describe_error_responses() | {200: {"description": "Prometheus' text format.", "content": {"text/plain": {}}}},
 )
-def metrics(request: Request, who: Who, _: Annotated[Nothing, taken(Nothing)]) -> Response:
+def metrics(request: Request, context: RequestContextDep, _: Annotated[NoParams, parse_query(NoParams)]) -> Response:
     """Figures of the service, for an operator's key."""
-    who.watches()
-    held: Metrics = request.app.state.metrics
+    context.require_metrics_access()
+    held: ServiceMetrics = request.app.state.metrics
     return Response(generate_latest(held.registry), media_type=CONTENT_TYPE_LATEST)

@@ -12,35 +12,35 @@ from wikiholt.model import PageContent, Scope
 from wikiholt.surfaces.documents.commits import (
     ChangelogDocument,
     HistoryDocument,
-    changelog_document,
-    commit_document,
+    build_changelog_document,
+    build_commit_document,
 )
-from wikiholt.surfaces.documents.pages import PageDocument, PageListDocument, list_document, page_document
-from wikiholt.surfaces.http.bodies import json_response
-from wikiholt.surfaces.http.etags import Held, names, not_modified, weak
-from wikiholt.surfaces.http.parameters import Count, Nothing, Paged
-from wikiholt.surfaces.http.queries import taken
-from wikiholt.surfaces.http.responses import declared
-from wikiholt.surfaces.http.visits import OpenWiki, Who
+from wikiholt.surfaces.documents.pages import PageDocument, PageListDocument, build_page_list_document, build_page_document
+from wikiholt.surfaces.http.bodies import make_json_response
+from wikiholt.surfaces.http.etags import IfNoneMatch, matches_etag, make_not_modified_response, make_weak_etag
+from wikiholt.surfaces.http.parameters import Count, NoParams, PageListParams
+from wikiholt.surfaces.http.queries import parse_query
+from wikiholt.surfaces.http.responses import describe_error_responses
+from wikiholt.surfaces.http.visits import WikiSession, RequestContextDep
 
 router = APIRouter(prefix="/api/v1", tags=["pages"])
 
 PagePath = Annotated[str, Path(max_length=1100, description="The page's path; slashes may stand as they are.")]
 
 
-class Limited(Nothing):
+class CommitListParams(NoParams):
     """The newest of a list of commits."""
 
     limit: Count = Field(50, ge=1, le=1000, description="How many at most.")
 
 
-class Changes(Limited):
+class ChangelogParams(CommitListParams):
     """The newest commits, or those before them."""
 
     offset: Count = Field(0, ge=0, le=1_000_000, description="How many to leave out at the beginning.")
 
 
-class At(Nothing):
+class PageRevisionParams(NoParams):
     """A page at some time."""
 
     revision: str | None = Field(
@@ -48,55 +48,55 @@ class At(Nothing):
     )
 
 
-@router.get("/pages", response_model=PageListDocument, responses=declared(304))
-def list_pages(who: Who, asked: Annotated[Paged, taken(Paged)], held: Held = None) -> Response:
+@router.get("/pages", response_model=PageListDocument, responses=describe_error_responses(304))
+def list_pages(context: RequestContextDep, params: Annotated[PageListParams, parse_query(PageListParams)], if_none_match: IfNoneMatch = None) -> Response:
     """List the pages, or those that pass the filters, by path."""
-    wiki = who.wiki(Scope.READ)
-    tag = weak("pages", wiki.handle.stamp(), asked)
-    if held and names(held, tag):
-        return not_modified(tag)
-    found = wiki.handle.contents.list(wiki.narrowed(asked.filter()), asked.limit, asked.offset)
-    return json_response(list_document(found, wiki.names), etag=tag)
+    wiki = context.open_wiki(Scope.READ)
+    tag = make_weak_etag("pages", wiki.handle.get_version_token(), params)
+    if if_none_match and matches_etag(if_none_match, tag):
+        return make_not_modified_response(tag)
+    found = wiki.handle.pages.list(wiki.to_git_filter(params.to_filter()), params.limit, params.offset)
+    return make_json_response(build_page_list_document(found, wiki.path_style), etag=tag)
 
 
-@router.get("/changelog", response_model=ChangelogDocument, responses=declared())
-def changelog(who: Who, asked: Annotated[Changes, taken(Changes)]) -> Response:
+@router.get("/changelog", response_model=ChangelogDocument, responses=describe_error_responses())
+def changelog(context: RequestContextDep, params: Annotated[ChangelogParams, parse_query(ChangelogParams)]) -> Response:
     """List the commits that touched a page, newest first."""
-    wiki = who.wiki(Scope.READ)
-    return json_response(changelog_document(wiki.handle.contents.changelog(asked.limit, asked.offset), wiki.names))
+    wiki = context.open_wiki(Scope.READ)
+    return make_json_response(build_changelog_document(wiki.handle.pages.read_changelog(params.limit, params.offset), wiki.path_style))
 
 
-@router.get("/pages/{path:path}/history", response_model=HistoryDocument | PageDocument, responses=declared(404))
-def history(who: Who, path: PagePath, asked: Annotated[Limited, taken(Limited)]) -> Response:
+@router.get("/pages/{path:path}/history", response_model=HistoryDocument | PageDocument, responses=describe_error_responses(404))
+def history(context: RequestContextDep, path: PagePath, params: Annotated[CommitListParams, parse_query(CommitListParams)]) -> Response:
     """List the commits that changed a page, newest first."""
-    wiki = who.wiki(Scope.READ)
+    wiki = context.open_wiki(Scope.READ)
     try:
-        commits = wiki.handle.contents.history(wiki.names.meant(path), asked.limit)
+        commits = wiki.handle.pages.read_history(wiki.path_style.to_git_path(path), params.limit)
     except PageNotFound:
         # The address may also be that of a page which is itself called history.
         with suppress(PageNotFound):
-            return page_response(wiki, f"{path}/history")
+            return make_page_response(wiki, f"{path}/history")
         raise
-    shown = wiki.names.shown(wiki.names.meant(path))
-    return json_response({"path": shown, "history": [commit_document(commit) for commit in commits]})
+    shown = wiki.path_style.to_display_path(wiki.path_style.to_git_path(path))
+    return make_json_response({"path": shown, "history": [build_commit_document(commit) for commit in commits]})
 
 
-@router.get("/pages/{path:path}", response_model=PageDocument, responses=declared(304, 404))
-def read_page(who: Who, path: PagePath, asked: Annotated[At, taken(At)], held: Held = None) -> Response:
+@router.get("/pages/{path:path}", response_model=PageDocument, responses=describe_error_responses(304, 404))
+def read_page(context: RequestContextDep, path: PagePath, params: Annotated[PageRevisionParams, parse_query(PageRevisionParams)], if_none_match: IfNoneMatch = None) -> Response:
     """Read a page as it is at HEAD, or at a revision; its tag is what If-Match of a write takes."""
-    return page_response(who.wiki(Scope.READ), path, asked.revision, held)
+    return make_page_response(context.open_wiki(Scope.READ), path, params.revision, if_none_match)
 
 
-def page_response(wiki: OpenWiki, path: str, revision: str | None = None, held: str | None = None) -> Response:
+def make_page_response(wiki: WikiSession, path: str, revision: str | None = None, if_none_match: str | None = None) -> Response:
     """The page of this path; raises PageNotFound."""
-    page = wiki.handle.contents.read(wiki.names.meant(path), revision)
-    tag = page_tag(page)
-    if held and names(held, tag):
-        return not_modified(tag)
-    return json_response(page_document(page, wiki.names), etag=tag)
+    page = wiki.handle.pages.read(wiki.path_style.to_git_path(path), revision)
+    tag = make_page_etag(page)
+    if if_none_match and matches_etag(if_none_match, tag):
+        return make_not_modified_response(tag)
+    return make_json_response(build_page_document(page, wiki.path_style), etag=tag)
 
 
-def page_tag(page: PageContent) -> str:
+def make_page_etag(page: PageContent) -> str:
     """The page's revision, and after a dot what else the answer depends on: a write looks at the first part alone."""
-    rest = weak(page.links_to, page.linked_from, page.missing, page.blob, page.notes)
+    rest = make_weak_etag(page.links_to, page.linked_from, page.missing, page.blob, page.notes)
     return f'"{page.revision}.{rest[3:-1]}"'

@@ -9,35 +9,35 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from wikiholt.errors import InvalidQuery
-from wikiholt.model import Filter, Mode
-from wikiholt.model.answers import MAX_VALUE, MAX_VALUES
-from wikiholt.search import MAX_CHUNKS, MAX_HITS, MAX_QUERY, Request
-from wikiholt.surfaces.documents.moments import since, until
+from wikiholt.model import PageFilter, SearchMode
+from wikiholt.model.answers import MAX_FILTER_VALUE_CHARS, MAX_FILTER_VALUES
+from wikiholt.search import MAX_CHUNKS_PER_PAGE, MAX_HITS, MAX_QUERY_CHARS, SearchRequest
+from wikiholt.surfaces.documents.moments import parse_since, parse_until
 
 
-def _digits(value: Any) -> Any:
+def _check_digits(value: Any) -> Any:
     if isinstance(value, str) and not re.fullmatch(r"-?(?:0|[1-9][0-9]{0,17})", value):
         raise ValueError("it is no whole number")
     return value
 
 
-def _flag(value: Any) -> Any:
+def _check_flag(value: Any) -> Any:
     if isinstance(value, str) and value not in ("true", "false"):
         raise ValueError("it is neither true nor false")
     return value
 
 
-def _moment(value: Any, read: Callable[[str], datetime]) -> Any:
+def _parse_date(value: Any, parse: Callable[[str], datetime]) -> Any:
     try:
-        return read(value) if isinstance(value, str) else value
+        return parse(value) if isinstance(value, str) else value
     except InvalidQuery as error:
         raise ValueError(f"{error.message}; {error.hint}") from None
 
 
-Count = Annotated[int, BeforeValidator(_digits)]
-Flag = Annotated[bool, BeforeValidator(_flag)]
-Value = Annotated[str, Field(min_length=1, max_length=MAX_VALUE, pattern=r"^[^\x00]+$")]
-_MOMENT = WithJsonSchema(
+Count = Annotated[int, BeforeValidator(_check_digits)]
+Flag = Annotated[bool, BeforeValidator(_check_flag)]
+FilterValue = Annotated[str, Field(min_length=1, max_length=MAX_FILTER_VALUE_CHARS, pattern=r"^[^\x00]+$")]
+_DATE_SCHEMA = WithJsonSchema(
     {
         "anyOf": [
             {"type": "string", "format": "date"},
@@ -46,89 +46,89 @@ _MOMENT = WithJsonSchema(
         ]
     }
 )
-Since = Annotated[datetime, BeforeValidator(lambda value: _moment(value, since)), _MOMENT]
-Until = Annotated[datetime, BeforeValidator(lambda value: _moment(value, until)), _MOMENT]
+Since = Annotated[datetime, BeforeValidator(lambda value: _parse_date(value, parse_since)), _DATE_SCHEMA]
+Until = Annotated[datetime, BeforeValidator(lambda value: _parse_date(value, parse_until)), _DATE_SCHEMA]
 
 
-class Nothing(BaseModel):
+class NoParams(BaseModel):
     """An address that takes no parameters."""
 
     model_config = ConfigDict(extra="forbid")
 
 
-class Narrowed(Nothing):
+class FilterParams(NoParams):
     """Which pages count; all that is given must hold."""
 
-    tag: list[Value] = Field([], max_length=MAX_VALUES, description="Pages with this tag; may be given several times.")
-    category: list[Value] = Field(
-        [], max_length=MAX_VALUES, description="Pages of this category; of any of them if given several times."
+    tag: list[FilterValue] = Field([], max_length=MAX_FILTER_VALUES, description="Pages with this tag; may be given several times.")
+    category: list[FilterValue] = Field(
+        [], max_length=MAX_FILTER_VALUES, description="Pages of this category; of any of them if given several times."
     )
-    prefix: Value | None = Field(None, description="Pages whose path begins with this.")
+    prefix: FilterValue | None = Field(None, description="Pages whose path begins with this.")
     since: Since | None = Field(None, description="Pages changed since: a date, a date with time, or 7d, 12h, 3w.")
     updated_since: Since | None = Field(None, description="The same as since.")
 
     @model_validator(mode="after")
-    def _one_name_each(self) -> "Narrowed":
+    def _check_single_since(self) -> "FilterParams":
         if self.since is not None and self.updated_since is not None:
             raise ValueError("since and updated_since are the same; give one of them")
         return self
 
-    def filter(self) -> Filter:
-        return Filter(tuple(self.category), tuple(self.tag), self._path() or "", self.since or self.updated_since)
+    def to_filter(self) -> PageFilter:
+        return PageFilter(tuple(self.category), tuple(self.tag), self._get_prefix() or "", self.since or self.updated_since)
 
-    def _path(self) -> str | None:
+    def _get_prefix(self) -> str | None:
         return self.prefix
 
 
-class Listed(Narrowed):
+class ListParams(FilterParams):
     """Narrowed, where `path` is free to mean the same as `prefix`."""
 
-    path: Value | None = Field(None, description="The same as prefix.")
+    path: FilterValue | None = Field(None, description="The same as prefix.")
 
     @model_validator(mode="after")
-    def _one_path(self) -> "Listed":
+    def _check_single_prefix(self) -> "ListParams":
         if self.path is not None and self.prefix is not None:
             raise ValueError("path and prefix are the same; give one of them")
         return self
 
-    def _path(self) -> str | None:
+    def _get_prefix(self) -> str | None:
         return self.path or self.prefix
 
 
-class Asked(Listed):
+class SearchParams(ListParams):
     """A search."""
 
     q: str = Field(
-        min_length=1, max_length=MAX_QUERY, pattern=r"^[^\x00]*[^\s\x00][^\x00]*$", description="What to look for."
+        min_length=1, max_length=MAX_QUERY_CHARS, pattern=r"^[^\x00]*[^\s\x00][^\x00]*$", description="What to look for."
     )
     n: Count = Field(10, ge=1, le=MAX_HITS, description="How many pages at most.")
-    mode: Mode = Field(Mode.HYBRID, description="By meaning and words, by meaning alone, or by words alone.")
-    max_chunks_per_page: Count = Field(1, ge=1, le=MAX_CHUNKS, description="How many passages of one page at most.")
+    mode: SearchMode = Field(SearchMode.HYBRID, description="By meaning and words, by meaning alone, or by words alone.")
+    max_chunks_per_page: Count = Field(1, ge=1, le=MAX_CHUNKS_PER_PAGE, description="How many passages of one page at most.")
     fresh: Flag = Field(False, description="Wait until the index has reached HEAD, for a bounded time.")
     rerank: Flag | None = Field(
         None, description="Whether the reranker reads the best pages again; as rerank.model says if left out."
     )
 
-    def request(self) -> Request:
-        return Request(self.q, self.n, self.mode, self.filter(), self.max_chunks_per_page, self.rerank)
+    def to_request(self) -> SearchRequest:
+        return SearchRequest(self.q, self.n, self.mode, self.to_filter(), self.max_chunks_per_page, self.rerank)
 
 
-class AskedByMeaning(Asked):
+class SemanticParams(SearchParams):
     """A search as otterwiki-semantic-search takes it."""
 
     n: Count = Field(5, ge=1, le=MAX_HITS, description="How many pages at most.")
-    mode: Mode = Field(Mode.SEMANTIC, description="By meaning alone, unless said otherwise.")
-    max_chunks_per_page: Count = Field(2, ge=1, le=MAX_CHUNKS, description="How many passages of one page at most.")
+    mode: SearchMode = Field(SearchMode.SEMANTIC, description="By meaning alone, unless said otherwise.")
+    max_chunks_per_page: Count = Field(2, ge=1, le=MAX_CHUNKS_PER_PAGE, description="How many passages of one page at most.")
 
 
-class AskedLike(Narrowed):
+class SimilarParams(FilterParams):
     """Pages like one page."""
 
     path: str = Field(min_length=1, max_length=1000, pattern=r"^[^\x00]+$", description="The page.")
     n: Count = Field(5, ge=1, le=MAX_HITS, description="How many pages at most.")
 
 
-class Paged(Listed):
+class PageListParams(ListParams):
     """Some of the pages, in order of their paths."""
 
     limit: Count = Field(10_000, ge=1, le=10_000, description="How many at most.")

@@ -13,53 +13,53 @@ from starlette.responses import Response
 from typing_extensions import TypedDict
 
 from wikiholt.errors import (
-    BadInput,
-    DatabaseAway,
+    InvalidInput,
+    DatabaseUnavailable,
     IndexCorrupt,
-    IndexFault,
-    IndexHealing,
+    IndexUnavailable,
+    IndexRepairing,
     IndexMissing,
     LockTimeout,
-    MissingExtra,
+    MissingDependency,
     ModelError,
     NoCommits,
     NothingIndexed,
     RevisionMismatch,
     SourceError,
-    StorageRefused,
+    StorageError,
     SyncFailed,
     TooManyRequests,
     Unauthorized,
     WikiholtError,
 )
-from wikiholt.surfaces.http.bodies import encoded
+from wikiholt.surfaces.http.bodies import encode_json
 
-_LOG = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
-MEDIA_TYPE = "application/problem+json"
+PROBLEM_MEDIA_TYPE = "application/problem+json"
 
-_OPERATOR = "The operator finds the reason in the service's log."
-_PUBLIC: Mapping[type[WikiholtError], tuple[str, str]] = {
-    IndexHealing: ("This wiki's index was damaged and is being mended.", "Try again in a moment; status says more."),
+_OPERATOR_HINT = "The operator finds the reason in the service's log."
+_PUBLIC_MESSAGES: Mapping[type[WikiholtError], tuple[str, str]] = {
+    IndexRepairing: ("This wiki's index was damaged and is being mended.", "Try again in a moment; status says more."),
     IndexMissing: ("This wiki is not indexed yet.", "Try again in a moment; status says how far it is."),
     IndexCorrupt: ("This wiki's index was found damaged; it is being mended.", "Try again in a moment."),
     NothingIndexed: ("This wiki has no indexed page yet.", "Try again in a moment; status says how far it is."),
-    StorageRefused: ("The service cannot write to its disk.", _OPERATOR),
+    StorageError: ("The service cannot write to its disk.", _OPERATOR_HINT),
     LockTimeout: ("This wiki's index is locked in the database.", "Try again in a moment; nothing is lost."),
-    DatabaseAway: ("The database of this wiki cannot be reached now.", "Try again in a moment; nothing is lost."),
-    IndexFault: ("This wiki's index cannot answer.", _OPERATOR),
+    DatabaseUnavailable: ("The database of this wiki cannot be reached now.", "Try again in a moment; nothing is lost."),
+    IndexUnavailable: ("This wiki's index cannot answer.", _OPERATOR_HINT),
     NoCommits: ("This wiki has no commit yet.", "Write a first page."),
-    SourceError: ("This wiki's repository cannot be read.", _OPERATOR),
-    ModelError: ("The embedding model cannot be used.", f"mode=keyword does without it. {_OPERATOR}"),
-    SyncFailed: ("This wiki's index could not be brought up to date.", _OPERATOR),
-    MissingExtra: ("The service lacks an optional part.", _OPERATOR),
-    WikiholtError: ("The service could not do this.", _OPERATOR),
+    SourceError: ("This wiki's repository cannot be read.", _OPERATOR_HINT),
+    ModelError: ("The embedding model cannot be used.", f"mode=keyword does without it. {_OPERATOR_HINT}"),
+    SyncFailed: ("This wiki's index could not be brought up to date.", _OPERATOR_HINT),
+    MissingDependency: ("The service lacks an optional part.", _OPERATOR_HINT),
+    WikiholtError: ("The service could not do this.", _OPERATOR_HINT),
 }
-_SOON = (IndexMissing, NothingIndexed, IndexCorrupt, LockTimeout)
-_SOON_SECONDS = 2
+_TRANSIENT_ERRORS = (IndexMissing, NothingIndexed, IndexCorrupt, LockTimeout)
+_TRANSIENT_RETRY_S = 2
 
 
-class FieldFault(TypedDict):
+class FieldError(TypedDict):
     """What is wrong with one field of a request."""
 
     field: str
@@ -77,24 +77,24 @@ class ProblemDetails(TypedDict):
     code: str
     hint: str
     error: str
-    errors: NotRequired[list[FieldFault]]
+    errors: NotRequired[list[FieldError]]
     current_revision: NotRequired[str | None]
 
 
-def told(error: WikiholtError) -> tuple[str, str]:
+def get_public_message(error: WikiholtError) -> tuple[str, str]:
     """Message and hint as a visitor may read them."""
     if error.status < 500:
         return error.message, error.hint
-    return next(_PUBLIC[kind] for kind in type(error).__mro__ if kind in _PUBLIC)
+    return next(_PUBLIC_MESSAGES[kind] for kind in type(error).__mro__ if kind in _PUBLIC_MESSAGES)
 
 
-def problem(error: WikiholtError, status: int | None = None, errors: Sequence[FieldFault] = ()) -> Response:
+def make_problem_response(error: WikiholtError, status: int | None = None, errors: Sequence[FieldError] = ()) -> Response:
     """The answer to a request that failed with this error."""
-    message, hint = told(error)
+    message, hint = get_public_message(error)
     if error.status >= 500:
         # A wiki that is being indexed for the first time is no trouble.
-        _LOG.log(logging.DEBUG if isinstance(error, _SOON) else logging.WARNING, "%s: %s", error.code, error.message)
-    document = _document(status or error.status, error.code, message, hint)
+        _log.log(logging.DEBUG if isinstance(error, _TRANSIENT_ERRORS) else logging.WARNING, "%s: %s", error.code, error.message)
+    document = _build_problem(status or error.status, error.code, message, hint)
     if errors:
         document["errors"] = list(errors)
     if isinstance(error, RevisionMismatch):
@@ -105,24 +105,24 @@ def problem(error: WikiholtError, status: int | None = None, errors: Sequence[Fi
     if isinstance(error, TooManyRequests):
         wait = max(1, math.ceil(error.retry_after))
         headers |= {"Retry-After": str(wait), "RateLimit": f'"minute";r=0;t={wait}'}
-    if isinstance(error, DatabaseAway):
+    if isinstance(error, DatabaseUnavailable):
         headers["Retry-After"] = str(max(1, math.ceil(error.retry_after)))
-    if isinstance(error, _SOON):
-        headers["Retry-After"] = str(_SOON_SECONDS)
-    return _response(document, headers)
+    if isinstance(error, _TRANSIENT_ERRORS):
+        headers["Retry-After"] = str(_TRANSIENT_RETRY_S)
+    return _make_response(document, headers)
 
 
-def unexpected() -> Response:
+def make_internal_error_response() -> Response:
     """The answer when something failed that nobody foresaw: nothing of it is told."""
-    return _response(_document(500, "fault", "The service has a fault.", _OPERATOR), {})
+    return _make_response(_build_problem(500, "fault", "The service has a fault.", _OPERATOR_HINT), {})
 
 
-def refused(status: int, code: str, message: str, hint: str, headers: Mapping[str, str] | None = None) -> Response:
+def make_error_response(status: int, code: str, message: str, hint: str, headers: Mapping[str, str] | None = None) -> Response:
     """The answer where the request did not even reach a route."""
-    return _response(_document(status, code, message, hint), headers or {})
+    return _make_response(_build_problem(status, code, message, hint), headers or {})
 
 
-def _document(status: int, code: str, message: str, hint: str) -> ProblemDetails:
+def _build_problem(status: int, code: str, message: str, hint: str) -> ProblemDetails:
     return {
         "type": f"urn:wikiholt:problem:{code}",
         "title": code.replace("-", " ").capitalize(),
@@ -134,12 +134,12 @@ def _document(status: int, code: str, message: str, hint: str) -> ProblemDetails
     }
 
 
-def _response(document: ProblemDetails, headers: Mapping[str, str]) -> Response:
+def _make_response(document: ProblemDetails, headers: Mapping[str, str]) -> Response:
     fixed = {"Cache-Control": "no-store", **headers}
-    return Response(encoded(document), document["status"], fixed, media_type=MEDIA_TYPE)
+    return Response(encode_json(document), document["status"], fixed, media_type=PROBLEM_MEDIA_TYPE)
 
 
-def invalid(faults: Sequence[FieldFault], reference: str) -> Response:
+def make_invalid_response(errors: Sequence[FieldError], openapi_path: str) -> Response:
     """The answer to fields that are wrong; `reference` is where the OpenAPI document is."""
-    message = "; ".join(f"{fault['field'] or fault['where']}: {fault['message']}" for fault in faults[:5])
-    return problem(BadInput(message, hint=f"{reference} lists what each address takes."), errors=faults)
+    message = "; ".join(f"{fault['field'] or fault['where']}: {fault['message']}" for fault in errors[:5])
+    return make_problem_response(InvalidInput(message, hint=f"{openapi_path} lists what each address takes."), errors=errors)

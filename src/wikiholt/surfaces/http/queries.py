@@ -16,23 +16,23 @@ from starlette.requests import Request
 M = TypeVar("M", bound=BaseModel)
 
 
-def taken(model: type[M]) -> Any:
+def parse_query(model: type[M]) -> Any:
     """A dependency that gives the query string as this model; raises RequestValidationError."""
     repeatable = frozenset(name for name, field in model.model_fields.items() if field.default == [])
 
-    async def read(request: Request) -> M:
-        values = _values(request.scope["query_string"], repeatable)
+    async def read_query(request: Request) -> M:
+        values = _collect_values(request.scope["query_string"], repeatable)
         try:
             return model.model_validate(values)
         except ValidationError as error:
             faults = error.errors(include_url=False, include_context=False, include_input=False)
             raise RequestValidationError([{**fault, "loc": ("query", *fault["loc"])} for fault in faults]) from None
 
-    read.model = model  # type: ignore[attr-defined]
-    return Depends(read)
+    read_query.model = model  # type: ignore[attr-defined]
+    return Depends(read_query)
 
 
-def described(route: APIRoute) -> Iterator[dict[str, Any]]:
+def describe_query_params(route: APIRoute) -> Iterator[dict[str, Any]]:
     """What a route takes after the question mark, for the OpenAPI document."""
     for dependency in route.dependant.dependencies:
         model: type[BaseModel] | None = getattr(dependency.call, "model", None)
@@ -49,22 +49,22 @@ def described(route: APIRoute) -> Iterator[dict[str, Any]]:
                 "in": "query",
                 "required": name in needed,
                 "description": shape.pop("description", ""),
-                "schema": _without_null(shape),
+                "schema": _remove_null(shape),
             }
 
 
-def _without_null(shape: dict[str, Any]) -> dict[str, Any]:
+def _remove_null(schema: dict[str, Any]) -> dict[str, Any]:
     """The schema of a parameter that may be left out: in a query string there is no null."""
-    kinds = [kind for kind in shape.get("anyOf", ()) if kind != {"type": "null"}]
-    if not kinds or len(kinds) == len(shape["anyOf"]):
-        return shape
-    rest = {name: value for name, value in shape.items() if name not in ("anyOf", "default")}
+    kinds = [kind for kind in schema.get("anyOf", ()) if kind != {"type": "null"}]
+    if not kinds or len(kinds) == len(schema["anyOf"]):
+        return schema
+    rest = {name: value for name, value in schema.items() if name not in ("anyOf", "default")}
     return {**rest, **kinds[0]} if len(kinds) == 1 else {**rest, "anyOf": kinds}
 
 
-def _values(query: bytes, repeatable: frozenset[str]) -> dict[str, str | list[str]]:
+def _collect_values(query: bytes, repeatable: frozenset[str]) -> dict[str, str | list[str]]:
     values: dict[str, str | list[str]] = {}
-    for name, value in _pairs(query):
+    for name, value in _split_pairs(query):
         if name in repeatable:
             several = values.setdefault(name, [])
             assert isinstance(several, list)
@@ -78,7 +78,7 @@ def _values(query: bytes, repeatable: frozenset[str]) -> dict[str, str | list[st
     return values
 
 
-def _pairs(query: bytes) -> list[tuple[str, str]]:
+def _split_pairs(query: bytes) -> list[tuple[str, str]]:
     try:
         return parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict")
     except ValueError:

@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from wikiholt.surfaces.http.problems import MEDIA_TYPE
+from wikiholt.surfaces.http.problems import PROBLEM_MEDIA_TYPE
 
 Responses = dict[int | str, dict[str, Any]]
 
-PROBLEM = "ProblemDetails"
-_TOLD = {
+PROBLEM_SCHEMA = "ProblemDetails"
+_STATUS_DESCRIPTIONS = {
     304: "It is what the tag in If-None-Match stands for.",
     401: "A key is needed, or the one sent is not known.",
     403: "The key does not open this, or does not allow it.",
@@ -21,13 +21,13 @@ _TOLD = {
 }
 
 
-def declared(*statuses: int) -> Responses:
+def describe_error_responses(*statuses: int) -> Responses:
     """The answers of a route beside its success: those every route may give, and these."""
-    return {status: _answer(status) for status in sorted({401, 403, 422, 429, 503, *statuses})}
+    return {status: _describe_response(status) for status in sorted({401, 403, 422, 429, 503, *statuses})}
 
 
-def _answer(status: int) -> dict[str, Any]:
+def _describe_response(status: int) -> dict[str, Any]:
     if status == 304:
-        return {"description": _TOLD[status]}
-    schema = {"$ref": f"#/components/schemas/{PROBLEM}"}
-    return {"description": _TOLD[status], "content": {MEDIA_TYPE: {"schema": schema}}}
+        return {"description": _STATUS_DESCRIPTIONS[status]}
+    schema = {"$ref": f"#/components/schemas/{PROBLEM_SCHEMA}"}
+    return {"description": _STATUS_DESCRIPTIONS[status], "content": {PROBLEM_MEDIA_TYPE: {"schema": schema}}}

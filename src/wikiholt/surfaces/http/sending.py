@@ -12,32 +12,32 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
-from wikiholt.surfaces.http.visits import Who
+from wikiholt.surfaces.http.visits import RequestContextDep
 
-M = TypeVar("M", bound=BaseModel)
+BodyT = TypeVar("M", bound=BaseModel)
 
 
-class Strict(BaseModel):
+class StrictBody(BaseModel):
     """A body in which a field that is not known is an error, and a number is no text."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class Sent(Generic[M]):
+class LazyBody(Generic[BodyT]):
     """A body that has not been looked at yet."""
 
-    def __init__(self, model: type[M], data: bytes, kind: str, *, optional: bool) -> None:
+    def __init__(self, model: type[BodyT], data: bytes, content_type: str, *, optional: bool) -> None:
         self._model = model
         self._data = data
-        self._kind = kind
+        self._content_type = content_type
         self._optional = optional
 
-    def read(self) -> M:
+    def read(self) -> BodyT:
         """What the body says; raises RequestValidationError."""
         if self._optional and not self._data:
             return self._model()
-        if self._kind.partition(";")[0].strip().lower() != "application/json":
-            raise _unreadable("it must be sent as Content-Type: application/json")
+        if self._content_type.partition(";")[0].strip().lower() != "application/json":
+            raise _build_unreadable_error("it must be sent as Content-Type: application/json")
         try:
             return self._model.model_validate_json(self._data)
         except ValidationError as error:
@@ -45,19 +45,19 @@ class Sent(Generic[M]):
             raise RequestValidationError([{**fault, "loc": ("body", *fault["loc"])} for fault in faults]) from None
 
 
-def sent(model: type[M], *, optional: bool = False) -> Any:
+def read_body(model: type[BodyT], *, optional: bool = False) -> Any:
     """A dependency that gives the body, of who has a key, as something to be read as this model."""
 
-    async def take(request: Request, who: Who) -> Sent[M]:
-        await run_in_threadpool(who.enters)
+    async def take_body(request: Request, context: RequestContextDep) -> LazyBody[BodyT]:
+        await run_in_threadpool(context.require_key)
         kind = request.headers.get("content-type", "")
-        return Sent(model, await request.body(), kind, optional=optional)
+        return LazyBody(model, await request.body(), kind, optional=optional)
 
-    take.body = (model, optional)  # type: ignore[attr-defined]
-    return Depends(take)
+    take_body.body = (model, optional)  # type: ignore[attr-defined]
+    return Depends(take_body)
 
 
-def described_body(route: APIRoute, schemas: dict[str, Any]) -> dict[str, Any] | None:
+def describe_body(route: APIRoute, schemas: dict[str, Any]) -> dict[str, Any] | None:
     """What a route takes as its body, for the OpenAPI document; the models it is made of go to `schemas`."""
     for dependency in route.dependant.dependencies:
         model, optional = getattr(dependency.call, "body", (None, False))
@@ -68,5 +68,5 @@ def described_body(route: APIRoute, schemas: dict[str, Any]) -> dict[str, Any] |
     return None
 
 
-def _unreadable(message: str) -> RequestValidationError:
+def _build_unreadable_error(message: str) -> RequestValidationError:
     return RequestValidationError([{"type": "unreadable", "loc": ("body",), "msg": message}])

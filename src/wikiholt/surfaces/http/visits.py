@@ -14,23 +14,23 @@ from typing import Annotated
 from fastapi import Depends
 from starlette.requests import Request
 
-from wikiholt.access import Grant, Visit
+from wikiholt.access import Grant, RequestIdentity
 from wikiholt.errors import Forbidden, IndexMissing, Unauthorized, WikiholtError
 from wikiholt.handle import WikiHandle
-from wikiholt.keeper import Activity, Job, Keeper, Standing
-from wikiholt.model import Author, Filter, Key, Scope, Surface, Wiki
+from wikiholt.keeper import WikiActivity, ReindexJob, Scheduler, SyncState
+from wikiholt.model import Author, PageFilter, Key, Scope, SearchInterface, Wiki
 from wikiholt.registry import Registry
-from wikiholt.surfaces.documents.names import AS_STORED, Names
-from wikiholt.surfaces.http.admission import Admission, Tell, Wrote, to_nobody
-from wikiholt.surfaces.http.edge import ALLOWANCE, NAMED
-from wikiholt.wiring import Farm
+from wikiholt.surfaces.documents.names import STORED_PATHS, PathStyle
+from wikiholt.surfaces.http.admission import HostGrant, CommitListener, CommitEvent, ignore_commit
+from wikiholt.surfaces.http.edge import ALLOWANCE_KEY, SLUG_KEY
+from wikiholt.wiring import Application
 
-_WAITING = BoundedSemaphore(16)
+_FRESH_WAITERS = BoundedSemaphore(16)
 """Threads that may wait for a fresh index at once; the others are needed to answer."""
 
 
 @dataclass(frozen=True, slots=True)
-class OpenWiki:
+class WikiSession:
     """One wiki, with what was granted of it; `author` is who a host says commits are by.
 
     `patience` is how many seconds a write waits for the index to hold it.
@@ -39,66 +39,66 @@ class OpenWiki:
     grant: Grant
     handle: WikiHandle
     fresh_timeout: float
-    _keeper: Keeper
-    names: Names = AS_STORED
+    _scheduler: Scheduler
+    path_style: PathStyle = STORED_PATHS
     author: Author | None = None
-    tell: Tell = to_nobody
-    patience: float = 0.0
-    surface: Surface = Surface.HTTP
+    on_commit: CommitListener = ignore_commit
+    index_wait_s: float = 0.0
+    interface: SearchInterface = SearchInterface.HTTP
 
     @property
     def wiki(self) -> Wiki:
         return self.grant.wiki
 
     @contextmanager
-    def answering(self) -> Iterator[WikiHandle]:
+    def use_handle(self) -> Iterator[WikiHandle]:
         """The wiki to ask; where it has no index, the reason why it could not get one is the error."""
         try:
             yield self.handle
         except IndexMissing as error:
-            raise self.standing().error or error from None
+            raise self.get_sync_state().error or error from None
 
-    def freshen(self) -> None:
+    def wait_until_fresh(self) -> None:
         """Wait until the index has reached the HEAD of now, as long as that is worth it; the answer says if not."""
-        self._freshen(self.fresh_timeout)
+        self._wait_until_fresh(self.fresh_timeout)
 
-    def _freshen(self, seconds: float) -> None:
-        if _WAITING.acquire(blocking=False):
+    def _wait_until_fresh(self, timeout_s: float) -> None:
+        if _FRESH_WAITERS.acquire(blocking=False):
             try:
-                self._keeper.fresh(self.wiki.id, seconds)
+                self._scheduler.wait_until_fresh(self.wiki.id, timeout_s)
             finally:
-                _WAITING.release()
+                _FRESH_WAITERS.release()
 
-    def wake(self) -> None:
-        self._keeper.wake(self.wiki.id)
+    def notify_changed(self) -> None:
+        self._scheduler.notify_changed(self.wiki.id)
 
-    def wrote(self, commit: Wrote) -> None:
+    def report_commit(self, commit: CommitEvent) -> None:
         """A commit was made: have the index follow, and tell the host. Who is told to be patient sees it in lists."""
-        self.wake()
-        self.tell(commit)
-        if self.patience:
-            self._freshen(self.patience)
+        self.notify_changed()
+        self.on_commit(commit)
+        if self.index_wait_s:
+            self._wait_until_fresh(self.index_wait_s)
 
-    def narrowed(self, where: Filter) -> Filter:
+    def to_git_filter(self, page_filter: PageFilter) -> PageFilter:
         """A visitor's filter, as the index has paths."""
-        return replace(where, path_prefix=self.names.prefix(where.path_prefix)) if where.path_prefix else where
+        return replace(page_filter, path_prefix=self.path_style.to_git_prefix(page_filter.path_prefix)) if page_filter.path_prefix else page_filter
 
-    def reindex(self) -> Job:
+    def start_reindex(self) -> ReindexJob:
         """Raises Busy while one is under way."""
-        return self._keeper.reindex(self.wiki.id)
+        return self._scheduler.reindex(self.wiki.id)
 
-    def job(self) -> Job:
-        return self._keeper.job(self.wiki.id)
+    def get_reindex_job(self) -> ReindexJob:
+        return self._scheduler.get_reindex_job(self.wiki.id)
 
-    def activity(self) -> Activity | None:
-        return self._keeper.activity(self.wiki.id)
+    def get_activity(self) -> WikiActivity | None:
+        return self._scheduler.get_activity(self.wiki.id)
 
-    def standing(self) -> Standing:
-        return self._keeper.standing(self.wiki.id)
+    def get_sync_state(self) -> SyncState:
+        return self._scheduler.get_sync_state(self.wiki.id)
 
 
 @dataclass(frozen=True, slots=True)
-class Vouched:
+class TokenIdentity:
     """Whom an issuer's token speaks for, and the one wiki it is for; `subject` is what requests are counted by."""
 
     slug: str
@@ -108,134 +108,134 @@ class Vouched:
 
 
 @dataclass(frozen=True, slots=True)
-class Keyring:
+class KeyAdmin:
     """Keys, those of one wiki, or with None all there are."""
 
     registry: Registry
     wiki: Wiki | None
 
 
-class Visitor:
+class RequestContext:
     """Who sent a request, and what it may have."""
 
-    def __init__(self, farm: Farm, request: Request) -> None:
-        self._farm = farm
+    def __init__(self, application: Application, request: Request) -> None:
+        self._application = application
         self._scope = request.scope
         self._address = request.client.host if request.client else ""
-        self._visit = Visit(
-            token=bearer(request.headers.get("authorization")),
-            named=request.scope.get(NAMED),
+        self._identity = RequestIdentity(
+            token=parse_bearer_token(request.headers.get("authorization")),
+            slug=request.scope.get(SLUG_KEY),
             host=request.headers.get("host"),
-            loopback=is_loopback(farm.settings.serve_host),
+            loopback=is_loopback(application.settings.serve_host),
         )
 
-    def wiki(self, needed: Scope) -> OpenWiki:
+    def open_wiki(self, required_scope: Scope) -> WikiSession:
         """The wiki this request is about, if it may do that with it."""
-        with self._asking():
-            grant = self._farm.access.wiki(self._visit, needed)
-        self._count(grant.key)
-        return self._open(grant)
+        with self._check_access():
+            grant = self._application.access.authorize(self._identity, required_scope)
+        self._check_rate_limit(grant.key)
+        return self._open_session(grant)
 
-    def as_allowed(self) -> OpenWiki:
+    def open_wiki_best_scope(self) -> WikiSession:
         """The wiki this request is about, if it may be read, with all that this visitor may do with it."""
-        return self.wiki(Scope.READ)
+        return self.open_wiki(Scope.READ)
 
-    def vouched(self, vouch: Callable[[str], Vouched]) -> OpenWiki:
+    def open_wiki_for_token(self, verify: Callable[[str], TokenIdentity]) -> WikiSession:
         """The wiki that a token of somebody else's is for, once that has been verified; raises what `vouch` does."""
-        with self._asking():
-            who = vouch(self._visit.token or "")
-            grant = self._farm.access.vouched(self._visit, who.slug, who.scope)
-        self._scope[ALLOWANCE] = self._farm.limits.check(who.subject, self._address)
-        return replace(self._open(grant), author=who.author)
+        with self._check_access():
+            who = verify(self._identity.token or "")
+            grant = self._application.access.grant_for_token(self._identity, who.slug, who.scope)
+        self._scope[ALLOWANCE_KEY] = self._application.rate_limiter.check(who.subject, self._address)
+        return replace(self._open_session(grant), author=who.author)
 
-    def under_known_host(self) -> None:
+    def require_known_host(self) -> None:
         """Pass who has a key, or names the service as it is known; no browser does that for a page elsewhere."""
-        if self._visit.token is None and not self._farm.access.knows_host(self._visit):
-            self.counted()
+        if self._identity.token is None and not self._application.access.is_known_host(self._identity):
+            self.count_request()
             raise Forbidden("This is no name of this service.", hint="The setting serve.hosts names further hosts.")
 
-    def attaching(self) -> OpenWiki:
+    def open_wiki_for_attachments(self) -> WikiSession:
         """The wiki this request is about, if files may be attached to its pages."""
-        return self.wiki(Scope.WRITE)
+        return self.open_wiki(Scope.WRITE)
 
-    def _open(self, grant: Grant, admission: Admission | None = None) -> OpenWiki:
-        wiki, farm = grant.wiki, self._farm
-        handle = farm.service.wiki(wiki.slug)
+    def _open_session(self, grant: Grant, host_grant: HostGrant | None = None) -> WikiSession:
+        wiki, farm = grant.wiki, self._application
+        handle = farm.service.get_handle(wiki.slug)
         if handle.wiki.id != wiki.id:  # another wiki has taken the slug at this very moment
             raise Unauthorized("This takes a key.", hint="Send it as `Authorization: Bearer KEY`.")
-        farm.keeper.asked(wiki.id)
-        opened = OpenWiki(grant, handle, farm.settings.search_fresh_timeout, farm.keeper)
-        if admission is None:
+        farm.scheduler.touch(wiki.id)
+        opened = WikiSession(grant, handle, farm.settings.search_fresh_timeout, farm.scheduler)
+        if host_grant is None:
             return opened
         return replace(
             opened,
-            names=admission.names,
-            author=admission.author,
-            tell=admission.commits.append,
-            patience=admission.patience,
-            surface=Surface.OTTERWIKI,
+            path_style=host_grant.path_style,
+            author=host_grant.author,
+            on_commit=host_grant.commits.append,
+            index_wait_s=host_grant.index_wait_s,
+            interface=SearchInterface.OTTERWIKI,
         )
 
-    def enters(self) -> None:
+    def require_key(self) -> None:
         """Pass who has any key, before what they send is taken in: nobody fills the memory who may not write."""
-        with self._asking():
-            self._farm.access.keyed(self._visit)
+        with self._check_access():
+            self._application.access.require_any_key(self._identity)
 
-    def farm(self) -> Farm:
+    def require_operator(self) -> Application:
         """All wikis, for an operator's key."""
-        with self._asking():
-            key = self._farm.access.operator(self._visit)
-        self._count(key)
-        return self._farm
+        with self._check_access():
+            key = self._application.access.require_operator(self._identity)
+        self._check_rate_limit(key)
+        return self._application
 
-    def watches(self) -> None:
+    def require_metrics_access(self) -> None:
         """Pass who may see the service's figures: an operator, or anybody on this machine while there is no key."""
-        if self._visit.token is None and self._farm.access.open_to(self._visit):
-            self._count(None)
+        if self._identity.token is None and self._application.access.is_open_access(self._identity):
+            self._check_rate_limit(None)
         else:
-            self.farm()
+            self.require_operator()
 
-    def counted(self) -> None:
+    def count_request(self) -> None:
         """Pass anybody, as often as an address may ask."""
-        self._count(None)
+        self._check_rate_limit(None)
 
-    def visible(self) -> tuple[list[Wiki], bool]:
+    def list_visible_wikis(self) -> tuple[list[Wiki], bool]:
         """The wikis this visitor may see listed, and whether they are the farm's operator."""
-        with self._asking():
-            found = self._farm.access.visible(self._visit)
-            key = self._farm.service.registry.keys.check(self._visit.token) if self._visit.token else None
-        self._count(key)
+        with self._check_access():
+            found = self._application.access.list_visible(self._identity)
+            key = self._application.service.registry.keys.find_by_token(self._identity.token) if self._identity.token else None
+        self._check_rate_limit(key)
         return found, key is not None and key.wiki_id is None
 
-    def keyring(self) -> "Keyring":
+    def get_key_admin(self) -> "KeyAdmin":
         """The keys this visitor may manage: one wiki's, or all where an operator names no wiki in the path."""
-        with self._asking():
+        with self._check_access():
             try:
-                key = self._farm.access.operator(self._visit)
-                wiki = self._farm.access.wiki(self._visit, Scope.ADMIN).wiki if self._visit.named is not None else None
+                key = self._application.access.require_operator(self._identity)
+                wiki = self._application.access.authorize(self._identity, Scope.ADMIN).wiki if self._identity.slug is not None else None
             except Forbidden:
-                grant = self._farm.access.wiki(self._visit, Scope.ADMIN)
+                grant = self._application.access.authorize(self._identity, Scope.ADMIN)
                 assert grant.key is not None
                 key, wiki = grant.key, grant.wiki
-        self._count(key)
-        return Keyring(self._farm.service.registry, wiki)
+        self._check_rate_limit(key)
+        return KeyAdmin(self._application.service.registry, wiki)
 
-    def claimed(self) -> Wiki | None:
+    def identify_unverified(self) -> Wiki | None:
         """The wiki that a webhook says it is about; nothing is proved by that."""
-        self._farm.limits.guard(self._address)
-        return self._farm.access.claimed(self._visit)
+        self._application.rate_limiter.check_failures(self._address)
+        return self._application.access.identify_unverified(self._identity)
 
-    def wake_by_webhook(self, claimed: Wiki | None, *, proved: bool) -> bool:
+    def notify_by_webhook(self, wiki: Wiki | None, *, verified: bool) -> bool:
         """Wake the wiki if its webhook was signed with its secret."""
-        if not proved or claimed is None:
-            self._farm.limits.failed(self._address)
+        if not verified or wiki is None:
+            self._application.rate_limiter.record_failure(self._address)
             return False
-        self._count(None)
-        self._farm.keeper.wake(claimed.id)
+        self._check_rate_limit(None)
+        self._application.scheduler.notify_changed(wiki.id)
         return True
 
     @contextmanager
-    def _asking(self) -> Iterator[None]:
+    def _check_access(self) -> Iterator[None]:
         """Ask for access, at the pace an address may: refusals count, and keys that are not known count for more.
 
         A key that is known passes however many wrong ones have come before it.
@@ -243,27 +243,27 @@ class Visitor:
         try:
             yield
         except WikiholtError as error:
-            if isinstance(error, Unauthorized) and self._visit.token is not None:
-                self._farm.limits.refuse_key(self._address, self._visit.token)
+            if isinstance(error, Unauthorized) and self._identity.token is not None:
+                self._application.rate_limiter.refuse_key(self._address, self._identity.token)
             else:
-                self._count(None)
+                self._check_rate_limit(None)
             raise
 
-    def _count(self, key: Key | None) -> None:
-        self._scope[ALLOWANCE] = self._farm.limits.check(key.id if key else None, self._address)
+    def _check_rate_limit(self, key: Key | None) -> None:
+        self._scope[ALLOWANCE_KEY] = self._application.rate_limiter.check(key.id if key else None, self._address)
 
 
-def visitor(request: Request) -> Visitor:
+def get_request_context(request: Request) -> RequestContext:
     """Who sent this request, to the service or to a host it runs inside of."""
-    made: Visitor = request.app.state.visitor(request.app.state.farm, request)
+    made: RequestContext = request.app.state.visitor(request.app.state.farm, request)
     return made
 
 
-async def _visitor(request: Request) -> Visitor:
-    return visitor(request)
+async def _get_request_context(request: Request) -> RequestContext:
+    return get_request_context(request)
 
 
-Who = Annotated[Visitor, Depends(_visitor)]
+RequestContextDep = Annotated[RequestContext, Depends(_get_request_context)]
 
 
 def is_loopback(host: str) -> bool:
@@ -274,7 +274,7 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def bearer(header: str | None) -> str | None:
+def parse_bearer_token(header: str | None) -> str | None:
     """The token; another scheme is no key, an empty one is a wrong one."""
     scheme, _, token = (header or "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" else None

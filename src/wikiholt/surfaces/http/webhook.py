@@ -15,44 +15,44 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from wikiholt.errors import Unauthorized
-from wikiholt.surfaces.http.bodies import json_response
-from wikiholt.surfaces.http.indexing import WokenDocument
-from wikiholt.surfaces.http.parameters import Nothing
-from wikiholt.surfaces.http.queries import taken
-from wikiholt.surfaces.http.responses import declared
-from wikiholt.surfaces.http.visits import Who
+from wikiholt.surfaces.http.bodies import make_json_response
+from wikiholt.surfaces.http.indexing import ChangeAcceptedDocument
+from wikiholt.surfaces.http.parameters import NoParams
+from wikiholt.surfaces.http.queries import parse_query
+from wikiholt.surfaces.http.responses import describe_error_responses
+from wikiholt.surfaces.http.visits import RequestContextDep
 
-router = APIRouter(prefix="/api/v1", tags=["index"])
+webhook_router = APIRouter(prefix="/api/v1", tags=["index"])
 
-_NO_SECRET = secrets.token_hex(16)
-_HEX = ("x-gitea-signature", "x-forgejo-signature", "x-gogs-signature")
-_OPEN = {"security": [], "requestBody": {"content": {"application/json": {"schema": {}}}}}
+_UNUSABLE_SECRET = secrets.token_hex(16)
+_HEX_SIGNATURE_HEADERS = ("x-gitea-signature", "x-forgejo-signature", "x-gogs-signature")
+_WEBHOOK_OPENAPI = {"security": [], "requestBody": {"content": {"application/json": {"schema": {}}}}}
 
 
-@router.post("/webhook", status_code=202, response_model=WokenDocument, responses=declared(413), openapi_extra=_OPEN)
-async def webhook(request: Request, who: Who, _: Annotated[Nothing, taken(Nothing)]) -> Response:
+@webhook_router.post("/webhook", status_code=202, response_model=ChangeAcceptedDocument, responses=describe_error_responses(413), openapi_extra=_WEBHOOK_OPENAPI)
+async def webhook(request: Request, context: RequestContextDep, _: Annotated[NoParams, parse_query(NoParams)]) -> Response:
     """Take a push webhook of GitHub, Gitea, Forgejo or GitLab, signed with the wiki's setting webhook_secret."""
-    claimed = await run_in_threadpool(who.claimed)
+    claimed = await run_in_threadpool(context.identify_unverified)
     secret = claimed.settings.get("webhook_secret", "") if claimed else ""
     # Signed block by block: what somebody sends without a key is never held as a whole.
-    right = hmac.new((secret or _NO_SECRET).encode(), digestmod=sha256)
+    right = hmac.new((secret or _UNUSABLE_SECRET).encode(), digestmod=sha256)
     async for block in request.stream():
         right.update(block)
-    proved = signed(request, right.hexdigest(), secret or _NO_SECRET) and bool(secret)
-    if not await run_in_threadpool(who.wake_by_webhook, claimed, proved=proved):
+    proved = is_signed(request, right.hexdigest(), secret or _UNUSABLE_SECRET) and bool(secret)
+    if not await run_in_threadpool(context.notify_by_webhook, claimed, proved=proved):
         raise Unauthorized("This webhook is not signed as it should be.", hint="Check its address and its secret.")
-    return json_response({"status": "woken"}, 202)
+    return make_json_response({"status": "woken"}, 202)
 
 
-def signed(request: Request, right: str, secret: str) -> bool:
+def is_signed(request: Request, expected: str, secret: str) -> bool:
     """Whether the request carries the right signature, or for GitLab the secret itself."""
-    given = [_bytes(request, name) for name in _HEX]
-    given.append(_bytes(request, "x-hub-signature-256").removeprefix(b"sha256="))
-    signatures = [hmac.compare_digest(each, right.encode()) for each in given]
-    token = hmac.compare_digest(_bytes(request, "x-gitlab-token"), secret.encode())
+    given = [_get_header_bytes(request, name) for name in _HEX_SIGNATURE_HEADERS]
+    given.append(_get_header_bytes(request, "x-hub-signature-256").removeprefix(b"sha256="))
+    signatures = [hmac.compare_digest(each, expected.encode()) for each in given]
+    token = hmac.compare_digest(_get_header_bytes(request, "x-gitlab-token"), secret.encode())
     return any(signatures) or token
 
 
-def _bytes(request: Request, name: str) -> bytes:
+def _get_header_bytes(request: Request, name: str) -> bytes:
     """A header as it was sent; the framework hands it out as if it were Latin-1."""
     return request.headers.get(name, "").encode("latin-1")

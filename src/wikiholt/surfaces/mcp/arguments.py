@@ -4,46 +4,46 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from wikiholt.model import Filter, Mode
-from wikiholt.model.answers import MAX_VALUE, MAX_VALUES
-from wikiholt.search import MAX_HITS, MAX_QUERY, Request
-from wikiholt.surfaces.documents.moments import since
+from wikiholt.model import PageFilter, SearchMode
+from wikiholt.model.answers import MAX_FILTER_VALUE_CHARS, MAX_FILTER_VALUES
+from wikiholt.search import MAX_HITS, MAX_QUERY_CHARS, SearchRequest
+from wikiholt.surfaces.documents.moments import parse_since
 
 LEAST_TOKENS, MOST_TOKENS = 200, 50_000
 
-_TEXT = r"^[^\x00]*$"
+_TEXT_PATTERN = r"^[^\x00]*$"
 
 
-def _several(value: Any) -> Any:
+def _to_list(value: Any) -> Any:
     """One text for a list of one, and an empty one for none: clients that fill in every argument send that."""
     if isinstance(value, str):
         return [value] if value else []
     return value
 
 
-def _given(value: Any) -> Any:
+def _empty_to_none(value: Any) -> Any:
     return None if value == "" else value
 
 
-_Value = Annotated[str, Field(min_length=1, max_length=MAX_VALUE, pattern=_TEXT)]
-Values = Annotated[list[_Value], BeforeValidator(_several, json_schema_input_type=list[str] | str)]
-Path = Annotated[
-    str, Field(min_length=1, max_length=1000, pattern=_TEXT, description="The page's path, as search gives it.")
+_ArgumentValue = Annotated[str, Field(min_length=1, max_length=MAX_FILTER_VALUE_CHARS, pattern=_TEXT_PATTERN)]
+ArgumentValues = Annotated[list[_ArgumentValue], BeforeValidator(_to_list, json_schema_input_type=list[str] | str)]
+PagePathArgument = Annotated[
+    str, Field(min_length=1, max_length=1000, pattern=_TEXT_PATTERN, description="The page's path, as search gives it.")
 ]
-Revision = Annotated[
+RevisionArgument = Annotated[
     Annotated[str, Field(pattern=r"^[0-9a-fA-F]{7,64}$")] | None,
-    BeforeValidator(_given, json_schema_input_type=str | None),
+    BeforeValidator(_empty_to_none, json_schema_input_type=str | None),
 ]
-Message = Annotated[str, Field(max_length=10_000, pattern=_TEXT)]
+MessageArgument = Annotated[str, Field(max_length=10_000, pattern=_TEXT_PATTERN)]
 
 
-class Arguments(BaseModel):
+class ToolArguments(BaseModel):
     """What every tool's arguments have in common."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class Budgeted(Arguments):
+class BudgetedArguments(ToolArguments):
     """An answer of bounded length."""
 
     max_tokens: int | None = Field(
@@ -54,26 +54,26 @@ class Budgeted(Arguments):
     )
 
 
-class Narrowed(Budgeted):
+class FilterArguments(BudgetedArguments):
     """Which pages count; all that is given must hold."""
 
-    tag: Values = Field([], max_length=MAX_VALUES, description="Only pages with all of these tags.")
-    category: Values = Field([], max_length=MAX_VALUES, description="Only pages of one of these categories.")
-    prefix: str = Field("", max_length=MAX_VALUE, pattern=_TEXT, description="Only pages whose path begins with this.")
+    tag: ArgumentValues = Field([], max_length=MAX_FILTER_VALUES, description="Only pages with all of these tags.")
+    category: ArgumentValues = Field([], max_length=MAX_FILTER_VALUES, description="Only pages of one of these categories.")
+    prefix: str = Field("", max_length=MAX_FILTER_VALUE_CHARS, pattern=_TEXT_PATTERN, description="Only pages whose path begins with this.")
     updated_since: str = Field(
         "", max_length=40, description="Only pages updated since: 2026-05-31, a date with time, or 7d, 12h, 3w ago."
     )
 
-    def filter(self) -> Filter:
-        when = since(self.updated_since) if self.updated_since else None
-        return Filter(tuple(self.category), tuple(self.tag), self.prefix, when)
+    def to_filter(self) -> PageFilter:
+        when = parse_since(self.updated_since) if self.updated_since else None
+        return PageFilter(tuple(self.category), tuple(self.tag), self.prefix, when)
 
 
-class Search(Narrowed):
+class SearchArguments(FilterArguments):
     """A search."""
 
     query: str = Field(
-        min_length=1, max_length=MAX_QUERY, description='A question or words; "a phrase" and -word work too.'
+        min_length=1, max_length=MAX_QUERY_CHARS, description='A question or words; "a phrase" and -word work too.'
     )
     n: int = Field(8, ge=1, le=MAX_HITS, description="How many pages at most.")
     mode: Literal["hybrid", "semantic", "keyword"] = Field(
@@ -83,112 +83,112 @@ class Search(Narrowed):
         False, description="Wait until the index has reached the newest commit; own writes are waited for anyway."
     )
 
-    def request(self) -> Request:
-        return Request(self.query, self.n, Mode(self.mode), self.filter())
+    def to_request(self) -> SearchRequest:
+        return SearchRequest(self.query, self.n, SearchMode(self.mode), self.to_filter())
 
 
-class Like(Narrowed):
+class SimilarArguments(FilterArguments):
     """Pages like one page."""
 
-    path: Path
+    path: PagePathArgument
     n: int = Field(8, ge=1, le=MAX_HITS, description="How many pages at most.")
 
 
-class ReadPage(Budgeted):
+class ReadPageArguments(BudgetedArguments):
     """A page, or a part of it."""
 
-    path: Path
+    path: PagePathArgument
     section: str = Field("", max_length=500, description="Only the section under this heading (its text or anchor).")
     from_line: int | None = Field(None, ge=1, description="The first line to read.")
     to_line: int | None = Field(None, ge=1, description="The last line to read.")
     from_character: int = Field(0, ge=0, description="Characters of the first line to leave out: for very long lines.")
-    revision: Revision = Field(None, description="A commit, by 7 digits or more; the newest if left out.")
+    revision: RevisionArgument = Field(None, description="A commit, by 7 digits or more; the newest if left out.")
 
 
-class Fetch(Budgeted):
+class FetchArguments(BudgetedArguments):
     """A page by what `search` calls its id."""
 
     id: str = Field(
         min_length=1,
         max_length=1100,
-        pattern=_TEXT,
+        pattern=_TEXT_PATTERN,
         description="A result's id: the page's path; PATH#L40 begins at line 40, PATH#L40-60 ends at line 60.",
     )
 
 
-class Listed(Narrowed):
+class ListPagesArguments(FilterArguments):
     """Some of the pages, by path."""
 
     limit: int = Field(100, ge=1, le=1000, description="How many at most.")
     offset: int = Field(0, ge=0, le=10_000_000, description="How many to leave out at the beginning.")
 
 
-class Links(Budgeted):
+class LinksArguments(BudgetedArguments):
     """The links of a page."""
 
-    path: Path
+    path: PagePathArgument
     limit: int = Field(100, ge=1, le=1000, description="How many at most, each way.")
     offset: int = Field(0, ge=0, le=10_000_000, description="How many to leave out at the beginning, each way.")
 
 
-class Changes(Budgeted):
+class ChangesArguments(BudgetedArguments):
     """The newest commits, or those before them."""
 
     limit: int = Field(20, ge=1, le=200, description="How many at most.")
     offset: int = Field(0, ge=0, le=1_000_000, description="How many to leave out at the beginning.")
 
 
-class History(Budgeted):
+class HistoryArguments(BudgetedArguments):
     """The newest commits of a page."""
 
-    path: Path
+    path: PagePathArgument
     limit: int = Field(20, ge=1, le=200, description="How many at most.")
 
 
-class Orphans(Budgeted):
+class OrphansArguments(BudgetedArguments):
     """Some of the pages that nobody links to."""
 
     limit: int = Field(100, ge=1, le=1000, description="How many at most.")
     offset: int = Field(0, ge=0, le=10_000_000, description="How many to leave out at the beginning.")
 
 
-class Write(Arguments):
+class WriteArguments(ToolArguments):
     """What every write says."""
 
-    path: Path
-    commit_message: Message = Field("", description="Why, in a line; it stays in the wiki's history.")
-    revision: Revision = Field(
+    path: PagePathArgument
+    commit_message: MessageArgument = Field("", description="Why, in a line; it stays in the wiki's history.")
+    revision: RevisionArgument = Field(
         None, description="The revision that read_page gave: the write is refused if the page was changed since."
     )
 
 
-class WritePage(Write):
+class WritePageArguments(WriteArguments):
     """A page's whole content."""
 
-    content: str = Field(pattern=_TEXT, description="The whole page, in Markdown; frontmatter first, if any.")
+    content: str = Field(pattern=_TEXT_PATTERN, description="The whole page, in Markdown; frontmatter first, if any.")
 
 
-class EditPage(Write):
+class EditPageArguments(WriteArguments):
     """One replacement."""
 
     old_string: str = Field(
-        min_length=1, pattern=_TEXT, description="The text to replace, exactly as it stands there, and only once."
+        min_length=1, pattern=_TEXT_PATTERN, description="The text to replace, exactly as it stands there, and only once."
     )
-    new_string: str = Field(pattern=_TEXT, description="What shall stand there instead.")
+    new_string: str = Field(pattern=_TEXT_PATTERN, description="What shall stand there instead.")
 
 
-class AppendToPage(Write):
+class AppendToPageArguments(WriteArguments):
     """Text to add."""
 
-    text: str = Field(min_length=1, pattern=_TEXT, description="What to add at the end, on a line of its own.")
+    text: str = Field(min_length=1, pattern=_TEXT_PATTERN, description="What to add at the end, on a line of its own.")
 
 
-class RenamePage(Write):
+class RenamePageArguments(WriteArguments):
     """Another path."""
 
-    new_path: str = Field(min_length=1, max_length=1000, pattern=_TEXT, description="The path it shall have.")
+    new_path: str = Field(min_length=1, max_length=1000, pattern=_TEXT_PATTERN, description="The path it shall have.")
     update_links: bool = Field(True, description="Whether links on other pages follow, in the same commit.")
 
 
-class DeletePage(Write):
+class DeletePageArguments(WriteArguments):
     """A page to delete."""

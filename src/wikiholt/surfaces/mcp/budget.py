@@ -5,21 +5,21 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TypeVar
 
-from wikiholt.text.tokens import approximate_spans
+from wikiholt.text.tokens import estimate_token_spans
 
 T = TypeVar("T")
 
-_STRETCH = 20_000
+_MAX_COUNTED_CHARS = 20_000
 """Characters that are counted at once: a page may have millions, of which hundreds are wanted."""
 
 
-def tokens(text: str) -> int:
+def estimate_tokens(text: str) -> int:
     """About how many tokens a model makes of a text."""
-    return len(approximate_spans(text))
+    return len(estimate_token_spans(text))
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class TextPart:
     """Lines of a text; `rest` is the line, and the character in it, where what did not fit begins."""
 
     text: str
@@ -28,7 +28,7 @@ class Part:
     rest: tuple[int, int] | None = None
 
 
-def part_of(lines: Sequence[str], first: int, last: int, character: int, budget: int) -> Part:
+def cut_lines(lines: Sequence[str], first: int, last: int, character: int, budget: int) -> TextPart:
     """As many of these lines (counted from 1) as fit; of one that is too long by itself, its beginning."""
     taken: list[str] = []
     left = budget
@@ -36,40 +36,40 @@ def part_of(lines: Sequence[str], first: int, last: int, character: int, budget:
         line = lines[number - 1]
         begin = character if number == first else 0
         text = line[begin:]
-        cost = tokens(text[:_STRETCH]) + 1 if len(text) <= _STRETCH else budget + 1
+        cost = estimate_tokens(text[:_MAX_COUNTED_CHARS]) + 1 if len(text) <= _MAX_COUNTED_CHARS else budget + 1
         if cost <= left:
             taken.append(text)
             left -= cost
             continue
         if taken:
-            return Part("\n".join(taken), first, number - 1, (number, 0))
-        end = begin + _fitting(text, left)
+            return TextPart("\n".join(taken), first, number - 1, (number, 0))
+        end = begin + _count_fitting_chars(text, left)
         rest = (number, end) if end < len(line) else (number + 1, 0) if number < last else None
-        return Part(line[begin:end], number, number, rest)
-    return Part("\n".join(taken), first, max(first, last))
+        return TextPart(line[begin:end], number, number, rest)
+    return TextPart("\n".join(taken), first, max(first, last))
 
 
-def _fitting(text: str, budget: int) -> int:
+def _count_fitting_chars(text: str, budget: int) -> int:
     """How many characters of a text make up so many tokens, at least one."""
-    spans = approximate_spans(text[:_STRETCH])
+    spans = estimate_token_spans(text[:_MAX_COUNTED_CHARS])
     if len(spans) <= budget:
-        return min(len(text), _STRETCH)
+        return min(len(text), _MAX_COUNTED_CHARS)
     return max(1, spans[max(1, budget) - 1][1])
 
 
-def fitting(items: Sequence[T], cost: Callable[[T], int], budget: int) -> list[T]:
+def take_fitting(items: Sequence[T], get_cost: Callable[[T], int], budget: int) -> list[T]:
     """The first items that fit together, at least one if there is one."""
     taken: list[T] = []
     left = budget
     for item in items:
-        left -= cost(item)
+        left -= get_cost(item)
         if left < 0 and taken:
             break
         taken.append(item)
     return taken
 
 
-def shortened(text: str, budget: int) -> str:
+def truncate_text(text: str, budget: int) -> str:
     """The beginning of a text, with an ellipsis where something is missing."""
-    spans = list(islice(approximate_spans(text[:_STRETCH]), budget + 1))
-    return text if len(spans) <= budget and len(text) <= _STRETCH else f"{text[: spans[budget - 1][1]]}…"
+    spans = list(islice(estimate_token_spans(text[:_MAX_COUNTED_CHARS]), budget + 1))
+    return text if len(spans) <= budget and len(text) <= _MAX_COUNTED_CHARS else f"{text[: spans[budget - 1][1]]}…"

@@ -1,98 +1,98 @@
 """Writes: each is a commit with an author and a message, and wakes the index."""
 
-from wikiholt.contents.locating import new_file
+from wikiholt.contents.locating import get_new_file
 from wikiholt.errors import InvalidPage, PageExists, PageNotFound, RevisionMismatch
-from wikiholt.model import Author, Written
+from wikiholt.model import Author, PageWriteResult
 from wikiholt.surfaces.documents.pages import (
-    DeletedDocument,
-    RenamedDocument,
-    WrittenDocument,
-    deleted_document,
-    renamed_document,
-    written_document,
+    PageDeleteDocument,
+    PageRenameDocument,
+    PageWriteDocument,
+    build_delete_document,
+    build_rename_document,
+    build_write_document,
 )
-from wikiholt.surfaces.http.admission import Deed, Wrote
-from wikiholt.surfaces.http.edits import Edit, author_of
-from wikiholt.surfaces.http.visits import OpenWiki
-from wikiholt.surfaces.mcp.arguments import AppendToPage, DeletePage, EditPage, RenamePage, Write, WritePage
+from wikiholt.surfaces.http.admission import ChangeKind, CommitEvent
+from wikiholt.surfaces.http.edits import WriteBody, get_author
+from wikiholt.surfaces.http.visits import WikiSession
+from wikiholt.surfaces.mcp.arguments import AppendToPageArguments, DeletePageArguments, EditPageArguments, RenamePageArguments, WriteArguments, WritePageArguments
 
 
-def write_page(wiki: OpenWiki, asked: WritePage, _: int) -> WrittenDocument:
-    path, author = _named(wiki, asked)
+def write_page(wiki: WikiSession, params: WritePageArguments, _: int) -> PageWriteDocument:
+    path, author = _resolve_page_and_author(wiki, params)
     try:
-        written = wiki.handle.contents.put(
+        written = wiki.handle.pages.write(
             path,
-            asked.content,
+            params.content,
             author,
-            asked.commit_message,
-            expected=_expected(asked),
-            create_only=asked.revision is None,
+            params.commit_message,
+            expected=_get_expected_revision(params),
+            create_only=params.revision is None,
         )
     except PageExists:
-        current = wiki.handle.contents.read(path).revision
+        current = wiki.handle.pages.read(path).revision
         raise RevisionMismatch(
             "There is a page of this path already, and nothing says that you have read it.",
             current=current,
             hint="Call read_page, then write_page with its revision; or change a part of it with edit_page.",
         ) from None
-    return _saved(wiki, written, author, asked.commit_message)
+    return _report_saved(wiki, written, author, params.commit_message)
 
 
-def edit_page(wiki: OpenWiki, asked: EditPage, _: int) -> WrittenDocument:
-    path, author = _named(wiki, asked)
-    if asked.old_string == asked.new_string:
+def edit_page(wiki: WikiSession, params: EditPageArguments, _: int) -> PageWriteDocument:
+    path, author = _resolve_page_and_author(wiki, params)
+    if params.old_string == params.new_string:
         raise InvalidPage("old_string and new_string are the same.", hint="Say what shall change.")
-    written = wiki.handle.contents.patch(
-        path, asked.old_string, asked.new_string, author, asked.commit_message, expected=_expected(asked)
+    written = wiki.handle.pages.replace_text(
+        path, params.old_string, params.new_string, author, params.commit_message, expected=_get_expected_revision(params)
     )
-    return _saved(wiki, written, author, asked.commit_message)
+    return _report_saved(wiki, written, author, params.commit_message)
 
 
-def append_to_page(wiki: OpenWiki, asked: AppendToPage, _: int) -> WrittenDocument:
-    path, author = _named(wiki, asked)
-    written = wiki.handle.contents.append(path, asked.text, author, asked.commit_message, expected=_expected(asked))
-    return _saved(wiki, written, author, asked.commit_message)
+def append_to_page(wiki: WikiSession, params: AppendToPageArguments, _: int) -> PageWriteDocument:
+    path, author = _resolve_page_and_author(wiki, params)
+    written = wiki.handle.pages.append(path, params.text, author, params.commit_message, expected=_get_expected_revision(params))
+    return _report_saved(wiki, written, author, params.commit_message)
 
 
-def rename_page(wiki: OpenWiki, asked: RenamePage, _: int) -> RenamedDocument:
-    path, author = _named(wiki, asked)
-    new_path = wiki.names.meant(asked.new_path)
-    renamed = wiki.handle.contents.rename(
+def rename_page(wiki: WikiSession, params: RenamePageArguments, _: int) -> PageRenameDocument:
+    path, author = _resolve_page_and_author(wiki, params)
+    new_path = wiki.path_style.to_git_path(params.new_path)
+    renamed = wiki.handle.pages.rename(
         path,
         new_path,
         author,
-        asked.commit_message,
-        expected=_expected(asked),
-        update_links=asked.update_links,
-        spelled=wiki.names.spelled(new_path),
+        params.commit_message,
+        expected=_get_expected_revision(params),
+        update_links=params.update_links,
+        link_path=wiki.path_style.to_link_path(new_path),
     )
-    files = (renamed.file, *map(new_file, renamed.updated))
-    wiki.wrote(Wrote(Deed.RENAMED, renamed.old_path, files, author, asked.commit_message, renamed.path))
-    return renamed_document(renamed, wiki.names)
+    files = (renamed.file, *map(get_new_file, renamed.updated))
+    wiki.report_commit(CommitEvent(ChangeKind.RENAMED, renamed.old_path, files, author, params.commit_message, renamed.path))
+    return build_rename_document(renamed, wiki.path_style)
 
 
-def delete_page(wiki: OpenWiki, asked: DeletePage, _: int) -> DeletedDocument:
-    path, author = _named(wiki, asked)
+def delete_page(wiki: WikiSession, params: DeletePageArguments, _: int) -> PageDeleteDocument:
+    path, author = _resolve_page_and_author(wiki, params)
     try:
-        deleted = wiki.handle.contents.delete(path, author, asked.commit_message, expected=_expected(asked))
+        deleted = wiki.handle.pages.delete(path, author, params.commit_message, expected=_get_expected_revision(params))
     except RevisionMismatch as error:
         if error.current is not None:
             raise
-        raise PageNotFound(f"there is no page {asked.path[:200]!r}") from None
-    wiki.wrote(Wrote(Deed.DELETED, deleted.path, (deleted.file,), author, asked.commit_message))
-    return deleted_document(deleted, wiki.names)
+        raise PageNotFound(f"there is no page {params.path[:200]!r}") from None
+    wiki.report_commit(CommitEvent(ChangeKind.DELETED, deleted.path, (deleted.file,), author, params.commit_message))
+    return build_delete_document(deleted, wiki.path_style)
 
 
-def _named(wiki: OpenWiki, asked: Write) -> tuple[str, Author]:
+def _resolve_page_and_author(wiki: WikiSession, params: WriteArguments) -> tuple[str, Author]:
     """The page as git names it, and who the commit is by: whom the key, the token or the command line names."""
-    return wiki.names.meant(asked.path), author_of(wiki, Edit(), None)
+    return wiki.path_style.to_git_path(params.path), get_author(wiki, WriteBody(), None)
 
 
-def _expected(asked: Write) -> str | None:
-    return asked.revision.lower() if asked.revision else None
+def _get_expected_revision(params: WriteArguments) -> str | None:
+    return params.revision.lower() if params.revision else None
 
 
-def _saved(wiki: OpenWiki, written: Written, author: Author, message: str) -> WrittenDocument:
-    if written.changed:
-        wiki.wrote(Wrote(Deed.SAVED, written.path, (written.file,), author, message))
-    return written_document(written, wiki.names)
+def _report_saved(wiki: WikiSession, result: PageWriteResult, author: Author, message: str) -> PageWriteDocument:
+    if result.changed:
+        wiki.report_commit(CommitEvent(ChangeKind.SAVED, result.path, (result.file,), author, message))
+    return build_write_document(result, wiki.path_style)

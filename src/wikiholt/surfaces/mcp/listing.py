@@ -5,77 +5,77 @@ from typing import Any, TypeVar
 
 from wikiholt.errors import NothingIndexed
 from wikiholt.handle import WikiHandle
-from wikiholt.model import Filter
-from wikiholt.surfaces.documents.commits import changelog_document, commit_document
-from wikiholt.surfaces.documents.links import links_document, orphans_document
-from wikiholt.surfaces.documents.pages import list_document
-from wikiholt.surfaces.http.visits import OpenWiki
+from wikiholt.model import PageFilter
+from wikiholt.surfaces.documents.commits import build_changelog_document, build_commit_document
+from wikiholt.surfaces.documents.links import build_links_document, build_orphans_document
+from wikiholt.surfaces.documents.pages import build_page_list_document
+from wikiholt.surfaces.http.visits import WikiSession
 from wikiholt.surfaces.mcp.answers import (
-    ListedPages,
-    OrphanedPages,
-    PageHistory,
-    PageLinksBothWays,
-    RecentChanges,
-    Rest,
+    ListPagesResult,
+    OrphansResult,
+    HistoryResult,
+    LinksResult,
+    ChangesResult,
+    Continuation,
 )
-from wikiholt.surfaces.mcp.arguments import Changes, History, Links, Listed, Orphans
-from wikiholt.surfaces.mcp.budget import fitting, tokens
+from wikiholt.surfaces.mcp.arguments import ChangesArguments, HistoryArguments, LinksArguments, ListPagesArguments, OrphansArguments
+from wikiholt.surfaces.mcp.budget import take_fitting, estimate_tokens
 
 T = TypeVar("T")
 
 
-def list_pages(wiki: OpenWiki, asked: Listed, budget: int) -> ListedPages:
-    with wiki.answering() as handle:
-        found = handle.contents.list(wiki.narrowed(asked.filter()), asked.limit, asked.offset)
-        stale = _stale(handle)
-    document = list_document(found, wiki.names)
-    pages = _fitting(document["pages"], budget)
+def list_pages(wiki: WikiSession, params: ListPagesArguments, budget: int) -> ListPagesResult:
+    with wiki.use_handle() as handle:
+        found = handle.pages.list(wiki.to_git_filter(params.to_filter()), params.limit, params.offset)
+        stale = _is_stale(handle)
+    document = build_page_list_document(found, wiki.path_style)
+    pages = _take_fitting_items(document["pages"], budget)
     return {
         "pages": pages,
         "total": document["total"],
-        "offset": asked.offset,
+        "offset": params.offset,
         "indexed_revision": document["indexed_revision"],
         "stale": stale,
-        "rest": _more(
+        "rest": _build_list_continuation(
             "list_pages",
-            asked.model_dump(exclude_defaults=True),
-            asked.offset + len(pages),
-            document["total"] - asked.offset - len(pages),
+            params.model_dump(exclude_defaults=True),
+            params.offset + len(pages),
+            document["total"] - params.offset - len(pages),
             "pages",
         ),
     }
 
 
-def find_orphans(wiki: OpenWiki, asked: Orphans, budget: int) -> OrphanedPages:
-    with wiki.answering() as handle:
-        document = orphans_document(handle.contents.orphans(), wiki.names)
-        stale = _stale(handle)
-    pages = _fitting(document["pages"][asked.offset : asked.offset + asked.limit], budget)
-    done = asked.offset + len(pages)
-    arguments = asked.model_dump(exclude_defaults=True)
+def find_orphans(wiki: WikiSession, params: OrphansArguments, budget: int) -> OrphansResult:
+    with wiki.use_handle() as handle:
+        document = build_orphans_document(handle.pages.find_orphans(), wiki.path_style)
+        stale = _is_stale(handle)
+    pages = _take_fitting_items(document["pages"][params.offset : params.offset + params.limit], budget)
+    done = params.offset + len(pages)
+    arguments = params.model_dump(exclude_defaults=True)
     return {
         "pages": pages,
         "total": document["total"],
-        "offset": asked.offset,
+        "offset": params.offset,
         "stale": stale,
-        "rest": _more("find_orphans", arguments, done, document["total"] - done, "pages"),
+        "rest": _build_list_continuation("find_orphans", arguments, done, document["total"] - done, "pages"),
     }
 
 
-def get_links(wiki: OpenWiki, asked: Links, budget: int) -> PageLinksBothWays:
-    with wiki.answering() as handle:
-        document = links_document(handle.contents.links(wiki.names.meant(asked.path)), wiki.names)
-        stale = _stale(handle)
+def get_links(wiki: WikiSession, params: LinksArguments, budget: int) -> LinksResult:
+    with wiki.use_handle() as handle:
+        document = build_links_document(handle.pages.get_links(wiki.path_style.to_git_path(params.path)), wiki.path_style)
+        stale = _is_stale(handle)
     every = (document["links_to"], document["linked_from"], document["missing"])
-    shown = [_fitting(each[asked.offset : asked.offset + asked.limit], budget // 3) for each in every]
+    shown = [_take_fitting_items(each[params.offset : params.offset + params.limit], budget // 3) for each in every]
     # The same number of each, so that one offset goes on with all of them.
     step = min(
-        (len(some) for some, each in zip(shown, every, strict=True) if asked.offset + len(some) < len(each)), default=0
+        (len(some) for some, each in zip(shown, every, strict=True) if params.offset + len(some) < len(each)), default=0
     )
     if step:
         shown = [some[:step] for some in shown]
-    left = max(len(each) for each in every) - asked.offset - max(map(len, shown))
-    arguments = asked.model_dump(exclude_defaults=True)
+    left = max(len(each) for each in every) - params.offset - max(map(len, shown))
+    arguments = params.model_dump(exclude_defaults=True)
     return {
         "path": document["path"],
         "links_to": shown[0],
@@ -87,54 +87,54 @@ def get_links(wiki: OpenWiki, asked: Links, budget: int) -> PageLinksBothWays:
             "missing": len(every[2]),
         },
         "stale": stale,
-        "rest": _more("get_links", arguments, asked.offset + step, left if step else 0, "links"),
+        "rest": _build_list_continuation("get_links", arguments, params.offset + step, left if step else 0, "links"),
     }
 
 
-def recent_changes(wiki: OpenWiki, asked: Changes, budget: int) -> RecentChanges:
-    found = wiki.handle.contents.changelog(asked.limit + 1, asked.offset)
-    document = changelog_document(found[: asked.limit], wiki.names)
-    entries = _fitting(document["entries"], budget)
+def list_changes(wiki: WikiSession, params: ChangesArguments, budget: int) -> ChangesResult:
+    found = wiki.handle.pages.read_changelog(params.limit + 1, params.offset)
+    document = build_changelog_document(found[: params.limit], wiki.path_style)
+    entries = _take_fitting_items(document["entries"], budget)
     left = len(found) - len(entries)
-    arguments = asked.model_dump(exclude_defaults=True)
+    arguments = params.model_dump(exclude_defaults=True)
     return {
         "entries": entries,
-        "rest": _more("recent_changes", arguments, asked.offset + len(entries), left, "commits", exact=False),
+        "rest": _build_list_continuation("recent_changes", arguments, params.offset + len(entries), left, "commits", exact=False),
     }
 
 
-def page_history(wiki: OpenWiki, asked: History, budget: int) -> PageHistory:
-    path = wiki.names.meant(asked.path)
-    found = wiki.handle.contents.history(path, asked.limit + 1)
-    entries = _fitting([commit_document(commit) for commit in found[: asked.limit]], budget)
-    rest: Rest | None = None
+def list_history(wiki: WikiSession, params: HistoryArguments, budget: int) -> HistoryResult:
+    path = wiki.path_style.to_git_path(params.path)
+    found = wiki.handle.pages.read_history(path, params.limit + 1)
+    entries = _take_fitting_items([build_commit_document(commit) for commit in found[: params.limit]], budget)
+    rest: Continuation | None = None
     if len(entries) < len(found):
-        wider = {"limit": min(200, asked.limit * 2), "max_tokens": min(50_000, budget * 2)}
+        wider = {"limit": min(200, params.limit * 2), "max_tokens": min(50_000, budget * 2)}
         rest = {
             "told": "There are older commits.",
             "tool": "page_history",
-            "arguments": {"path": asked.path, **wider},
+            "arguments": {"path": params.path, **wider},
         }
-    return {"path": wiki.names.shown(path), "history": entries, "rest": rest}
+    return {"path": wiki.path_style.to_display_path(path), "history": entries, "rest": rest}
 
 
-def _stale(handle: WikiHandle) -> bool:
+def _is_stale(handle: WikiHandle) -> bool:
     """Whether the index has not reached HEAD; raises NothingIndexed where it holds no page yet: that is no answer."""
-    known = handle.contents.list(Filter(), 1)
+    known = handle.pages.list(PageFilter(), 1)
     if not known.total:
         raise NothingIndexed("no page of this wiki is indexed yet", hint="wait for its first sync")
-    head = handle.stamp()[2]
+    head = handle.get_version_token()[2]
     return head is not None and head != known.indexed_revision
 
 
-def _fitting(items: Sequence[T], budget: int) -> list[T]:
-    return fitting(items, lambda item: tokens(str(item)), budget)
+def _take_fitting_items(items: Sequence[T], budget: int) -> list[T]:
+    return take_fitting(items, lambda item: estimate_tokens(str(item)), budget)
 
 
-def _more(
-    tool: str, arguments: dict[str, Any], offset: int, left: int, noun: str, *, exact: bool = True
-) -> Rest | None:
-    if left <= 0:
+def _build_list_continuation(
+    tool: str, arguments: dict[str, Any], offset: int, remaining: int, noun: str, *, exact: bool = True
+) -> Continuation | None:
+    if remaining <= 0:
         return None
-    told = f"{left} more {noun}." if exact else f"There are more {noun}."
+    told = f"{remaining} more {noun}." if exact else f"There are more {noun}."
     return {"told": told, "tool": tool, "arguments": {**arguments, "offset": offset}}

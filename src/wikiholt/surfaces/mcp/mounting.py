@@ -20,48 +20,48 @@ from starlette.types import Scope as Environment
 
 from wikiholt.errors import Forbidden, Unauthorized, WikiholtError
 from wikiholt.model import Scope
-from wikiholt.surfaces.http.bodies import bounded, json_response
-from wikiholt.surfaces.http.edge import NAMED
-from wikiholt.surfaces.http.problems import problem
-from wikiholt.surfaces.http.visits import bearer, visitor
-from wikiholt.surfaces.mcp.oauth import SCOPES, Issuers
-from wikiholt.surfaces.mcp.server import Context, Entry, Terms, make_server
-from wikiholt.wiring import Farm
+from wikiholt.surfaces.http.bodies import limit_body, make_json_response
+from wikiholt.surfaces.http.edge import SLUG_KEY
+from wikiholt.surfaces.http.problems import make_problem_response
+from wikiholt.surfaces.http.visits import parse_bearer_token, get_request_context
+from wikiholt.surfaces.mcp.oauth import SCOPES_BY_NAME, TokenVerifier
+from wikiholt.surfaces.mcp.server import McpContext, ToolContext, ServerOptions, make_server
+from wikiholt.wiring import Application
 
-ADDRESS = "/mcp"
-METADATA = "/.well-known/oauth-protected-resource"
-_ENTRY = "wikiholt.mcp"
-_FOR_READING = 256 * 1024
+MCP_PATH = "/mcp"
+METADATA_PATH = "/.well-known/oauth-protected-resource"
+_TOOL_CONTEXT_KEY = "wikiholt.mcp"
+_MAX_READ_BODY_BYTES = 256 * 1024
 """Bytes that a request may have that cannot write: nobody fills the memory who may not."""
-_SLUG = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+_SLUG_PATTERN = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 
 
-def add_mcp(app: FastAPI, farm: Farm, below: str = "") -> None:
+def add_mcp(app: FastAPI, application: Application, prefix: str = "") -> None:
     """Answer agents at /mcp, or `below` an address of a host; say where tokens come from where issuers are set."""
-    settings = farm.settings
+    settings = application.settings
     issuers = None
-    if settings.oauth_issuers and not below:
-        issuers = Issuers(settings.oauth_issuers, settings.oauth_resource, settings.oauth_jwks)
-        app.router.routes.append(Route(f"{METADATA}/w/{{slug}}/mcp", _metadata_of(issuers), methods=["GET"]))
-    server = make_server(_entry, Terms(settings.mcp_max_tokens, settings.mcp_aliases))
-    endpoint = _Endpoint(server, issuers, settings.limit_body_bytes, settings.serve_cors_origins)
-    endpoint.route = Route(f"{below}{ADDRESS}", endpoint, methods=["POST"])
+    if settings.oauth_issuers and not prefix:
+        issuers = TokenVerifier(settings.oauth_issuers, settings.oauth_resource, settings.oauth_jwks)
+        app.router.routes.append(Route(f"{METADATA_PATH}/w/{{slug}}/mcp", _make_metadata_handler(issuers), methods=["GET"]))
+    server = make_server(_get_tool_context, ServerOptions(settings.mcp_max_tokens, settings.mcp_aliases))
+    endpoint = _McpEndpoint(server, issuers, settings.limit_body_bytes, settings.serve_cors_origins)
+    endpoint.route = Route(f"{prefix}{MCP_PATH}", endpoint, methods=["POST"])
     app.router.routes.append(endpoint.route)
 
 
-def _entry(ctx: Context) -> Entry:
+def _get_tool_context(ctx: McpContext) -> ToolContext:
     """What was granted to the request that this message came with."""
-    entry = ctx.request.scope[_ENTRY] if ctx.request is not None else None
-    assert isinstance(entry, Entry), "no message comes here but by the endpoint"
+    entry = ctx.request.scope[_TOOL_CONTEXT_KEY] if ctx.request is not None else None
+    assert isinstance(entry, ToolContext), "no message comes here but by the endpoint"
     return entry
 
 
-class _Endpoint:
+class _McpEndpoint:
     """The address that agents send messages to."""
 
-    def __init__(self, server: Server[Any], issuers: Issuers | None, body_bytes: int, origins: tuple[str, ...]) -> None:
+    def __init__(self, server: Server[Any], verifier: TokenVerifier | None, body_bytes: int, origins: tuple[str, ...]) -> None:
         self._server = server
-        self._issuers = issuers
+        self._verifier = verifier
         self._body_bytes = body_bytes
         self._origins = frozenset(origins)
         self.route: Route | None = None
@@ -69,51 +69,51 @@ class _Endpoint:
     async def __call__(self, scope: Environment, receive: Receive, send: Send) -> None:
         scope["route"] = self.route  # by which requests are counted; the framework notes only its own
         try:
-            scope[_ENTRY] = entry = await run_in_threadpool(self._admit, Request(scope))
+            scope[_TOOL_CONTEXT_KEY] = entry = await run_in_threadpool(self._authorize, Request(scope))
         except WikiholtError as error:
-            await self._refusal(error, scope)(scope, receive, send)
+            await self._make_error_response(error, scope)(scope, receive, send)
             return
-        limit = self._body_bytes if entry.scope.allows(Scope.WRITE) else min(self._body_bytes, _FOR_READING)
+        limit = self._body_bytes if entry.scope.allows(Scope.WRITE) else min(self._body_bytes, _MAX_READ_BODY_BYTES)
         # Read here, where what is wrong with a body is still this service's to answer.
-        body = await Request(scope, bounded(scope, receive, limit)).body()
+        body = await Request(scope, limit_body(scope, receive, limit)).body()
         manager = StreamableHTTPSessionManager(
             self._server, json_response=True, stateless=True, max_request_body_size=self._body_bytes
         )
         async with manager.run():
-            await manager.handle_request(scope, _replayed(body, receive), send)
+            await manager.handle_request(scope, _replay_body(body, receive), send)
 
-    def _admit(self, request: Request) -> Entry:
+    def _authorize(self, request: Request) -> ToolContext:
         """Who asks may do what with which wiki; raises what access raises."""
-        who = visitor(request)
-        who.under_known_host()
-        if not self._is_welcome(request):
-            who.counted()
+        who = get_request_context(request)
+        who.require_known_host()
+        if not self._is_allowed_origin(request):
+            who.count_request()
             raise Forbidden("Pages of this origin may not call this.", hint="The setting serve.cors_origins allows it.")
-        token = bearer(request.headers.get("authorization"))
-        if self._issuers is not None and token is not None and self._issuers.may_have_issued(token):
-            wiki = who.vouched(self._issuers.vouch)
+        token = parse_bearer_token(request.headers.get("authorization"))
+        if self._verifier is not None and token is not None and self._verifier.is_token_format(token):
+            wiki = who.open_wiki_for_token(self._verifier.verify)
         else:
-            wiki = who.as_allowed()
-        return Entry(wiki.grant.scope, lambda: wiki)
+            wiki = who.open_wiki_best_scope()
+        return ToolContext(wiki.grant.scope, lambda: wiki)
 
-    def _is_welcome(self, request: Request) -> bool:
+    def _is_allowed_origin(self, request: Request) -> bool:
         """Browsers say which page makes them ask: it must be ours, or one that is allowed to."""
         origin = request.headers.get("origin")
         if origin is None or origin in self._origins:
             return True
         return urlsplit(origin).netloc.lower() == request.headers.get("host", "").lower()
 
-    def _refusal(self, error: WikiholtError, scope: Environment) -> Response:
-        response = problem(error)
-        named = scope.get(NAMED) or ""
-        if isinstance(error, Unauthorized) and self._issuers is not None and _SLUG.fullmatch(named):
-            where = f"{self._issuers.base}{METADATA}/w/{named}/mcp"
-            known = f'Bearer realm="wikiholt", resource_metadata="{where}", scope="{" ".join(SCOPES)}"'
+    def _make_error_response(self, error: WikiholtError, scope: Environment) -> Response:
+        response = make_problem_response(error)
+        named = scope.get(SLUG_KEY) or ""
+        if isinstance(error, Unauthorized) and self._verifier is not None and _SLUG_PATTERN.fullmatch(named):
+            where = f"{self._verifier.base}{METADATA_PATH}/w/{named}/mcp"
+            known = f'Bearer realm="wikiholt", resource_metadata="{where}", scope="{" ".join(SCOPES_BY_NAME)}"'
             response.headers["WWW-Authenticate"] = known
         return response
 
 
-def _replayed(body: bytes, receive: Receive) -> Receive:
+def _replay_body(body: bytes, receive: Receive) -> Receive:
     """The body that was read already, and then whatever comes after it."""
     first: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
@@ -123,13 +123,13 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
     return receive_again
 
 
-def _metadata_of(issuers: Issuers) -> Any:
+def _make_metadata_handler(verifier: TokenVerifier) -> Any:
     async def metadata(request: Request) -> Response:
         """What an agent must know to get a token (RFC 9728); the same whether there is such a wiki or not."""
         slug = request.path_params["slug"]
-        await run_in_threadpool(visitor(request).counted)
-        if not _SLUG.fullmatch(slug):
-            return json_response({"error": "there is no such resource"}, 404)
-        return json_response(issuers.metadata(slug))
+        await run_in_threadpool(get_request_context(request).count_request)
+        if not _SLUG_PATTERN.fullmatch(slug):
+            return make_json_response({"error": "there is no such resource"}, 404)
+        return make_json_response(verifier.build_metadata(slug))
 
     return metadata

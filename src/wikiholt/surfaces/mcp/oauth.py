@@ -13,17 +13,17 @@ from typing_extensions import TypedDict
 
 from wikiholt.errors import Forbidden, Unauthorized
 from wikiholt.model import Author, Scope
-from wikiholt.surfaces.http.visits import Vouched
+from wikiholt.surfaces.http.visits import TokenIdentity
 from wikiholt.surfaces.mcp.keysets import KeySet
 
-SCOPES: Mapping[str, Scope] = {"read": Scope.READ, "write": Scope.WRITE}
+SCOPES_BY_NAME: Mapping[str, Scope] = {"read": Scope.READ, "write": Scope.WRITE}
 _ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 """Only those where who verifies cannot sign."""
-_LEEWAY = 30.0
-_ADDRESS = re.compile(r"[^\s<>@\x00-\x1f]+@[^\s<>@\x00-\x1f]+")
+_LEEWAY_S = 30.0
+_EMAIL_PATTERN = re.compile(r"[^\s<>@\x00-\x1f]+@[^\s<>@\x00-\x1f]+")
 
 
-class Metadata(TypedDict):
+class ResourceMetadata(TypedDict):
     """A protected resource (RFC 9728)."""
 
     resource: str
@@ -33,7 +33,7 @@ class Metadata(TypedDict):
     resource_name: str
 
 
-class Issuers:
+class TokenVerifier:
     """Those whose tokens count here; safe to use from many threads."""
 
     def __init__(self, issuers: Sequence[str], base: str, keys: str) -> None:
@@ -41,68 +41,68 @@ class Issuers:
         self._issuers = tuple(issuers)
         self._keys = KeySet(keys)
 
-    def metadata(self, slug: str) -> Metadata:
+    def build_metadata(self, slug: str) -> ResourceMetadata:
         return {
-            "resource": self._resource(slug),
+            "resource": self._format_resource(slug),
             "authorization_servers": list(self._issuers),
-            "scopes_supported": list(SCOPES),
+            "scopes_supported": list(SCOPES_BY_NAME),
             "bearer_methods_supported": ["header"],
             "resource_name": "Wikiholt",
         }
 
-    def may_have_issued(self, token: str) -> bool:
+    def is_token_format(self, token: str) -> bool:
         """Whether it has the form of such a token; a key of ours has not."""
         return token.count(".") == 2
 
-    def vouch(self, token: str) -> Vouched:
+    def verify(self, token: str) -> TokenIdentity:
         """Whom and what a token speaks for; raises Unauthorized where it does not count, Forbidden without scope."""
-        claims = self._claims(token)
-        slug = self._slug(claims)
+        claims = self._decode_claims(token)
+        slug = self._get_slug(claims)
         given = claims.get("scope", claims.get("scp", ""))
         named = given.split() if isinstance(given, str) else [each for each in given if isinstance(each, str)]
-        scopes = {SCOPES[each] for each in named if each in SCOPES}
+        scopes = {SCOPES_BY_NAME[each] for each in named if each in SCOPES_BY_NAME}
         if not scopes:
-            raise Forbidden("This token allows nothing here.", hint=f"Ask for one of the scopes {', '.join(SCOPES)}.")
+            raise Forbidden("This token allows nothing here.", hint=f"Ask for one of the scopes {', '.join(SCOPES_BY_NAME)}.")
         scope = Scope.WRITE if Scope.WRITE in scopes else Scope.READ
         digest = blake2b(f"{claims['iss']}\0{claims['sub']}".encode("utf-8", "replace"), digest_size=8).hexdigest()
-        return Vouched(slug, scope, f"oauth:{digest}", _author(claims, digest))
+        return TokenIdentity(slug, scope, f"oauth:{digest}", _build_author(claims, digest))
 
-    def _claims(self, token: str) -> Mapping[str, Any]:
+    def _decode_claims(self, token: str) -> Mapping[str, Any]:
         try:
-            key = self._keys.key(jwt.get_unverified_header(token).get("kid"))
+            key = self._keys.get_key(jwt.get_unverified_header(token).get("kid"))
             claims: dict[str, Any] = jwt.decode(
                 token,
                 key,
                 algorithms=list(_ALGORITHMS),
                 issuer=list(self._issuers),
-                leeway=_LEEWAY,
+                leeway=_LEEWAY_S,
                 options={"require": ["exp", "iss", "aud", "sub"], "verify_aud": False},
             )
         except (jwt.PyJWTError, ValueError, TypeError):
-            raise _unknown() from None
+            raise _build_unknown_token_error() from None
         return claims
 
-    def _slug(self, claims: Mapping[str, Any]) -> str:
+    def _get_slug(self, claims: Mapping[str, Any]) -> str:
         """The wiki that the audience names, and no other; raises Unauthorized."""
         audience = claims["aud"] if isinstance(claims["aud"], list) else [claims["aud"]]
         pattern = re.compile(rf"{re.escape(self.base)}/w/([a-z0-9-]+)/mcp")
         found = {match[1] for each in audience if isinstance(each, str) and (match := pattern.fullmatch(each))}
         if len(found) != 1:
-            raise _unknown()
+            raise _build_unknown_token_error()
         return found.pop()
 
-    def _resource(self, slug: str) -> str:
+    def _format_resource(self, slug: str) -> str:
         return f"{self.base}/w/{slug}/mcp"
 
 
-def _unknown() -> Unauthorized:
+def _build_unknown_token_error() -> Unauthorized:
     return Unauthorized("This token does not count here; it may have expired.", hint="Ask its issuer for another.")
 
 
-def _author(claims: Mapping[str, Any], digest: str) -> Author:
+def _build_author(claims: Mapping[str, Any], digest: str) -> Author:
     """Who commits are by, as the issuer knows them."""
     name = next((each for each in (claims.get("name"), claims["sub"]) if isinstance(each, str)), "")
     shown = re.sub(r"[<>\x00-\x1f\x7f]", "", name).strip()[:200]
     email = claims.get("email")
-    address = email if isinstance(email, str) and len(email) < 255 and _ADDRESS.fullmatch(email) else ""
+    address = email if isinstance(email, str) and len(email) < 255 and _EMAIL_PATTERN.fullmatch(email) else ""
     return Author(shown if any(map(str.isalnum, shown)) else "Agent", address or f"{digest}@wikiholt.invalid")

@@ -6,44 +6,44 @@ from urllib.parse import parse_qs, quote, unquote
 
 from mcp_types import Completion, Resource, ResourceTemplate, TextResourceContents
 
-from wikiholt.errors import InvalidPage, InvalidQuery, TooLarge
-from wikiholt.model import Filter
-from wikiholt.surfaces.http.visits import OpenWiki
-from wikiholt.surfaces.mcp.answers import NOTICE
+from wikiholt.errors import InvalidPage, InvalidQuery, InputTooLarge
+from wikiholt.model import PageFilter
+from wikiholt.surfaces.http.visits import WikiSession
+from wikiholt.surfaces.mcp.answers import DATA_NOTICE
 
-SCHEME = "wiki://page/"
-TEMPLATE = f"{SCHEME}{{+path}}{{?revision}}"
-_MARKDOWN = "text/markdown"
-_A_PAGE = 100
-_MOST_COMPLETIONS = 100
-_LOOKED_AT = 5000
-_LARGEST = 1_000_000
-_META = {"wikiholt/notice": NOTICE}
+PAGE_URI_PREFIX = "wiki://page/"
+PAGE_URI_TEMPLATE = f"{PAGE_URI_PREFIX}{{+path}}{{?revision}}"
+_MARKDOWN_MEDIA_TYPE = "text/markdown"
+_LIST_PAGE_SIZE = 100
+_MAX_COMPLETIONS = 100
+_MAX_COMPLETION_PAGES = 5000
+_MAX_PAGE_CHARS = 1_000_000
+_META = {"wikiholt/notice": DATA_NOTICE}
 
 
-def templates() -> list[ResourceTemplate]:
+def list_templates() -> list[ResourceTemplate]:
     return [
         ResourceTemplate(
             name="page",
             title="A page of the wiki",
-            uri_template=TEMPLATE,
-            description=f"A page by its path, as it is or as it was at a revision. {NOTICE}",
-            mime_type=_MARKDOWN,
+            uri_template=PAGE_URI_TEMPLATE,
+            description=f"A page by its path, as it is or as it was at a revision. {DATA_NOTICE}",
+            mime_type=_MARKDOWN_MEDIA_TYPE,
         )
     ]
 
 
-def listed(wiki: OpenWiki, cursor: str | None) -> tuple[list[Resource], str | None]:
+def list_resources(wiki: WikiSession, cursor: str | None) -> tuple[list[Resource], str | None]:
     """Some of the pages by path, and the cursor of the next ones."""
-    offset = _offset(cursor)
-    with wiki.answering() as handle:
-        found = handle.contents.list(Filter(), _A_PAGE, offset)
+    offset = _parse_cursor(cursor)
+    with wiki.use_handle() as handle:
+        found = handle.pages.list(PageFilter(), _LIST_PAGE_SIZE, offset)
     resources = [
         Resource(
-            name=wiki.names.shown(page.path),
-            title=wiki.names.titled(page.name, page.path),
-            uri=address(wiki.names.shown(page.path)),
-            mime_type=_MARKDOWN,
+            name=wiki.path_style.to_display_path(page.path),
+            title=wiki.path_style.to_display_title(page.name, page.path),
+            uri=format_uri(wiki.path_style.to_display_path(page.path)),
+            mime_type=_MARKDOWN_MEDIA_TYPE,
         )
         for page in found.pages
     ]
@@ -51,7 +51,7 @@ def listed(wiki: OpenWiki, cursor: str | None) -> tuple[list[Resource], str | No
     return resources, f"from-{done}" if resources and done < found.total else None
 
 
-def _offset(cursor: str | None) -> int:
+def _parse_cursor(cursor: str | None) -> int:
     if cursor is None:
         return 0
     found = re.fullmatch(r"from-([0-9]{1,9})", cursor)
@@ -60,59 +60,59 @@ def _offset(cursor: str | None) -> int:
     return int(found[1])
 
 
-def address(path: str) -> str:
-    return f"{SCHEME}{quote(path)}"
+def format_uri(path: str) -> str:
+    return f"{PAGE_URI_PREFIX}{quote(path)}"
 
 
-def read(wiki: OpenWiki, uri: str) -> TextResourceContents:
-    path, revision = _meant(uri)
-    page = wiki.handle.contents.read(wiki.names.meant(path), revision)
-    if len(page.content) > _LARGEST:
-        raise TooLarge(
+def read_resource(wiki: WikiSession, uri: str) -> TextResourceContents:
+    path, revision = _parse_uri(uri)
+    page = wiki.handle.pages.read(wiki.path_style.to_git_path(path), revision)
+    if len(page.content) > _MAX_PAGE_CHARS:
+        raise InputTooLarge(
             f"The page has {len(page.content):,} characters.", hint="Read it in parts with the tool read_page."
         )
     return TextResourceContents(
-        uri=uri, mime_type=_MARKDOWN, text=page.content, _meta={**_META, "wikiholt/revision": page.revision}
+        uri=uri, mime_type=_MARKDOWN_MEDIA_TYPE, text=page.content, _meta={**_META, "wikiholt/revision": page.revision}
     )
 
 
-def _meant(uri: str) -> tuple[str, str | None]:
+def _parse_uri(uri: str) -> tuple[str, str | None]:
     """Path and revision that an address names; raises InvalidPage."""
-    if not uri.startswith(SCHEME) or "#" in uri:
-        raise InvalidPage("That is no address of a page.", hint=f"Addresses are {TEMPLATE}.")
-    named, _, query = uri.removeprefix(SCHEME).partition("?")
+    if not uri.startswith(PAGE_URI_PREFIX) or "#" in uri:
+        raise InvalidPage("That is no address of a page.", hint=f"Addresses are {PAGE_URI_TEMPLATE}.")
+    named, _, query = uri.removeprefix(PAGE_URI_PREFIX).partition("?")
     values = parse_qs(query, keep_blank_values=True) if query else {}
     revision = values.pop("revision", [""])[0] or None
     if values or (revision and not re.fullmatch(r"[0-9a-fA-F]{7,64}", revision)):
-        raise InvalidPage("That is no address of a page.", hint=f"Addresses are {TEMPLATE}.")
+        raise InvalidPage("That is no address of a page.", hint=f"Addresses are {PAGE_URI_TEMPLATE}.")
     return unquote(named), revision
 
 
-def completed(wiki: OpenWiki, name: str, value: str, path: str | None) -> Completion:
+def complete_argument(wiki: WikiSession, name: str, value: str, path: str | None) -> Completion:
     """What an argument of the template may go on as: paths that begin with it, then paths that hold it."""
     if name == "revision":
         if not path:
             return Completion(values=[])
-        commits = wiki.handle.contents.history(wiki.names.meant(path), _MOST_COMPLETIONS)
-        return _some([each.revision for each in commits if each.revision.startswith(value.lower())])
+        commits = wiki.handle.pages.read_history(wiki.path_style.to_git_path(path), _MAX_COMPLETIONS)
+        return _build_completion([each.revision for each in commits if each.revision.startswith(value.lower())])
     if name != "path":
         return Completion(values=[])
-    with wiki.answering() as handle:
-        pages = handle.contents.list(Filter(), _LOOKED_AT).pages
+    with wiki.use_handle() as handle:
+        pages = handle.pages.list(PageFilter(), _MAX_COMPLETION_PAGES).pages
     wanted = value.casefold()
-    paths = [wiki.names.shown(page.path) for page in pages]
+    paths = [wiki.path_style.to_display_path(page.path) for page in pages]
     first = [each for each in paths if each.casefold().startswith(wanted)]
-    return _some([*first, *(each for each in paths if wanted in each.casefold() and each not in set(first))])
+    return _build_completion([*first, *(each for each in paths if wanted in each.casefold() and each not in set(first))])
 
 
-def topics(wiki: OpenWiki, value: str) -> Completion:
+def complete_topic(wiki: WikiSession, value: str) -> Completion:
     """Categories and tags that begin with this."""
-    with wiki.answering() as handle:
-        facets = handle.contents.facets(Filter())
+    with wiki.use_handle() as handle:
+        facets = handle.pages.get_facets(PageFilter())
     known = dict.fromkeys(each.value for each in (*facets.categories, *facets.tags))
-    return _some([each for each in known if each.casefold().startswith(value.casefold())])
+    return _build_completion([each for each in known if each.casefold().startswith(value.casefold())])
 
 
-def _some(values: Sequence[str]) -> Completion:
-    more = len(values) > _MOST_COMPLETIONS
-    return Completion(values=list(values[:_MOST_COMPLETIONS]), total=len(values), has_more=more)
+def _build_completion(values: Sequence[str]) -> Completion:
+    more = len(values) > _MAX_COMPLETIONS
+    return Completion(values=list(values[:_MAX_COMPLETIONS]), total=len(values), has_more=more)

@@ -4,26 +4,26 @@ import logging
 from collections.abc import Callable, Iterable
 from threading import Condition, Thread
 
-from wikiholt.surfaces.otterwiki.resolving import Place
+from wikiholt.surfaces.otterwiki.resolving import WikiLocation
 
-_LOG = logging.getLogger(__name__)
-_MOMENT = 0.05
+_log = logging.getLogger(__name__)
+_DEBOUNCE_S = 0.05
 """Seconds in which the answer to who saved is on its way, and further rings count as one."""
 
 
-class Bell:
+class Debouncer:
     """Calls `answer` for each place that was rung for; may be rung from any thread, in microseconds."""
 
-    def __init__(self, answer: Callable[[Place], None]) -> None:
-        self._answer = answer
-        self._rung: dict[Place, None] = {}
+    def __init__(self, callback: Callable[[WikiLocation], None]) -> None:
+        self._callback = callback
+        self._pending: dict[WikiLocation, None] = {}
         self._changed = Condition()
         self._stopping = False
         self._thread: Thread | None = None
 
-    def ring(self, places: Iterable[Place]) -> None:
+    def notify(self, locations: Iterable[WikiLocation]) -> None:
         with self._changed:
-            self._rung.update(dict.fromkeys(places))
+            self._pending.update(dict.fromkeys(locations))
             if self._thread is None and not self._stopping:
                 self._thread = Thread(target=self._run, name="wikiholt-bell", daemon=True)
                 self._thread.start()
@@ -38,17 +38,17 @@ class Bell:
             self._thread.join(timeout)
 
     def _run(self) -> None:
-        while rung := self._next():
+        while rung := self._take_pending():
             for place in rung:
                 try:
-                    self._answer(place)
+                    self._callback(place)
                 except Exception:  # noqa: BLE001 - the next one is to be answered all the same
-                    _LOG.exception("a fault of Wikiholt's own")
+                    _log.exception("a fault of Wikiholt's own")
 
-    def _next(self) -> list[Place]:
+    def _take_pending(self) -> list[WikiLocation]:
         """What was rung for, a moment after it was; nothing once the bell stops."""
         with self._changed:
-            self._changed.wait_for(lambda: self._rung or self._stopping)
-            self._changed.wait_for(lambda: self._stopping, _MOMENT)
-            rung, self._rung = self._rung, {}
+            self._changed.wait_for(lambda: self._pending or self._stopping)
+            self._changed.wait_for(lambda: self._stopping, _DEBOUNCE_S)
+            rung, self._pending = self._pending, {}
             return [] if self._stopping else list(rung)

@@ -6,17 +6,17 @@ from pathlib import Path
 from typing import Self
 
 from wikiholt.errors import InvalidSetting
-from wikiholt.settings import Settings, load
-from wikiholt.surfaces.otterwiki.moving import understood
+from wikiholt.settings import Settings, load_settings
+from wikiholt.surfaces.otterwiki.moving import translate_legacy_settings
 
-_PREFIX = "WIKIHOLT_"
-_OWN = "WIKIHOLT_OTTERWIKI_"
-_FALSE = ("false", "no", "off", "0")
-_KNOWN = ("RESOLVER", "HIDE", "DROPDOWN")
+_SETTING_PREFIX = "WIKIHOLT_"
+_PLUGIN_PREFIX = "WIKIHOLT_OTTERWIKI_"
+_FALSE_VALUES = ("false", "no", "off", "0")
+_PLUGIN_OPTION_NAMES = ("RESOLVER", "HIDE", "DROPDOWN")
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class PluginOptions:
     """What is set for the plugin alone."""
 
     resolver: str = ""
@@ -28,40 +28,40 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
+class PluginConfig:
     """All that was set when the wiki was started, as texts."""
 
-    options: Options
-    given: Mapping[str, str]
-    beside: Path
+    options: PluginOptions
+    values: Mapping[str, str]
+    default_data_directory: Path
     """Where data lie unless set: beside the repository."""
 
     @classmethod
-    def of(cls, config: Mapping[str, object], environ: Mapping[str, str]) -> Self:
+    def from_environment(cls, config: Mapping[str, object], environ: Mapping[str, str]) -> Self:
         """Read it, without judging it; never raises."""
-        given = {name: _text(value) for name, value in config.items() if name.startswith(_PREFIX)}
-        given |= {name: text for name, text in environ.items() if name.startswith(_PREFIX) and text.strip()}
-        hide = given.get(f"{_OWN}HIDE")
-        options = Options(
-            resolver=given.get(f"{_OWN}RESOLVER", "").strip(),
+        given = {name: _to_text(value) for name, value in config.items() if name.startswith(_SETTING_PREFIX)}
+        given |= {name: text for name, text in environ.items() if name.startswith(_SETTING_PREFIX) and text.strip()}
+        hide = given.get(f"{_PLUGIN_PREFIX}HIDE")
+        options = PluginOptions(
+            resolver=given.get(f"{_PLUGIN_PREFIX}RESOLVER", "").strip(),
             hide=None if hide is None else hide.strip(),
-            dropdown=given.get(f"{_OWN}DROPDOWN", "").strip().lower() not in _FALSE,
+            dropdown=given.get(f"{_PLUGIN_PREFIX}DROPDOWN", "").strip().lower() not in _FALSE_VALUES,
         )
         beside = Path(str(config.get("REPOSITORY") or ".")).absolute().parent / "wikiholt"
-        return cls(options, understood(environ) | given, beside)
+        return cls(options, translate_legacy_settings(environ) | given, beside)
 
-    def settings(self) -> Settings:
+    def load_settings(self) -> Settings:
         """Wikiholt's general settings; raises InvalidSetting."""
-        odd = [name for name in self.given if name.startswith(_OWN) and name.removeprefix(_OWN) not in _KNOWN]
+        odd = [name for name in self.values if name.startswith(_PLUGIN_PREFIX) and name.removeprefix(_PLUGIN_PREFIX) not in _PLUGIN_OPTION_NAMES]
         if odd:
-            known = ", ".join(_OWN + name for name in _KNOWN)
+            known = ", ".join(_PLUGIN_PREFIX + name for name in _PLUGIN_OPTION_NAMES)
             raise InvalidSetting(f"There is no setting {odd[0]!r}.", hint=f"Known are {known}.")
-        general = {name: text for name, text in self.given.items() if not name.startswith(_OWN)}
+        general = {name: text for name, text in self.values.items() if not name.startswith(_PLUGIN_PREFIX)}
         # Several workers share the machine with the wiki itself: each syncs one wiki at a time.
-        return load(environ={"WIKIHOLT_DATA": str(self.beside), "WIKIHOLT_SYNC_WORKERS": "1"} | general)
+        return load_settings(environ={"WIKIHOLT_DATA": str(self.default_data_directory), "WIKIHOLT_SYNC_WORKERS": "1"} | general)
 
 
-def _text(value: object) -> str:
+def _to_text(value: object) -> str:
     if value is None:
         return ""
     if isinstance(value, list | tuple):

@@ -7,9 +7,9 @@ from contextlib import closing
 from typing import Any
 
 from wikiholt.errors import InvalidSetting
-from wikiholt.service import Service
-from wikiholt.surfaces.otterwiki.config import Config
-from wikiholt.wiring import build
+from wikiholt.service import WikiService
+from wikiholt.surfaces.otterwiki.config import PluginConfig
+from wikiholt.wiring import build_service
 
 _PLUGIN = "wikiholt.surfaces.otterwiki.plugin"
 
@@ -18,23 +18,23 @@ def forget_wiki(path_or_slug: str | os.PathLike[str]) -> tuple[str, ...]:
     """Remove the wiki of this slug, or those at or below this path; returns the slugs that were removed."""
     given = os.fspath(path_or_slug)
     named = given if isinstance(path_or_slug, str) and not given.startswith("/") else os.path.realpath(given)
-    host = _host()
+    host = _get_runtime()
     if host is not None:
-        return _forgotten(host.farm.service, named)
+        return _forget_in_service(host.farm.service, named)
     if not os.environ.get("WIKIHOLT_DATA"):
         raise InvalidSetting(
             "Where Wikiholt keeps its data is not said.",
             hint="Set WIKIHOLT_DATA as for Otterwiki, or call this in a process of Otterwiki.",
         )
-    with closing(build(Config.of({}, os.environ).settings())) as service:
-        return _forgotten(service, named)
+    with closing(build_service(PluginConfig.from_environment({}, os.environ).load_settings())) as service:
+        return _forget_in_service(service, named)
 
 
-def _forgotten(service: Service, named: str) -> tuple[str, ...]:
+def _forget_in_service(service: WikiService, named: str) -> tuple[str, ...]:
     return tuple(removed.wiki.slug for removed in service.forget(named))
 
 
-def _host() -> Any:
+def _get_runtime() -> Any:
     """The plugin's host, where Otterwiki runs in this process."""
     if _PLUGIN not in sys.modules:
         return None

@@ -18,148 +18,148 @@ from flask import Flask
 from wikiholt.access import Grant
 from wikiholt.errors import WikiholtError, WikiNotFound
 from wikiholt.model import Key, Scope, Wiki
-from wikiholt.surfaces.http.visits import OpenWiki
-from wikiholt.surfaces.otterwiki.bell import Bell
-from wikiholt.surfaces.otterwiki.config import Config
-from wikiholt.surfaces.otterwiki.enrolling import Enrolment
-from wikiholt.surfaces.otterwiki.forking import call_in_children, stands_by
-from wikiholt.surfaces.otterwiki.resolving import Place, Resolver, in_request
-from wikiholt.wiring import Farm, open_farm
+from wikiholt.surfaces.http.visits import WikiSession
+from wikiholt.surfaces.otterwiki.bell import Debouncer
+from wikiholt.surfaces.otterwiki.config import PluginConfig
+from wikiholt.surfaces.otterwiki.enrolling import WikiRegistrar
+from wikiholt.surfaces.otterwiki.forking import register_after_fork, is_prefork_master
+from wikiholt.surfaces.otterwiki.resolving import WikiLocation, WikiResolver, is_in_request
+from wikiholt.wiring import Application, open_application
 
-_LOG = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
-_PATIENCE = 4.0
+_STOP_TIMEOUT_S = 4.0
 """Seconds that syncs under way have to finish the batch in hand; servers kill workers that take much longer."""
 
-_NOWHERE = Place("", certain=False)
+_UNKNOWN_LOCATION = WikiLocation("", is_certain=False)
 """Rung for where no wiki can be told yet: those that are registered are looked after all the same."""
 
 
 @dataclass(frozen=True, slots=True)
-class Here:
+class CurrentWiki:
     """The wiki of the request being handled; whether who asks may see it has yet to be found out."""
 
     wiki: Wiki
-    farm: Farm
+    application: Application
 
-    def open(self, scope: Scope, key: Key | None = None) -> OpenWiki:
+    def open_session(self, scope: Scope, key: Key | None = None) -> WikiSession:
         """The wiki, opened with a right that the caller has made sure of."""
-        handle = self.farm.service.wiki(self.wiki.slug)
+        handle = self.application.service.get_handle(self.wiki.slug)
         if handle.wiki.id != self.wiki.id:  # another wiki has taken the slug at this very moment
             raise WikiNotFound("The wiki is not there any more.", hint="Try again.")
-        self.farm.keeper.asked(self.wiki.id)
+        self.application.scheduler.touch(self.wiki.id)
         grant = Grant(self.wiki, scope, key)
-        return OpenWiki(grant, handle, self.farm.settings.search_fresh_timeout, self.farm.keeper)
+        return WikiSession(grant, handle, self.application.settings.search_fresh_timeout, self.application.scheduler)
 
 
-class _Running:
+class _RunningApplication:
     """What one process has open."""
 
-    def __init__(self, farm: Farm, hide: str | None) -> None:
-        self.farm = farm
-        self.wikis = Enrolment(farm.service, hide)
+    def __init__(self, application: Application, hide: str | None) -> None:
+        self.application = application
+        self.registrar = WikiRegistrar(application.service, hide)
 
 
-class Host:
+class PluginRuntime:
     """One a process. Making one starts nothing; every method may be called from any thread."""
 
     def __init__(self, app: Flask) -> None:
         # A farm may change the configuration with every request: what it was at the start counts.
-        self.config = Config.of(app.config, os.environ)
+        self.config = PluginConfig.from_environment(app.config, os.environ)
         self.options = self.config.options
-        self._resolver = Resolver(self.options.resolver)
-        self._stood_by = stands_by()
-        self._anew()
-        call_in_children(self._forked)
-        _at_exit(self._end)
+        self._resolver = WikiResolver(self.options.resolver)
+        self._is_prefork_master = is_prefork_master()
+        self._reset()
+        register_after_fork(self._after_fork)
+        _register_at_exit(self._stop)
 
-    def _anew(self) -> None:
+    def _reset(self) -> None:
         self._pid = os.getpid()
         self._lock = RLock()
-        self._running: _Running | None = None
-        self._bell = Bell(self._follow)
-        self._told: set[str] = set()
+        self._running: _RunningApplication | None = None
+        self._debouncer = Debouncer(self._notify_scheduler)
+        self._logged_messages: set[str] = set()
 
-    def _forked(self) -> None:
+    def _after_fork(self) -> None:
         """In a child process: what the parent had open is the parent's. A worker begins, whoever else is forked not."""
         if self._pid == os.getpid():
             return
-        self._anew()
-        if self._stood_by:
-            self._stood_by = False
+        self._reset()
+        if self._is_prefork_master:
+            self._is_prefork_master = False
             try:
-                self.begin()
+                self.start()
             except Exception:  # noqa: BLE001 - the worker is to serve the wiki all the same
-                _LOG.exception("Wikiholt could not begin")
+                _log.exception("Wikiholt could not begin")
 
     @property
-    def farm(self) -> Farm:
+    def application(self) -> Application:
         """The farm of this process; who asks first opens it and starts its keeper. Raises WikiholtError."""
-        return self._run().farm
+        return self._get_running().application
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Take up the wiki that Otterwiki was started with, in the background, unless that is for workers to do."""
-        if not self._stood_by:
-            self._bell.ring(self._resolver.elsewhere() or [_NOWHERE])
+        if not self._is_prefork_master:
+            self._debouncer.notify(self._resolver.find_outside_request() or [_UNKNOWN_LOCATION])
 
-    def here(self) -> Here:
+    def get_current_wiki(self) -> CurrentWiki:
         """The wiki of the request being handled, registered when it is first seen; raises WikiholtError."""
-        running = self._run()
-        return Here(running.wikis.wiki(self._resolver.here()), running.farm)
+        running = self._get_running()
+        return CurrentWiki(running.registrar.get_or_register(self._resolver.resolve_request()), running.application)
 
-    def met(self) -> None:
+    def on_page_viewed(self) -> None:
         """A page of the wiki is being shown: if it is the first of this wiki in this process, its index is looked at.
 
         Takes microseconds.
         """
-        place, running = self._resolver.here(), self._running
-        if running is None or not running.wikis.knows(place):
-            self._bell.ring([place])
+        place, running = self._resolver.resolve_request(), self._running
+        if running is None or not running.registrar.is_known(place):
+            self._debouncer.notify([place])
 
-    def wake(self) -> None:
+    def notify_changed(self) -> None:
         """Something was committed: its index is to follow. Takes microseconds, whatever there is to be done."""
-        self._bell.ring([self._resolver.here()] if in_request() else self._resolver.elsewhere())
+        self._debouncer.notify([self._resolver.resolve_request()] if is_in_request() else self._resolver.find_outside_request())
 
-    def _follow(self, place: Place) -> None:
+    def _notify_scheduler(self, location: WikiLocation) -> None:
         try:
-            running = self._run()
-            if place.certain or running.wikis.knows(place):
-                running.farm.keeper.wake(running.wikis.wiki(place).id)
+            running = self._get_running()
+            if location.is_certain or running.registrar.is_known(location):
+                running.application.scheduler.notify_changed(running.registrar.get_or_register(location).id)
         except WikiholtError as error:
-            self._tell(error)
+            self._log_once(error)
 
-    def _run(self) -> _Running:
+    def _get_running(self) -> _RunningApplication:
         running = self._running
         if running is None:
             with self._lock:
-                running = self._running or self._opened()
+                running = self._running or self._open_application()
         return running
 
-    def _opened(self) -> _Running:
-        farm = open_farm(self.config.settings())
-        farm.service.wikis()  # a registry that cannot be read is an error now rather than later
-        farm.keeper.start()
-        self._running = _Running(farm, self.options.hide)
+    def _open_application(self) -> _RunningApplication:
+        farm = open_application(self.config.load_settings())
+        farm.service.list_wikis()  # a registry that cannot be read is an error now rather than later
+        farm.scheduler.start()
+        self._running = _RunningApplication(farm, self.options.hide)
         return self._running
 
-    def _tell(self, error: WikiholtError) -> None:
+    def _log_once(self, error: WikiholtError) -> None:
         """Say why an index does not follow, once for each reason."""
-        if error.message not in self._told:
-            self._told.add(error.message)
-            _LOG.error("Wikiholt: the index does not follow the wiki: %s (%s)", error.message, error.hint)
+        if error.message not in self._logged_messages:
+            self._logged_messages.add(error.message)
+            _log.error("Wikiholt: the index does not follow the wiki: %s (%s)", error.message, error.hint)
 
-    def _end(self) -> None:
+    def _stop(self) -> None:
         running = self._running
         if running is not None and self._pid == os.getpid():
-            self._bell.stop(_PATIENCE)
-            running.farm.keeper.stop(_PATIENCE)
-            running.farm.service.close()
+            self._debouncer.stop(_STOP_TIMEOUT_S)
+            running.application.scheduler.stop(_STOP_TIMEOUT_S)
+            running.application.service.close()
 
 
-def _at_exit(end: Callable[[], None]) -> None:
+def _register_at_exit(callback: Callable[[], None]) -> None:
     """Have this called when the process ends, while threads can still finish what they are at.
 
     What is registered with atexit comes too late for that: pools of threads take no more work by then.
     """
     register: Callable[[Callable[[], None]], object] = getattr(threading, "_register_atexit", atexit.register)
-    register(end)
+    register(callback)

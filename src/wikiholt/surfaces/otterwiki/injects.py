@@ -7,20 +7,20 @@ from html import escape
 
 from flask import current_app, url_for
 
-from wikiholt.surfaces.otterwiki.assets import assets, imported
-from wikiholt.surfaces.otterwiki.host import Host
+from wikiholt.surfaces.otterwiki.assets import load_plugin_files, find_script_imports
+from wikiholt.surfaces.otterwiki.host import PluginRuntime
 
-KEPT = "wikiholt"
+RUNTIME_EXTENSION_KEY = "wikiholt"
 """Where the application keeps the host."""
 
 
 def head(_: object) -> str | None:
     """For the head of every page: colours, and the search box."""
-    if not _may("READ"):
+    if not _has_permission("READ"):
         return None
-    host: Host = current_app.extensions[KEPT]
-    wanted = ["box.js", *(["suggestions.js"] if host.options.dropdown else []), *(["menu.js"] if _may("ADMIN") else [])]
-    return f'<link rel="stylesheet" href="{_base()}wiki.css">{scripts(*wanted)}'
+    host: PluginRuntime = current_app.extensions[RUNTIME_EXTENSION_KEY]
+    wanted = ["box.js", *(["suggestions.js"] if host.options.dropdown else []), *(["menu.js"] if _has_permission("ADMIN") else [])]
+    return f'<link rel="stylesheet" href="{_get_static_base()}wiki.css">{render_scripts(*wanted)}'
 
 
 def body(_: object) -> str | None:
@@ -30,24 +30,24 @@ def body(_: object) -> str | None:
 
 def sidebar(page: object) -> str | None:
     """Beside a page: an empty place for pages that link here and pages like this one, which a script fills."""
-    if not page or not _may("READ"):
+    if not page or not _has_permission("READ"):
         return None
-    return f'<div class="wikiholt" id="app.near" data-page="{escape(str(page))}" hidden></div>{scripts("near.js")}'
+    return f'<div class="wikiholt" id="app.near" data-page="{escape(str(page))}" hidden></div>{render_scripts("near.js")}'
 
 
-def scripts(*names: str) -> str:
+def render_scripts(*names: str) -> str:
     """Scripts with all they import, so that the browser fetches everything at once."""
-    base = _base()
-    preloads = "".join(f'<link rel="modulepreload" href="{base}{name}">' for name in imported(*names))
+    base = _get_static_base()
+    preloads = "".join(f'<link rel="modulepreload" href="{base}{name}">' for name in find_script_imports(*names))
     return preloads + "".join(f'<script type="module" src="{base}{name}"></script>' for name in names)
 
 
-def _base() -> str:
+def _get_static_base() -> str:
     """What comes before the name of a file in its address; a wiki may lie below a prefix."""
-    return escape(url_for("wikiholt.asset", version=assets().version, name="wiki.css").removesuffix("wiki.css"))
+    return escape(url_for("wikiholt.asset", version=load_plugin_files().version, name="wiki.css").removesuffix("wiki.css"))
 
 
-def _may(permission: str) -> bool:
+def _has_permission(permission: str) -> bool:
     # Otterwiki loads this after its plugins.
     from otterwiki.auth import has_permission  # noqa: PLC0415
 

@@ -5,45 +5,45 @@ from dataclasses import dataclass
 from flask import current_app, request
 from otterwiki.util import titleSs
 
-from wikiholt.text.page import file_name
+from wikiholt.text.page import make_page_name
 
 
 @dataclass(frozen=True, slots=True)
-class OtterNames:
+class OtterwikiPaths:
     """Translates paths as one request's wiki has them."""
 
     retain_case: bool
     root: str = ""
     """The path below which the wiki is mounted, without a slash at its end."""
 
-    def shown(self, path: str) -> str:
-        return path if self.retain_case else "/".join(_capitals(part) for part in path.split("/"))
+    def to_display_path(self, path: str) -> str:
+        return path if self.retain_case else "/".join(_capitalize(part) for part in path.split("/"))
 
-    def titled(self, name: str, path: str) -> str:
+    def to_display_title(self, name: str, path: str) -> str:
         """The page's own name; where it was only made from the file's, that as Otterwiki shows it."""
         last = path.rpartition("/")[2]
-        return self.shown(last) if name == file_name(last) else name
+        return self.to_display_path(last) if name == make_page_name(last) else name
 
-    def meant(self, path: str) -> str:
+    def to_git_path(self, path: str) -> str:
         clean = "/".join(part for part in path.split("/") if part)
         return clean if self.retain_case else clean.lower()
 
-    def spelled(self, path: str) -> str | None:
-        return self.shown(path)
+    def to_link_path(self, path: str) -> str | None:
+        return self.to_display_path(path)
 
-    def linked(self, url: str) -> str:
+    def to_url(self, url: str) -> str:
         return self.root + url if url.startswith("/") else url
 
-    def prefix(self, prefix: str) -> str:
+    def to_git_prefix(self, prefix: str) -> str:
         clean = prefix.lstrip("/")
         return clean if self.retain_case else clean.lower()
 
 
-def names_here() -> OtterNames:
+def get_request_paths() -> OtterwikiPaths:
     """Those of the request being handled."""
-    return OtterNames(bool(current_app.config.get("RETAIN_PAGE_NAME_CASE", False)), request.script_root)
+    return OtterwikiPaths(bool(current_app.config.get("RETAIN_PAGE_NAME_CASE", False)), request.script_root)
 
 
-def _capitals(part: str) -> str:
+def _capitalize(part: str) -> str:
     # A name that is not in small letters did not come by way of Otterwiki, which shows it as it is.
     return str(titleSs(part)) if part == part.lower() else part

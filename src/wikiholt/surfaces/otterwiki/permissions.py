@@ -14,23 +14,23 @@ from typing import Any, Self
 from flask import current_app, request
 from werkzeug.exceptions import BadRequest
 
-from wikiholt.access import Visit
+from wikiholt.access import RequestIdentity
 from wikiholt.errors import Forbidden, Unauthorized
 from wikiholt.model import Author, Key, Scope
-from wikiholt.surfaces.http.admission import Admission
-from wikiholt.surfaces.http.visits import bearer
-from wikiholt.surfaces.otterwiki.host import Here
-from wikiholt.surfaces.otterwiki.naming import names_here
+from wikiholt.surfaces.http.admission import HostGrant
+from wikiholt.surfaces.http.visits import parse_bearer_token
+from wikiholt.surfaces.otterwiki.host import CurrentWiki
+from wikiholt.surfaces.otterwiki.naming import get_request_paths
 
-_CHANGING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
-_SHARED_ID = "otterwiki-api-key"
+_WRITE_METHODS = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+_SHARED_KEY_ID = "otterwiki-api-key"
 _PROXY_HEADERS = {
     "AUTH_HEADERS_USERNAME": "x-otterwiki-name",
     "AUTH_HEADERS_EMAIL": "x-otterwiki-email",
     "AUTH_HEADERS_PERMISSIONS": "x-otterwiki-permissions",
 }
 """Otterwiki's setting for each header by which a proxy speaks for a visitor, and the header it is unless set."""
-_PATIENCE = 2.0
+_INDEX_WAIT_S = 2.0
 """Seconds that a program's write waits for the index: what it writes it looks for next, as with otterwiki-api."""
 
 
@@ -43,59 +43,59 @@ class SharedKey:
     author: Author
 
     @classmethod
-    def of(cls, config: Mapping[str, Any], environ: Mapping[str, str]) -> Self:
+    def from_environment(cls, config: Mapping[str, Any], environ: Mapping[str, str]) -> Self:
         """As the environment or, weaker, Otterwiki's settings have it; none where it is empty."""
-        said = {name: str(config.get(name) or "") for name in _NAMES}
-        said |= {name: environ[name] for name in _NAMES if environ.get(name)}
-        token, name, email = (said[each].strip() for each in _NAMES)
-        return cls(token, Author(_plain(name) or "Otterwiki API", _plain(email) or "api@otterwiki.local"))
+        said = {name: str(config.get(name) or "") for name in _SHARED_KEY_VARIABLES}
+        said |= {name: environ[name] for name in _SHARED_KEY_VARIABLES if environ.get(name)}
+        token, name, email = (said[each].strip() for each in _SHARED_KEY_VARIABLES)
+        return cls(token, Author(_clean_author_text(name) or "Otterwiki API", _clean_author_text(email) or "api@otterwiki.local"))
 
-    def is_this(self, token: str) -> bool:
+    def matches(self, token: str) -> bool:
         return bool(self.token) and hmac.compare_digest(self.token.encode(), token.encode("utf-8", "replace"))
 
 
-_NAMES = ("OTTERWIKI_API_KEY", "OTTERWIKI_API_AUTHOR_NAME", "OTTERWIKI_API_AUTHOR_EMAIL")
+_SHARED_KEY_VARIABLES = ("OTTERWIKI_API_KEY", "OTTERWIKI_API_AUTHOR_NAME", "OTTERWIKI_API_AUTHOR_EMAIL")
 
 
-def shared_key(config: Mapping[str, Any]) -> SharedKey:
-    return SharedKey.of(config, os.environ)
+def load_shared_key(config: Mapping[str, Any]) -> SharedKey:
+    return SharedKey.from_environment(config, os.environ)
 
 
-def admission(here: Here, shared: SharedKey) -> Admission:
+def build_host_grant(current_wiki: CurrentWiki, shared_key: SharedKey) -> HostGrant:
     """What the request being handled may have of its wiki; raises Refused for a key that is not known or another's."""
-    token = bearer(request.headers.get("Authorization"))
+    token = parse_bearer_token(request.headers.get("Authorization"))
     if token is None:
-        return _by_otterwiki(here)
+        return _grant_by_otterwiki(current_wiki)
     address = request.remote_addr or ""
-    if shared.is_this(token):
-        return _by_shared_key(here, shared)
-    if _is_a_proxys(token):
-        return _by_otterwiki(here)
+    if shared_key.matches(token):
+        return _grant_by_shared_key(current_wiki, shared_key)
+    if _is_proxy_token(token):
+        return _grant_by_otterwiki(current_wiki)
     try:
-        grant = here.farm.access.wiki(Visit(token, here.wiki.slug), Scope.READ)
+        grant = current_wiki.application.access.authorize(RequestIdentity(token, current_wiki.wiki.slug), Scope.READ)
     except Unauthorized:
-        here.farm.limits.refuse_key(address, token)
+        current_wiki.application.rate_limiter.refuse_key(address, token)
         raise
     assert grant.key is not None
-    here.farm.limits.check(grant.key.id, address)
-    return Admission(
-        wiki=here.wiki,
+    current_wiki.application.rate_limiter.check(grant.key.id, address)
+    return HostGrant(
+        wiki=current_wiki.wiki,
         scopes=frozenset(scope for scope in Scope if grant.scope.allows(scope)),
-        author=_keys_author(grant.key),
-        attaches=grant.scope.allows(Scope.WRITE),
-        signed_in=True,
+        author=_get_key_author(grant.key),
+        can_attach=grant.scope.allows(Scope.WRITE),
+        is_signed_in=True,
         key=grant.key,
-        keeps_keys=grant.scope.allows(Scope.ADMIN),
-        names=names_here(),
-        patience=_PATIENCE,
+        can_manage_keys=grant.scope.allows(Scope.ADMIN),
+        path_style=get_request_paths(),
+        index_wait_s=_INDEX_WAIT_S,
     )
 
 
-def require_token_of_form() -> None:
+def require_csrf_token() -> None:
     """Raise Forbidden where a request without a key would change something and lacks Otterwiki's CSRF token."""
     from otterwiki.server import csrf  # noqa: PLC0415 - Otterwiki is there only once it has set its plugins up
 
-    if request.method not in _CHANGING or not current_app.config.get("WTF_CSRF_ENABLED", True):
+    if request.method not in _WRITE_METHODS or not current_app.config.get("WTF_CSRF_ENABLED", True):
         return
     try:
         csrf.protect()
@@ -106,7 +106,7 @@ def require_token_of_form() -> None:
         ) from None
 
 
-def _rights_by_otterwiki() -> tuple[frozenset[Scope], bool]:
+def _get_otterwiki_permissions() -> tuple[frozenset[Scope], bool]:
     """What Otterwiki lets who sent this request do with pages, and whether they may attach files."""
     from otterwiki.auth import has_permission  # noqa: PLC0415 - see above
 
@@ -117,41 +117,41 @@ def _rights_by_otterwiki() -> tuple[frozenset[Scope], bool]:
     return scopes, bool(has_permission("UPLOAD"))
 
 
-def _by_otterwiki(here: Here) -> Admission:
+def _grant_by_otterwiki(current_wiki: CurrentWiki) -> HostGrant:
     from otterwiki.auth import current_user, get_author  # noqa: PLC0415 - see above
 
-    scopes, attaches = _rights_by_otterwiki()
+    scopes, attaches = _get_otterwiki_permissions()
     name, email = get_author()
-    return Admission(
-        wiki=here.wiki,
+    return HostGrant(
+        wiki=current_wiki.wiki,
         scopes=scopes,
-        author=Author(_plain(name) or "Anonymous", _plain(email)),
-        attaches=attaches,
-        signed_in=bool(current_user.is_authenticated),
-        keeps_keys=True,
-        names=names_here(),
+        author=Author(_clean_author_text(name) or "Anonymous", _clean_author_text(email)),
+        can_attach=attaches,
+        is_signed_in=bool(current_user.is_authenticated),
+        can_manage_keys=True,
+        path_style=get_request_paths(),
     )
 
 
-def _by_shared_key(here: Here, shared: SharedKey) -> Admission:
-    key = Key(_SHARED_ID, here.wiki.id, Scope.ADMIN, shared.author.name, datetime.now(UTC), None)
+def _grant_by_shared_key(current_wiki: CurrentWiki, shared_key: SharedKey) -> HostGrant:
+    key = Key(_SHARED_KEY_ID, current_wiki.wiki.id, Scope.ADMIN, shared_key.author.name, datetime.now(UTC), None)
     # A proxy that says what a visitor may do may send this key with every request: the visitor gets no more by it.
-    scopes, attaches = _rights_by_otterwiki() if _is_for_a_visitor() else (frozenset(Scope), True)
-    return Admission(
-        wiki=here.wiki,
+    scopes, attaches = _get_otterwiki_permissions() if _is_forwarded_visitor() else (frozenset(Scope), True)
+    return HostGrant(
+        wiki=current_wiki.wiki,
         scopes=scopes,
-        author=shared.author,
-        attaches=attaches,
-        signed_in=True,
+        author=shared_key.author,
+        can_attach=attaches,
+        is_signed_in=True,
         key=key,
         # It is meant for programs: what it lets in must be gone once it is changed.
-        keeps_keys=False,
-        names=names_here(),
-        patience=_PATIENCE,
+        can_manage_keys=False,
+        path_style=get_request_paths(),
+        index_wait_s=_INDEX_WAIT_S,
     )
 
 
-def _is_for_a_visitor() -> bool:
+def _is_forwarded_visitor() -> bool:
     """Whether a proxy that Otterwiki trusts says who sent this request, or what they may do."""
     config = current_app.config
     if config.get("AUTH_METHOD") != "PROXY_HEADER":
@@ -159,7 +159,7 @@ def _is_for_a_visitor() -> bool:
     return any((config.get(setting) or usual) in request.headers for setting, usual in _PROXY_HEADERS.items())
 
 
-def _is_a_proxys(token: str) -> bool:
+def _is_proxy_token(token: str) -> bool:
     """Whether the token is none of ours, but one that a proxy has signed the visitor in by."""
     if current_app.config.get("AUTH_METHOD") != "PROXY_HEADER" or token.startswith("wh_"):
         return False
@@ -168,11 +168,11 @@ def _is_a_proxys(token: str) -> bool:
     return bool(current_user.is_authenticated)
 
 
-def _keys_author(key: Key) -> Author:
-    label = _plain(key.label)
+def _get_key_author(key: Key) -> Author:
+    label = _clean_author_text(key.label)
     return Author(label if any(map(str.isalnum, label)) else "Wikiholt", f"{key.id}@wikiholt.invalid")
 
 
-def _plain(text: str) -> str:
+def _clean_author_text(text: str) -> str:
     """A name or address without what a commit cannot hold."""
     return re.sub(r"[\x00-\x1f\x7f<>\ud800-\udfff]", "", str(text or "")).strip()

@@ -12,12 +12,12 @@ from typing import Any
 
 from otterwiki.plugins import hookimpl
 
-_LOG = logging.getLogger("wikiholt.otterwiki")
-_HERE = "wikiholt.surfaces.otterwiki"
-_told: set[str] = set()
+_log = logging.getLogger("wikiholt.otterwiki")
+_PACKAGE = "wikiholt.surfaces.otterwiki"
+_logged_reasons: set[str] = set()
 
 
-def _guarded(hook: Callable[..., Any]) -> Callable[..., Any]:
+def _catch_errors(hook: Callable[..., Any]) -> Callable[..., Any]:
     """A hook that never raises: a fault costs the wiki nothing but a line in its log, once for each reason."""
 
     @functools.wraps(hook)
@@ -27,27 +27,27 @@ def _guarded(hook: Callable[..., Any]) -> Callable[..., Any]:
         except (SystemExit, KeyboardInterrupt):
             raise
         except BaseException as error:  # noqa: BLE001 - whatever it is, the page was saved and is to be shown
-            _tell(hook.__name__, error)
+            _log_once(hook.__name__, error)
             return None
 
     return guarded
 
 
-def _hook(function: Callable[..., Any]) -> Callable[..., Any]:
-    marked: Callable[..., Any] = hookimpl(_guarded(function))
+def _make_hook(function: Callable[..., Any]) -> Callable[..., Any]:
+    marked: Callable[..., Any] = hookimpl(_catch_errors(function))
     return marked
 
 
-def _tell(where: str, error: BaseException) -> None:
+def _log_once(where: str, error: BaseException) -> None:
     reason = f"{where}: {type(error).__name__}: {error}"
-    if reason not in _told and len(_told) < 1000:
-        _told.add(reason)
+    if reason not in _logged_reasons and len(_logged_reasons) < 1000:
+        _logged_reasons.add(reason)
         hint = getattr(error, "hint", "")
         # An error with a hint is one we foresaw: its words are enough.
-        _LOG.error("Wikiholt: %s%s", reason, f" ({hint})" if hint else "", exc_info=None if hint else error)
+        _log.error("Wikiholt: %s%s", reason, f" ({hint})" if hint else "", exc_info=None if hint else error)
 
 
-def _be_heard(app: Any) -> None:
+def _configure_logging(app: Any) -> None:
     """Have what Wikiholt logs stand where Otterwiki's own log does, unless somebody has seen to that."""
     log = logging.getLogger("wikiholt")
     if not log.hasHandlers():
@@ -55,75 +55,75 @@ def _be_heard(app: Any) -> None:
         log.setLevel(app.logger.getEffectiveLevel())
 
 
-class Plugin:
+class OtterwikiPlugin:
     """Translates Otterwiki's hooks; holds the one host of this process."""
 
     def __init__(self) -> None:
-        self._host: Any = None
+        self._runtime: Any = None
         self._injects: Any = None
 
     @property
     def host(self) -> Any:
         """What this process has open; None before Otterwiki has set its plugins up."""
-        return self._host
+        return self._runtime
 
-    @_hook
+    @_make_hook
     def setup(self, app: Any, db: Any, storage: Any) -> None:  # noqa: ARG002 - the names are Otterwiki's
-        _be_heard(app)
-        importlib.import_module(f"{_HERE}.moving").advise(os.environ)
-        self._host = importlib.import_module(f"{_HERE}.host").Host(app)
+        _configure_logging(app)
+        importlib.import_module(f"{_PACKAGE}.moving").advise(os.environ)
+        self._runtime = importlib.import_module(f"{_PACKAGE}.host").Host(app)
         for part in ("api", "pages"):
-            self._register(part, app)
-        self._injects = self._part("injects")
-        self._host.begin()
+            self._register_part(part, app)
+        self._injects = self._import_part("injects")
+        self._runtime.begin()
 
-    @_guarded
-    def _register(self, part: str, app: Any) -> None:
-        module = self._part(part)
+    @_catch_errors
+    def _register_part(self, part: str, app: Any) -> None:
+        module = self._import_part(part)
         if module is not None:
-            module.register(app, self._host)
+            module.register(app, self._runtime)
 
-    @_guarded
-    def _part(self, part: str) -> Any:
-        return importlib.import_module(f"{_HERE}.{part}")
+    @_catch_errors
+    def _import_part(self, part: str) -> Any:
+        return importlib.import_module(f"{_PACKAGE}.{part}")
 
-    @_hook
+    @_make_hook
     def repository_changed(self, changed_files: Any) -> None:  # noqa: ARG002 - it leaves out half of what changed
-        self._wake()
+        self._notify_changed()
 
-    @_hook
+    @_make_hook
     def page_saved(self, pagepath: Any, content: Any, author: Any, message: Any) -> None:  # noqa: ARG002
-        self._wake()
+        self._notify_changed()
 
-    @_hook
+    @_make_hook
     def page_deleted(self, pagepath: Any, author: Any, message: Any) -> None:  # noqa: ARG002
-        self._wake()
+        self._notify_changed()
 
-    @_hook
+    @_make_hook
     def page_renamed(self, old_pagepath: Any, new_pagepath: Any, author: Any, message: Any) -> None:  # noqa: ARG002
-        self._wake()
+        self._notify_changed()
 
-    @_hook
+    @_make_hook
     def template_html_head_inject(self, page: Any) -> str | None:
-        if self._host is not None:
-            self._host.met()
-        return self._injected("head", page)
+        if self._runtime is not None:
+            self._runtime.met()
+        return self._render_inject("head", page)
 
-    @_hook
+    @_make_hook
     def template_html_body_inject(self, page: Any) -> str | None:
-        return self._injected("body", page)
+        return self._render_inject("body", page)
 
-    @_hook
+    @_make_hook
     def template_html_sidebar_right_inject(self, page: Any) -> str | None:
-        return self._injected("sidebar", page)
+        return self._render_inject("sidebar", page)
 
-    def _wake(self) -> None:
-        if self._host is not None:  # Otterwiki writes the first page of an empty wiki before it sets plugins up
-            self._host.wake()
+    def _notify_changed(self) -> None:
+        if self._runtime is not None:  # Otterwiki writes the first page of an empty wiki before it sets plugins up
+            self._runtime.wake()
 
-    def _injected(self, where: str, page: Any) -> str | None:
+    def _render_inject(self, where: str, page: Any) -> str | None:
         html = getattr(self._injects, where)(page) if self._injects is not None else None
         return str(html) if html else None
 
 
-plugin = Plugin()
+plugin = OtterwikiPlugin()

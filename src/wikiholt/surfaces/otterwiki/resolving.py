@@ -15,60 +15,60 @@ from flask import has_request_context, request
 
 from wikiholt.errors import InvalidSetting, WikiNotFound
 
-_READERS = ("otterwiki.server", "otterwiki.wiki")
+_STORAGE_MODULES = ("otterwiki.server", "otterwiki.wiki")
 """Modules whose storage serves a request: the first is where a farm puts it, the second is what pages are read by."""
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class WikiLocation:
     """A repository on this machine, and what the farm calls its wiki, if it does."""
 
     path: str
     slug: str | None = None
-    certain: bool = True
+    is_certain: bool = True
     """Whether this is a wiki for sure; one that is not is left alone unless it is known."""
 
 
-class Resolver:
+class WikiResolver:
     """Says which wiki is meant, by storage or by the function that `named` names as module:function."""
 
-    def __init__(self, named: str) -> None:
-        self._named = named
+    def __init__(self, function_name: str) -> None:
+        self._function_name = function_name
         self._function: Callable[..., Any] | None = None
 
-    def here(self) -> Place:
+    def resolve_request(self) -> WikiLocation:
         """The wiki of the request being handled; raises WikiNotFound where that cannot be told for certain."""
-        return self._asked() if self._named else Place(_storage_path())
+        return self._call_function() if self._function_name else WikiLocation(_get_storage_path())
 
-    def elsewhere(self) -> list[Place]:
+    def find_outside_request(self) -> list[WikiLocation]:
         """The wikis that something outside of a request may have changed: a start, a pull in a thread of its own."""
         manager = getattr(sys.modules.get("otterwiki.repomgmt"), "repo_manager", None)
-        paths = {_path_of(holder) for holder in (*map(sys.modules.get, _READERS), manager)}
+        paths = {_get_path(holder) for holder in (*map(sys.modules.get, _STORAGE_MODULES), manager)}
         # Who names wikis by a function of their own may have none where Otterwiki was told to look.
-        return [Place(path, certain=not self._named) for path in sorted(filter(None, paths))]
+        return [WikiLocation(path, is_certain=not self._function_name) for path in sorted(filter(None, paths))]
 
-    def _asked(self) -> Place:
+    def _call_function(self) -> WikiLocation:
         if self._function is None:
-            self._function = _function(self._named)
+            self._function = _load_function(self._function_name)
         answer = self._function(request)
         slug, path = answer if isinstance(answer, tuple) and len(answer) == 2 else (None, answer)
         if not path or not isinstance(path, str | os.PathLike) or not isinstance(slug, str | None):
-            raise _unknown("the resolver named no wiki")
-        return Place(os.path.realpath(os.fspath(path)), slug or None)
+            raise _build_unknown_wiki_error("the resolver named no wiki")
+        return WikiLocation(os.path.realpath(os.fspath(path)), slug or None)
 
 
-def in_request() -> bool:
+def is_in_request() -> bool:
     return has_request_context()
 
 
-def _storage_path() -> str:
-    paths = {path for name in _READERS if (path := _path_of(sys.modules.get(name))) is not None}
+def _get_storage_path() -> str:
+    paths = {path for name in _STORAGE_MODULES if (path := _get_path(sys.modules.get(name))) is not None}
     if len(paths) != 1:
-        raise _unknown("Otterwiki's parts use different storages" if paths else "Otterwiki has no storage here")
+        raise _build_unknown_wiki_error("Otterwiki's parts use different storages" if paths else "Otterwiki has no storage here")
     return paths.pop()
 
 
-def _path_of(holder: Any) -> str | None:
+def _get_path(holder: Any) -> str | None:
     """Where the storage of a module of Otterwiki lies; None where it has none, or a proxy that leads nowhere now."""
     try:
         return os.path.realpath(str(holder.storage.path))
@@ -76,21 +76,21 @@ def _path_of(holder: Any) -> str | None:
         return None
 
 
-def _function(named: str) -> Callable[..., Any]:
-    module, _, function = named.partition(":")
+def _load_function(function_name: str) -> Callable[..., Any]:
+    module, _, function = function_name.partition(":")
     try:
         found: Callable[..., Any] = getattr(importlib.import_module(module), function)
         if not callable(found):
             raise TypeError(f"{function} is no function")
     except Exception as error:
         raise InvalidSetting(
-            f"WIKIHOLT_OTTERWIKI_RESOLVER = {named!r} cannot be used: {type(error).__name__}: {error}.",
+            f"WIKIHOLT_OTTERWIKI_RESOLVER = {function_name!r} cannot be used: {type(error).__name__}: {error}.",
             hint="Name a function as module:function that takes the request and returns a repository's path.",
         ) from error
     return found
 
 
-def _unknown(reason: str) -> WikiNotFound:
+def _build_unknown_wiki_error(reason: str) -> WikiNotFound:
     return WikiNotFound(
         f"Which wiki this request is about cannot be told: {reason}.",
         hint="A farm can say so itself: set WIKIHOLT_OTTERWIKI_RESOLVER.",

@@ -10,17 +10,17 @@ from markupsafe import Markup
 from pydantic import ValidationError
 
 from wikiholt.errors import InvalidQuery, WikiholtError
-from wikiholt.model import Scope, Snippet, Span, Surface
-from wikiholt.surfaces.documents import AnswerDocument, HitDocument, answer_document
-from wikiholt.surfaces.http.parameters import Asked
-from wikiholt.surfaces.http.problems import told
-from wikiholt.surfaces.otterwiki.host import Host
-from wikiholt.surfaces.otterwiki.naming import names_here
-from wikiholt.surfaces.web.plain import marked
+from wikiholt.model import Scope, Snippet, Span, SearchInterface
+from wikiholt.surfaces.documents import SearchResultDocument, HitDocument, build_result_document
+from wikiholt.surfaces.http.parameters import SearchParams
+from wikiholt.surfaces.http.problems import get_public_message
+from wikiholt.surfaces.otterwiki.host import PluginRuntime
+from wikiholt.surfaces.otterwiki.naming import get_request_paths
+from wikiholt.surfaces.web.plain import render_snippet
 
-_LOG = logging.getLogger(__name__)
-_OURS = 500
-_UNITS = (
+_log = logging.getLogger(__name__)
+_SERVER_ERROR_STATUS = 500
+_TIME_UNITS_S = (
     ("year", 31_536_000),
     ("month", 2_592_000),
     ("week", 604_800),
@@ -31,10 +31,10 @@ _UNITS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class SearchPageContent:
     """An answer, or what is wrong, or neither where nothing is asked for."""
 
-    answer: AnswerDocument | None = None
+    answer: SearchResultDocument | None = None
     problem: str = ""
     hint: str = ""
 
@@ -45,53 +45,53 @@ class Shown:
         return next((place for place, hit in enumerate(hits) if hit["confidence"] == "low"), 0)
 
 
-def shown(host: Host, given: Mapping[str, Any]) -> Shown:
+def build_search_content(runtime: PluginRuntime, params: Mapping[str, Any]) -> SearchPageContent:
     """What is found for the parameters of an address; never raises what a reader can cause."""
-    if not given.get("q", "").strip():
-        return Shown()
+    if not params.get("q", "").strip():
+        return SearchPageContent()
     try:
-        request = _asked(given).request()
-        opened = replace(host.here().open(Scope.READ), names=names_here())
-        with opened.answering() as handle:
-            asked = replace(request, where=opened.narrowed(request.where))
-            answer = handle.search(asked, surface=Surface.OTTERWIKI)
-        return Shown(answer_document(answer, opened.names))
+        request = _parse_params(params).to_request()
+        opened = replace(runtime.get_current_wiki().open_session(Scope.READ), path_style=get_request_paths())
+        with opened.use_handle() as handle:
+            asked = replace(request, where=opened.to_git_filter(request.where))
+            answer = handle.search(asked, interface=SearchInterface.OTTERWIKI)
+        return SearchPageContent(build_result_document(answer, opened.path_style))
     except Exception as error:  # noqa: BLE001 - whatever it is, the page says so and the wiki's own search is a click away
-        return _failed(error)
+        return _build_error_content(error)
 
 
-def _failed(error: Exception) -> Shown:
+def _build_error_content(error: Exception) -> SearchPageContent:
     """What a reader is told: their own mistakes in full, and of ours only what that means for them."""
-    if isinstance(error, InvalidQuery) or (isinstance(error, WikiholtError) and error.status >= _OURS):
-        message, hint = told(error)
-        return Shown(problem=message, hint=hint)
+    if isinstance(error, InvalidQuery) or (isinstance(error, WikiholtError) and error.status >= _SERVER_ERROR_STATUS):
+        message, hint = get_public_message(error)
+        return SearchPageContent(problem=message, hint=hint)
     known = isinstance(error, WikiholtError)
-    _LOG.error("search is not possible: %s", error, exc_info=None if known else error)
-    return Shown(
+    _log.error("search is not possible: %s", error, exc_info=None if known else error)
+    return SearchPageContent(
         problem="Search is not set up rightly in this wiki.", hint="Whoever runs it finds the reason in its log."
     )
 
 
-def snippet(hit: HitDocument) -> Markup:
+def render_hit_snippet(hit: HitDocument) -> Markup:
     """The snippet as HTML with its matches and the closest sentence marked."""
     matches = tuple(Span(start, end) for start, end in hit["matches"])
     found = Snippet(hit["snippet"], matches, Span(*hit["sentence"]) if hit["sentence"] else None)
-    return Markup(marked(found))  # noqa: S704 - escaped there
+    return Markup(render_snippet(found))  # noqa: S704 - escaped there
 
 
-def ago(moment: str) -> str:
+def format_age(date: str) -> str:
     """How long ago a moment was, roughly."""
-    seconds = (datetime.now(UTC) - datetime.fromisoformat(moment)).total_seconds()
-    for unit, size in _UNITS:
+    seconds = (datetime.now(UTC) - datetime.fromisoformat(date)).total_seconds()
+    for unit, size in _TIME_UNITS_S:
         if seconds >= size:
             count = round(seconds / size)
             return f"{count} {unit}{'' if count == 1 else 's'} ago"
     return "just now"
 
 
-def _asked(given: Mapping[str, Any]) -> Asked:
+def _parse_params(params: Mapping[str, Any]) -> SearchParams:
     try:
-        return Asked.model_validate(dict(given))
+        return SearchParams.model_validate(dict(params))
     except ValidationError as error:
         fault = error.errors(include_url=False, include_context=False, include_input=False)[0]
         where = ".".join(map(str, fault["loc"])) or "the search"

@@ -8,13 +8,13 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from string import Template
 
-FOR_EVER = "public, max-age=31536000, immutable"
-_TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
-_IMPORTED = re.compile(rb'\bfrom "\./([\w.-]+)"')
+IMMUTABLE_CACHE_CONTROL = "public, max-age=31536000, immutable"
+_MEDIA_TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+_IMPORT_PATTERN = re.compile(rb'\bfrom "\./([\w.-]+)"')
 
 
 @dataclass(frozen=True, slots=True)
-class Asset:
+class StaticFile:
     """One file as it is sent."""
 
     data: bytes
@@ -22,53 +22,53 @@ class Asset:
 
 
 @dataclass(frozen=True, slots=True)
-class Assets:
+class StaticFiles:
     """All files; `version` changes whenever one of them does."""
 
     version: str
-    served: dict[str, Asset]
+    files: dict[str, StaticFile]
     templates: dict[str, Template]
 
-    def modules(self, script: str) -> list[str]:
+    def find_imports(self, script: str) -> list[str]:
         """What a script imports, directly or not, so that a browser can be told to fetch all of it at once."""
         found: set[str] = set()
         waiting = [script]
         while waiting:
-            imported = {name.decode() for name in _IMPORTED.findall(self.served[waiting.pop()].data)}
+            imported = {name.decode() for name in _IMPORT_PATTERN.findall(self.files[waiting.pop()].data)}
             waiting.extend(imported - found)
             found |= imported
         return sorted(found)
 
-    def kept(self, version: str) -> str:
+    def get_cache_control(self, version: str) -> str:
         """How long a browser may keep a file that it asked for under this version.
 
         An open tab may still ask for the files of the version before: it gets today's, and keeps them for this once.
         """
-        return FOR_EVER if version == self.version else "no-store"
+        return IMMUTABLE_CACHE_CONTROL if version == self.version else "no-store"
 
 
 @cache
-def assets() -> Assets:
+def load_static_files() -> StaticFiles:
     """Every file of static/."""
-    return gathered(shared())
+    return read_static_files(get_static_directory())
 
 
-def shared() -> Traversable:
+def get_static_directory() -> Traversable:
     """The folder of the files, for pages of another surface that are made of the same parts."""
     return files(__package__).joinpath("static")
 
 
-def gathered(*folders: Traversable) -> Assets:
+def read_static_files(*directories: Traversable) -> StaticFiles:
     """The files of these folders; one of a later folder takes the place of its namesake in an earlier one."""
-    found = {file.name: file.read_bytes() for folder in folders for file in folder.iterdir() if file.is_file()}
+    found = {file.name: file.read_bytes() for folder in directories for file in folder.iterdir() if file.is_file()}
     digest = blake2b(digest_size=8)
-    served: dict[str, Asset] = {}
+    served: dict[str, StaticFile] = {}
     templates: dict[str, Template] = {}
     for name, data in sorted(found.items()):
         digest.update(name.encode() + b"\0" + data)
         kind = "." + name.rpartition(".")[2]
-        if kind in _TYPES:
-            served[name] = Asset(data, _TYPES[kind])
+        if kind in _MEDIA_TYPES:
+            served[name] = StaticFile(data, _MEDIA_TYPES[kind])
         elif kind == ".html":
             templates[name.removesuffix(".html")] = Template(data.decode())
-    return Assets(digest.hexdigest(), served, templates)
+    return StaticFiles(digest.hexdigest(), served, templates)

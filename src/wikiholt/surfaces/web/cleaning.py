@@ -9,22 +9,22 @@ import nh3
 WIKI_SCHEME = "wiki:"
 """How links whose page is known already are told from links by path; never reaches a reader."""
 
-Resolve = Callable[[str, bool], str | None]
+LinkResolver = Callable[[str, bool], str | None]
 """The path of the page that a link's target means, or None; with it comes whether it was written as `[[target]]`."""
 
-_HEADINGS = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
-_BLOCKS = {"blockquote", "dd", "details", "div", "dl", "dt", "hr", "li", "ol", "p", "pre", "summary", "ul"}
-_TABLES = {"caption", "col", "colgroup", "table", "tbody", "td", "tfoot", "th", "thead", "tr"}
-_PHRASES = {
+_HEADING_TAGS = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
+_BLOCK_TAGS = {"blockquote", "dd", "details", "div", "dl", "dt", "hr", "li", "ol", "p", "pre", "summary", "ul"}
+_TABLE_TAGS = {"caption", "col", "colgroup", "table", "tbody", "td", "tfoot", "th", "thead", "tr"}
+_INLINE_TAGS = {
     *("a", "abbr", "b", "bdi", "bdo", "br", "cite", "code", "del", "dfn", "em", "i", "ins", "kbd", "mark", "q", "rp"),
     *("rt", "ruby", "s", "samp", "small", "span", "strong", "sub", "sup", "time", "u", "var", "wbr"),
 }
-_TAGS = _HEADINGS | _BLOCKS | _TABLES | _PHRASES
-_SCHEMES = frozenset({"http", "https", "mailto"})
-_DROPPED_WHOLE = frozenset(
+_ALLOWED_TAGS = _HEADING_TAGS | _BLOCK_TAGS | _TABLE_TAGS | _INLINE_TAGS
+_ALLOWED_SCHEMES = frozenset({"http", "https", "mailto"})
+_REMOVED_WITH_CONTENT = frozenset(
     {"script", "style", "title", "textarea", "template", "noscript", "iframe", "object", "svg", "math", "xmp", "select"}
 )
-_ATTRIBUTES = {
+_ALLOWED_ATTRIBUTES = {
     "a": {"href", "title"},
     "abbr": {"title"},
     "bdo": {"dir"},
@@ -37,77 +37,77 @@ _ATTRIBUTES = {
     "td": {"colspan", "rowspan", "class"},
     "th": {"colspan", "rowspan", "class"},
     "time": {"datetime"},
-} | {heading: {"id"} for heading in _HEADINGS}
+} | {heading: {"id"} for heading in _HEADING_TAGS}
 _ALIGNMENTS = {"left", "center", "right"}
-_CLASSES = {"li": {"task"}, "span": {"picture"}, "td": _ALIGNMENTS, "th": _ALIGNMENTS}
-_LANGUAGE = re.compile(r"language-[\w+#.-]{1,40}")
-_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
-_IMAGE = re.compile(r"<img\b(?>(?:[^<>\"']++|\"[^\"]*+\"|'[^']*+')*)>", re.IGNORECASE)
-_ALT = re.compile(r"""\balt\s*=\s*(?:"([^"]*+)"|'([^']*+)')""", re.IGNORECASE)
-_TAG = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9]*)")
-_VOID = frozenset({"br", "hr", "img", "col", "wbr", "input", "area", "embed", "link", "meta", "source", "track"})
+_ALLOWED_CLASSES = {"li": {"task"}, "span": {"picture"}, "td": _ALIGNMENTS, "th": _ALIGNMENTS}
+_LANGUAGE_CLASS_PATTERN = re.compile(r"language-[\w+#.-]{1,40}")
+_SCHEME_PATTERN = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
+_IMAGE_PATTERN = re.compile(r"<img\b(?>(?:[^<>\"']++|\"[^\"]*+\"|'[^']*+')*)>", re.IGNORECASE)
+_ALT_PATTERN = re.compile(r"""\balt\s*=\s*(?:"([^"]*+)"|'([^']*+)')""", re.IGNORECASE)
+_TAG_PATTERN = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9]*)")
+_VOID_TAGS = frozenset({"br", "hr", "img", "col", "wbr", "input", "area", "embed", "link", "meta", "source", "track"})
 
 
-def clean(html: str, anchors: frozenset[str], resolve: Resolve) -> str:
+def sanitize_html(html: str, anchors: frozenset[str], resolve: LinkResolver) -> str:
     """The HTML without anything that acts; ids are these anchors only, and links lead to previews or outside."""
 
     def attribute(tag: str, name: str, value: str) -> str | None:
         if name == "href":
-            return link(value, resolve)
+            return resolve_link(value, resolve)
         if name == "id":
             return value if value in anchors else None
         if name == "class":
-            return _class(tag, value)
+            return _filter_class(tag, value)
         return value
 
     return nh3.clean(
-        _IMAGE.sub(_told, html),
-        tags=set(_TAGS),
-        clean_content_tags=set(_DROPPED_WHOLE),
-        attributes=_ATTRIBUTES,
+        _IMAGE_PATTERN.sub(_replace_image, html),
+        tags=set(_ALLOWED_TAGS),
+        clean_content_tags=set(_REMOVED_WITH_CONTENT),
+        attributes=_ALLOWED_ATTRIBUTES,
         attribute_filter=attribute,
-        url_schemes={*_SCHEMES, WIKI_SCHEME[:-1]},
+        url_schemes={*_ALLOWED_SCHEMES, WIKI_SCHEME[:-1]},
         link_rel="noopener noreferrer nofollow",
     )
 
 
-def link(target: str, resolve: Resolve) -> str | None:
+def resolve_link(target: str, resolve: LinkResolver) -> str | None:
     """Where a link leads from here: to a page's preview, to a heading, outside; None where it would lead nowhere."""
     if target.startswith(WIKI_SCHEME):
         path, _, fragment = target.removeprefix(WIKI_SCHEME).partition("#")
-        return _preview(unquote(path), unquote(fragment))
+        return _format_preview_link(unquote(path), unquote(fragment))
     if target.startswith("#"):
         return target
     if target.startswith(("//", "\\", "/\\")):
         return None
-    if _SCHEME.match(target):
-        return target if urlsplit(target).scheme.lower() in _SCHEMES else None
+    if _SCHEME_PATTERN.match(target):
+        return target if urlsplit(target).scheme.lower() in _ALLOWED_SCHEMES else None
     known = resolve(target, False)
-    return None if known is None else _preview(known, unquote(target.partition("#")[2]))
+    return None if known is None else _format_preview_link(known, unquote(target.partition("#")[2]))
 
 
-def depth(html: str) -> int:
+def measure_depth(html: str) -> int:
     """How deep elements of this HTML may lie within one another, at worst."""
     deepest = now = 0
-    for closing, name in _TAG.findall(html):
-        if name.lower() not in _VOID:
+    for closing, name in _TAG_PATTERN.findall(html):
+        if name.lower() not in _VOID_TAGS:
             now = max(now - 1, 0) if closing else now + 1
             deepest = max(deepest, now)
     return deepest
 
 
-def _preview(path: str, fragment: str) -> str:
+def _format_preview_link(path: str, fragment: str) -> str:
     return f"?page={quote(path)}" + (f"#{quote(fragment)}" if fragment else "")
 
 
-def _class(tag: str, value: str) -> str | None:
+def _filter_class(tag: str, value: str) -> str | None:
     if tag == "code":
-        return value if _LANGUAGE.fullmatch(value) else None
-    return value if value in _CLASSES.get(tag, ()) else None
+        return value if _LANGUAGE_CLASS_PATTERN.fullmatch(value) else None
+    return value if value in _ALLOWED_CLASSES.get(tag, ()) else None
 
 
-def _told(image: re.Match[str]) -> str:
+def _replace_image(image: re.Match[str]) -> str:
     """A picture written as HTML, in words; what is made here is cleaned like the rest."""
-    alt = _ALT.search(image[0])
+    alt = _ALT_PATTERN.search(image[0])
     told = (alt[1] or alt[2] or "") if alt else ""
     return f'<span class="picture">{told.replace("<", "&lt;")}</span>' if told.strip() else ""

@@ -8,51 +8,51 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
 from wikiholt.errors import Unauthorized, WikiholtError
-from wikiholt.model import Answer, Hit, Mode, Scope, Snippet
-from wikiholt.search import Request
-from wikiholt.search.slips import as_typed
-from wikiholt.surfaces.http.problems import told
-from wikiholt.surfaces.http.visits import Visitor
-from wikiholt.surfaces.web.preview import preview_document
-from wikiholt.surfaces.web.shell import Place, page
+from wikiholt.model import SearchResult, Hit, SearchMode, Scope, Snippet
+from wikiholt.search import SearchRequest
+from wikiholt.search.slips import format_as_typed
+from wikiholt.surfaces.http.problems import get_public_message
+from wikiholt.surfaces.http.visits import RequestContext
+from wikiholt.surfaces.web.preview import build_preview_document
+from wikiholt.surfaces.web.shell import PageContext, render_page
 
-_HITS = 20
-_TITLE = '<h1 class="unseen">Search</h1>'
+_MAX_HITS = 20
+_TITLE_HTML = '<h1 class="unseen">Search</h1>'
 
 
-def find(request: HttpRequest) -> Response:
+def handle_search(request: HttpRequest) -> Response:
     """The results of a search, as a page of links."""
-    query, mode = request.query_params.get("q", ""), request.query_params.get("mode", Mode.HYBRID)
-    form = _form(query, mode)
+    query, mode = request.query_params.get("q", ""), request.query_params.get("mode", SearchMode.HYBRID)
+    form = _render_form(query, mode)
     try:
-        wiki = Visitor(request.app.state.farm, request).wiki(Scope.READ)
-        asked = Request(query, _HITS, Mode(mode) if mode in tuple(Mode) else Mode.HYBRID)
-        with wiki.answering() as handle:
-            answer = handle.search(asked, surface=wiki.surface)
+        wiki = RequestContext(request.app.state.farm, request).open_wiki(Scope.READ)
+        asked = SearchRequest(query, _MAX_HITS, SearchMode(mode) if mode in tuple(SearchMode) else SearchMode.HYBRID)
+        with wiki.use_handle() as handle:
+            answer = handle.search(asked, interface=wiki.interface)
     except WikiholtError as error:
-        return _failed(request, error, form)
-    main = f'<main id="app.main" class="plain">{_TITLE}{form}{"".join(_answer(answer))}</main>'
-    return page("plain", Place.of(request), main, current="search", title=query)
+        return _render_error(request, error, form)
+    main = f'<main id="app.main" class="plain">{_TITLE_HTML}{form}{"".join(_render_result(answer))}</main>'
+    return render_page("plain", PageContext.from_request(request), main, current="search", title=query)
 
 
-def read(request: HttpRequest) -> Response:
+def handle_page(request: HttpRequest) -> Response:
     """One page, rendered."""
     try:
-        wiki = Visitor(request.app.state.farm, request).wiki(Scope.READ)
-        content = wiki.handle.contents.read(request.query_params.get("page", ""))
-        shown = preview_document(content, wiki.wiki, request.app.state.farm.settings)
+        wiki = RequestContext(request.app.state.farm, request).open_wiki(Scope.READ)
+        content = wiki.handle.pages.read(request.query_params.get("page", ""))
+        shown = build_preview_document(content, wiki.wiki, request.app.state.farm.settings)
     except WikiholtError as error:
-        return _failed(request, error, _form("", Mode.HYBRID))
-    form = _form("", Mode.HYBRID)
+        return _render_error(request, error, _render_form("", SearchMode.HYBRID))
+    form = _render_form("", SearchMode.HYBRID)
     named = any(heading["level"] == 1 for heading in shown["headings"][:1])
     title = "" if named else f"<h1>{escape(shown['name'])}</h1>"
     article = f'{title}<article class="page">{shown["html"]}</article>'
     main = f'<main id="app.main" class="plain">{form}{article}</main>'
-    return page("plain", Place.of(request), main, current="search", title=shown["name"])
+    return render_page("plain", PageContext.from_request(request), main, current="search", title=shown["name"])
 
 
-def _form(query: str, mode: str) -> str:
-    kept = f'<input type="hidden" name="mode" value="{escape(mode)}">' if mode in tuple(Mode) else ""
+def _render_form(query: str, mode: str) -> str:
+    kept = f'<input type="hidden" name="mode" value="{escape(mode)}">' if mode in tuple(SearchMode) else ""
     return (
         '<form class="plain-form" role="search" action="find">'
         '<label class="unseen" for="app.q">Search this wiki</label>'
@@ -61,46 +61,46 @@ def _form(query: str, mode: str) -> str:
     )
 
 
-def _answer(answer: Answer) -> Iterator[str]:
-    if answer.did_you_mean:
-        href = "find?" + urlencode({"q": as_typed(answer.query, answer.did_you_mean), "mode": answer.mode.value})
-        meant, typed = escape(answer.did_you_mean), escape(answer.query)
+def _render_result(result: SearchResult) -> Iterator[str]:
+    if result.did_you_mean:
+        href = "find?" + urlencode({"q": format_as_typed(result.query, result.did_you_mean), "mode": result.mode.value})
+        meant, typed = escape(result.did_you_mean), escape(result.query)
         yield f'<p class="meant">Showing results for <strong>{meant}</strong>. '
         yield f'<a href="{escape(href)}">Search for {typed}</a></p>'
-    if answer.nothing_relevant:
+    if result.nothing_relevant:
         yield '<p class="said">Nothing here is clearly relevant.</p>'
-    if answer.stale:
+    if result.stale:
         yield '<p class="note">The index is behind the repository.</p>'
-    yield from (f'<p class="note">{escape(note)}</p>' for note in answer.notes)
-    if answer.reranked:
+    yield from (f'<p class="note">{escape(note)}</p>' for note in result.notes)
+    if result.reranked:
         yield '<p class="note">Reranked.</p>'
     yield '<ol class="results">'
-    yield from map(_card, answer.hits)
+    yield from map(_render_hit, result.hits)
     yield "</ol>"
 
 
-def _card(hit: Hit) -> str:
+def _render_hit(hit: Hit) -> str:
     href = "read?" + urlencode({"page": hit.path}) + (f"#{quote(hit.anchor)}" if hit.anchor else "")
     headings = hit.heading_path[1:] if hit.heading_path[:1] == (hit.name,) else hit.heading_path
     place = " › ".join([hit.path.replace("/", " / "), *headings])
     return (
         f'<li><article class="card"><h2><a href="{escape(href)}">{escape(hit.name)}</a></h2>'
-        f'<p class="place">{escape(place)}</p><p class="snippet">{marked(hit.snippet)}</p>'
+        f'<p class="place">{escape(place)}</p><p class="snippet">{render_snippet(hit.snippet)}</p>'
         "</article></li>"
     )
 
 
-def marked(snippet: Snippet) -> str:
+def render_snippet(snippet: Snippet) -> str:
     """A snippet as HTML, its matches and the sentence closest to the query marked."""
     closest = snippet.sentence
     if closest is None:
-        return _marked(snippet, 0, len(snippet.text))
-    inside = _marked(snippet, closest.start, closest.end)
-    before, after = _marked(snippet, 0, closest.start), _marked(snippet, closest.end, len(snippet.text))
+        return _render_marked(snippet, 0, len(snippet.text))
+    inside = _render_marked(snippet, closest.start, closest.end)
+    before, after = _render_marked(snippet, 0, closest.start), _render_marked(snippet, closest.end, len(snippet.text))
     return f'{before}<span class="closest">{inside}</span>{after}'
 
 
-def _marked(snippet: Snippet, start: int, end: int) -> str:
+def _render_marked(snippet: Snippet, start: int, end: int) -> str:
     """A part of a snippet with its matches marked."""
     parts: list[str] = []
     text, at = snippet.text, start
@@ -112,11 +112,11 @@ def _marked(snippet: Snippet, start: int, end: int) -> str:
     return "".join([*parts, escape(text[at:end])])
 
 
-def _failed(request: HttpRequest, error: WikiholtError, form: str) -> Response:
-    message, hint = told(error)
+def _render_error(request: HttpRequest, error: WikiholtError, form: str) -> Response:
+    message, hint = get_public_message(error)
     if isinstance(error, Unauthorized):
         # A form cannot send a key.
         hint = "Turn on JavaScript to use a key. Without it, wikis that are open to everyone can be read."
     said = f'<div class="said problem"><p class="title">{escape(message)}</p><p class="hint">{escape(hint)}</p></div>'
-    main = f'<main id="app.main" class="plain">{_TITLE}{form}{said}</main>'
-    return page("plain", Place.of(request), main, current="search", title="Search", status=error.status)
+    main = f'<main id="app.main" class="plain">{_TITLE_HTML}{form}{said}</main>'
+    return render_page("plain", PageContext.from_request(request), main, current="search", title="Search", status=error.status)

@@ -9,18 +9,18 @@ from starlette.responses import Response
 from typing_extensions import TypedDict
 
 from wikiholt.errors import InvalidPage
-from wikiholt.model import Page, PageContent, Problem, Scope, Wiki
+from wikiholt.model import Page, PageContent, PageProblem, Scope, Wiki
 from wikiholt.settings import Settings, WikiSettings
-from wikiholt.surfaces.documents.moments import moment
-from wikiholt.surfaces.http.bodies import json_response
+from wikiholt.surfaces.documents.moments import format_date
+from wikiholt.surfaces.http.bodies import make_json_response
 from wikiholt.surfaces.http.pages import PagePath
-from wikiholt.surfaces.http.parameters import Nothing
-from wikiholt.surfaces.http.responses import declared
-from wikiholt.surfaces.http.visits import Who
-from wikiholt.surfaces.web.cleaning import Resolve
-from wikiholt.surfaces.web.render import render
+from wikiholt.surfaces.http.parameters import NoParams
+from wikiholt.surfaces.http.responses import describe_error_responses
+from wikiholt.surfaces.http.visits import RequestContextDep
+from wikiholt.surfaces.web.cleaning import LinkResolver
+from wikiholt.surfaces.web.render import render_markdown
 from wikiholt.text.anchors import AnchorStyle
-from wikiholt.text.links import Names, paths_of
+from wikiholt.text.links import PageNameIndex, resolve_link_paths
 from wikiholt.text.page import parse_page
 
 router = APIRouter(prefix="/api/v1", tags=["pages"])
@@ -59,21 +59,21 @@ class PreviewDocument(TypedDict):
     notes: list[str]
 
 
-@router.get("/preview/{path:path}", response_model=PreviewDocument, responses=declared(404))
-def preview(request: Request, path: PagePath, who: Who, _: Annotated[Nothing, Query()]) -> Response:
+@router.get("/preview/{path:path}", response_model=PreviewDocument, responses=describe_error_responses(404))
+def preview(request: Request, path: PagePath, context: RequestContextDep, _: Annotated[NoParams, Query()]) -> Response:
     """Show a page: its Markdown as HTML without anything that acts, with headings and the pages that link to it."""
-    opened = who.wiki(Scope.READ)
-    content = opened.handle.contents.read(path)
-    return json_response(preview_document(content, opened.wiki, request.app.state.farm.settings))
+    opened = context.open_wiki(Scope.READ)
+    content = opened.handle.pages.read(path)
+    return make_json_response(build_preview_document(content, opened.wiki, request.app.state.farm.settings))
 
 
-def preview_document(content: PageContent, wiki: Wiki, settings: Settings) -> PreviewDocument:
+def build_preview_document(content: PageContent, wiki: Wiki, settings: Settings) -> PreviewDocument:
     own = WikiSettings.parse(wiki.settings)
     anchors = cast(AnchorStyle, own.anchors or settings.anchors)
     page = parse_page(content.file, content.blob, content.content.encode("utf-8", "replace"), None, anchors)
-    if isinstance(page, Problem):
+    if isinstance(page, PageProblem):
         raise InvalidPage(f"{content.path} cannot be shown: {page.detail}", hint="read it with git")
-    shown = render(page, resolving(content))
+    shown = render_markdown(page, make_link_resolver(content))
     return {
         "name": content.name,
         "path": content.path,
@@ -81,32 +81,32 @@ def preview_document(content: PageContent, wiki: Wiki, settings: Settings) -> Pr
         "url": (own.url or settings.url).replace("{path}", quote(content.path)),
         "html": shown.html,
         "cut": shown.cut,
-        "headings": _headings(page),
+        "headings": _build_headings(page),
         "category": content.metadata.category,
         "tags": list(content.metadata.tags),
-        "last_updated": moment(content.metadata.last_updated),
+        "last_updated": format_date(content.metadata.last_updated),
         "revision": content.revision,
-        "linked_from": [{"path": path, "name": name} for path, name in _linking(content).items()],
+        "linked_from": [{"path": path, "name": name} for path, name in _get_linking_pages(content).items()],
         "notes": list(content.notes),
     }
 
 
-def resolving(content: PageContent) -> Resolve:
+def make_link_resolver(content: PageContent) -> LinkResolver:
     """Which page a link on this page means, by the links that the index knows of."""
-    names = Names([*(link.path for link in content.links_to), content.path])
+    names = PageNameIndex([*(link.path for link in content.links_to), content.path])
 
     def resolve(target: str, wiki: bool) -> str | None:
-        paths = paths_of((target,), wiki, content.file)
+        paths = resolve_link_paths((target,), wiki, content.file)
         # Without an index nobody knows which pages there are: a link by path is taken at its word.
-        return names.page(paths, wiki) or (paths[0] if content.notes and paths and not wiki else None)
+        return names.find_page(paths, wiki) or (paths[0] if content.notes and paths and not wiki else None)
 
     return resolve
 
 
-def _headings(page: Page) -> list[HeadingDocument]:
+def _build_headings(page: Page) -> list[HeadingDocument]:
     return [{"level": each.level, "text": each.text, "anchor": each.anchor} for each in page.headings]
 
 
-def _linking(content: PageContent) -> dict[str, str]:
+def _get_linking_pages(content: PageContent) -> dict[str, str]:
     """The pages that link here, each once."""
     return {link.path: link.name for link in content.linked_from if link.path != content.path}

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-_STATUS = {
+_STATUS_BY_ERROR = {
     "NotFoundError": 404,
     "UniqueConstraintError": 409,
     "InvalidArgumentError": 400,
@@ -25,11 +25,11 @@ _STATUS = {
     "TypeError": 501,  # another version's bindings: nothing is damaged
     "AttributeError": 501,
 }
-Answer = tuple[int, object]
-DATABASE = "chroma.sqlite3"
+StatusAndBody = tuple[int, object]
+DATABASE_FILE = "chroma.sqlite3"
 
 
-class Bound:
+class EmbeddedChroma:
     """One directory of Chroma's, opened in this process. For one thread at a time."""
 
     def __init__(self, directory: Path) -> None:
@@ -39,7 +39,7 @@ class Bound:
         self._rust = rust.Bindings(
             allow_reset=False,
             sqlite_db_config=rust.SqliteDBConfig(
-                url=str(directory / DATABASE),
+                url=str(directory / DATABASE_FILE),
                 hash_type=rust.MigrationHash.MD5,
                 migration_mode=rust.MigrationMode.Apply,
             ),
@@ -47,42 +47,42 @@ class Bound:
             hnsw_cache_size=max(16, files // 5),  # five files each, as Chroma itself reckons
         )
 
-    def answer(self, method: str, path: Sequence[str], query: Mapping[str, str], body: Any) -> Answer:
+    def handle(self, method: str, path: Sequence[str], query: Mapping[str, str], body: Any) -> StatusAndBody:
         """Do what is asked; an error of Chroma's is an answer too. A panic is no Exception and passes through."""
         try:
-            return self._answer(method, path, query, body)
+            return self._handle(method, path, query, body)
         except Exception as error:  # noqa: BLE001 - whatever it is, whoever asked is told which kind
             kind = type(error).__name__
-            status = 409 if "already exists" in str(error) else _STATUS.get(kind, 500)
+            status = 409 if "already exists" in str(error) else _STATUS_BY_ERROR.get(kind, 500)
             return status, {"error": kind, "message": str(error)[:500]}
 
-    def tidy(self, *, fully: bool) -> None:
+    def remove_orphaned_segments(self, *, vacuum: bool) -> None:
         """Remove the directories of segments that no collection has any more; fully: and freed pages of the database.
 
         Chroma leaves both behind.
         """
-        address = f"{(self._directory / DATABASE).absolute().as_uri()}?mode=rw"
+        address = f"{(self._directory / DATABASE_FILE).absolute().as_uri()}?mode=rw"
         with contextlib.closing(sqlite3.connect(address, uri=True, timeout=5, isolation_level=None)) as database:
             known = {row[0] for row in database.execute("SELECT id FROM segments")}
             for place in self._directory.iterdir():
-                if is_segment(place) and place.name not in known:
+                if is_segment_directory(place) and place.name not in known:
                     shutil.rmtree(place, ignore_errors=True)
-            if fully:
+            if vacuum:
                 database.execute("VACUUM")
 
-    def _answer(self, method: str, path: Sequence[str], query: Mapping[str, str], body: Any) -> Answer:
+    def _handle(self, method: str, path: Sequence[str], query: Mapping[str, str], body: Any) -> StatusAndBody:
         match method, list(path):
             case "GET", ["heartbeat"]:
                 return 200, {"nanosecond heartbeat": self._rust.heartbeat()}
             case "GET", ["version"]:
                 return 200, self._rust.get_version()
             case _, ["tenants", tenant, "databases", database, "collections", *rest] if len(rest) < 2:
-                return self._collections(method, rest, (tenant, database), query, body)
+                return self._handle_collections(method, rest, (tenant, database), query, body)
             case _, ["tenants", tenant, "databases", database, "collections", collection, work]:
-                return self._rows(work, collection, (tenant, database), body)
-        return self._places(method, path, body)
+                return self._handle_rows(work, collection, (tenant, database), body)
+        return self._handle_databases(method, path, body)
 
-    def _places(self, method: str, path: Sequence[str], body: Any) -> Answer:
+    def _handle_databases(self, method: str, path: Sequence[str], body: Any) -> StatusAndBody:
         match method, list(path):
             case "GET", ["tenants", tenant]:
                 return 200, {"name": self._rust.get_tenant(tenant).name}
@@ -96,63 +96,63 @@ class Bound:
                 return 200, {}
         return 404, {"error": "NotFoundError", "message": "there is no such address"}
 
-    def _collections(
-        self, method: str, rest: Sequence[str], where: tuple[str, str], query: Mapping[str, str], body: Any
-    ) -> Answer:
+    def _handle_collections(
+        self, method: str, rest: Sequence[str], database_path: tuple[str, str], query: Mapping[str, str], body: Any
+    ) -> StatusAndBody:
         match method, list(rest):
             case "GET", []:
-                listed = self._rust.list_collections(int(query["limit"]), int(query["offset"]), *where)
-                return 200, [_document(each) for each in listed]
+                listed = self._rust.list_collections(int(query["limit"]), int(query["offset"]), *database_path)
+                return 200, [_to_document(each) for each in listed]
             case "GET", [name]:
                 # Not by its name: an error is costly, since Chroma imports all of itself to make one.
-                listed = self._rust.list_collections(None, None, *where)
-                named = [_document(each) for each in listed if each.name == name]
+                listed = self._rust.list_collections(None, None, *database_path)
+                named = [_to_document(each) for each in listed if each.name == name]
                 return (200, named[0]) if named else (404, {"error": "NotFoundError"})
             case "POST", []:
                 made = self._rust.create_collection(
-                    body["name"], json.dumps(body["configuration"]), None, body["metadata"], False, *where
+                    body["name"], json.dumps(body["configuration"]), None, body["metadata"], False, *database_path
                 )
-                return 200, _document(made)
+                return 200, _to_document(made)
             case "PUT", [collection]:
                 self._rust.update_collection(collection, body["new_name"], body["new_metadata"], None)
                 return 200, {}
             case "DELETE", [name]:
-                self._rust.delete_collection(name, *where)
+                self._rust.delete_collection(name, *database_path)
                 with contextlib.suppress(sqlite3.Error, OSError):
-                    self.tidy(fully=False)
+                    self.remove_orphaned_segments(vacuum=False)
                 return 200, {}
         return 404, {"error": "NotFoundError", "message": "there is no such address"}
 
-    def _rows(self, work: str, collection: str, place: tuple[str, str], body: Any) -> Answer:
-        if work == "count":
-            return 200, self._rust.count(collection, *place)
-        if work == "upsert":
-            vectors = [_unpacked(text) for text in body["embeddings"]]
-            self._rust.upsert(collection, body["ids"], vectors, body["metadatas"], body["documents"], None, *place)
+    def _handle_rows(self, operation: str, collection: str, database_path: tuple[str, str], body: Any) -> StatusAndBody:
+        if operation == "count":
+            return 200, self._rust.count(collection, *database_path)
+        if operation == "upsert":
+            vectors = [_decode_vector(text) for text in body["embeddings"]]
+            self._rust.upsert(collection, body["ids"], vectors, body["metadatas"], body["documents"], None, *database_path)
             return 200, {}
-        if work == "delete":
+        if operation == "delete":
             chosen = json.dumps(body["where"]) if body.get("where") else None
-            self._rust.delete(collection, body.get("ids"), chosen, None, None, *place)
+            self._rust.delete(collection, body.get("ids"), chosen, None, None, *database_path)
             return 200, {}
-        if work == "get":
-            got = self._rust.get(collection, None, None, body["limit"], body["offset"], None, body["include"], *place)
+        if operation == "get":
+            got = self._rust.get(collection, None, None, body["limit"], body["offset"], None, body["include"], *database_path)
             return 200, {"ids": got.ids, "metadatas": got.metadatas}
-        if work == "query":
+        if operation == "query":
             vectors = body["query_embeddings"]
-            found = self._rust.query(collection, None, vectors, body["n_results"], None, None, body["include"], *place)
+            found = self._rust.query(collection, None, vectors, body["n_results"], None, None, body["include"], *database_path)
             return 200, {"ids": found.ids, "metadatas": found.metadatas}
         return 404, {"error": "NotFoundError", "message": "there is no such address"}
 
 
-def is_segment(place: Path) -> bool:
+def is_segment_directory(directory: Path) -> bool:
     """Whether a directory is one of those that Chroma keeps a segment in."""
     try:
-        return place.is_dir() and str(uuid.UUID(place.name)) == place.name
+        return directory.is_dir() and str(uuid.UUID(directory.name)) == directory.name
     except ValueError:
         return False
 
 
-def _document(collection: Any) -> dict[str, object]:
+def _to_document(collection: Any) -> dict[str, object]:
     return {
         "id": str(collection.id),
         "name": collection.name,
@@ -161,6 +161,6 @@ def _document(collection: Any) -> dict[str, object]:
     }
 
 
-def _unpacked(text: str) -> list[float]:
+def _decode_vector(text: str) -> list[float]:
     packed = base64.b64decode(text)
     return list(struct.unpack(f"<{len(packed) // 4}f", packed))

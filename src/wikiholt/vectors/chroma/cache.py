@@ -15,49 +15,49 @@ from pathlib import Path
 
 import numpy as np
 
-from wikiholt.model import Floats, Ints, Neighbours
+from wikiholt.model import FloatArray, IntArray, VectorHits
 from wikiholt.ports import WikiIndex
-from wikiholt.vectors.chroma.api import Api, Found
-from wikiholt.vectors.chroma.comparing import SLACK
-from wikiholt.vectors.chroma.faults import ChromaAway, ChromaRefused, OthersAtWork
-from wikiholt.vectors.chroma.figures import Figures
-from wikiholt.vectors.chroma.mirror import Mirror, Standing, Whose
-from wikiholt.vectors.chroma.worker import Caretaker
-from wikiholt.vectors.exact import ExactCache
+from wikiholt.vectors.chroma.api import ChromaApi, NearestRows
+from wikiholt.vectors.chroma.comparing import EXTRA_NEIGHBOURS
+from wikiholt.vectors.chroma.faults import ChromaUnavailable, ChromaError, CollectionBusy
+from wikiholt.vectors.chroma.figures import ChromaMetrics
+from wikiholt.vectors.chroma.mirror import CollectionSync, VerifiedCollection, CollectionOwner
+from wikiholt.vectors.chroma.worker import CollectionSyncWorker
+from wikiholt.vectors.exact import ExactVectorCache
 
-MOST = 1000
+MAX_CHROMA_LIMIT = 1000
 """Whoever asks for more neighbours than this wants all of them, and is answered by exact scores."""
-_WATCHED_EVERY, _WATCHED = 16, 4
+_PROBE_EVERY_SEARCHES, _PROBE_ROWS = 16, 4
 """With every so many searches, and with the first over a new connection, so many rows are looked for that are there."""
 
-_CHECKED_EVERY, _CHECKED_AGAIN = 900.0, 60.0
+_CHECK_INTERVAL_S, _RECONNECT_CHECK_INTERVAL_S = 900.0, 60.0
 """Seconds between two comparisons of a collection that is in use, and for no better reason than a new connection."""
 
 
-class ChromaCache:
+class ChromaVectorCache:
     """A VectorCache over one index and its collection."""
 
     def __init__(
         self,
         index: WikiIndex,
         directory: Path,
-        whose: Whose,
-        caretaker: Caretaker,
+        owner: CollectionOwner,
+        worker: CollectionSyncWorker,
         *,
         timeout: float,
-        published: Callable[[], bool] = lambda: True,
+        is_published: Callable[[], bool] = lambda: True,
         background: bool = True,
     ) -> None:
-        self._exact = ExactCache(index, directory, background=background)
+        self._exact = ExactVectorCache(index, directory, background=background)
         self._index = index
-        self._caretaker = caretaker
+        self._worker = worker
         self._timeout = timeout
-        self._figures: Figures = caretaker.figures
-        self._mirror = Mirror(index, self._exact, directory, whose, caretaker.figures, caretaker.known, published)
+        self._metrics: ChromaMetrics = worker.metrics
+        self._collection = CollectionSync(index, self._exact, directory, owner, worker.metrics, worker.get_wiki_ids, is_published)
         self._checked_at = time.monotonic()
-        self._standing: Standing | None = None
-        self._searches = itertools.count()
-        self._first = True
+        self._verified: VerifiedCollection | None = None
+        self._search_counter = itertools.count()
+        self._is_first_refresh = True
         self._lock = threading.Lock()
 
     # ── the contract ─────────────────────────────────────────────────────────────────────────────
@@ -69,121 +69,121 @@ class ChromaCache:
     def refresh(self) -> None:
         """Bring the rows to the index's version, and have the collection follow in the background."""
         self._exact.refresh()
-        standing = self._standing
-        if standing is None or standing.version != self._index.version():
-            self._caretaker.want(self)
-        elif time.monotonic() - self._checked_at > _CHECKED_EVERY:
-            self._check_soon()
-        if self._first:
+        standing = self._verified
+        if standing is None or standing.version != self._index.get_version():
+            self._worker.enqueue(self)
+        elif time.monotonic() - self._checked_at > _CHECK_INTERVAL_S:
+            self._schedule_check()
+        if self._is_first_refresh:
             # A command that searches once is to find Chroma ready; nobody waits for it a second time.
-            self._first = False
-            self._caretaker.wait(self, self._timeout)
-        self._keep_up()
+            self._is_first_refresh = False
+            self._worker.wait(self, self._timeout)
+        self._track_new_chunks()
 
-    def search(self, vector: Floats, limit: int, pages: Ints | None) -> Neighbours:
+    def search(self, vector: FloatArray, limit: int, page_ids: IntArray | None) -> VectorHits:
         """The nearest chunks, of these pages only if given: those are scored, for a filter of Chroma's loses some."""
-        if pages is not None or limit > MOST:
-            return self._exact.search(vector, limit, pages)
-        standing = self._standing
+        if page_ids is not None or limit > MAX_CHROMA_LIMIT:
+            return self._exact.search(vector, limit, page_ids)
+        standing = self._verified
         if standing is not None:
             try:
-                return self._guessed(standing, np.ascontiguousarray(vector, np.float32), limit)
-            except (ChromaAway, ChromaRefused) as error:
-                self._figures.add("timeouts" if isinstance(error, ChromaAway) and error.hung else "failures")
-                self._lose(standing, wrong=isinstance(error, ChromaRefused))
-        self._figures.add("fallbacks")
+                return self._search_chroma(standing, np.ascontiguousarray(vector, np.float32), limit)
+            except (ChromaUnavailable, ChromaError) as error:
+                self._metrics.add("timeouts" if isinstance(error, ChromaUnavailable) and error.timed_out else "failures")
+                self._drop_verified(standing, is_error=isinstance(error, ChromaError))
+        self._metrics.add("fallbacks")
         return replace(self._exact.search(vector, limit, None), degraded=True)
 
     def verify(self) -> None:
         """Compare every byte of the rows' file, and have the collection compared with the truth."""
-        self._check_soon()
+        self._schedule_check()
         self._exact.verify()
 
-    def settle(self, timeout: float | None = None) -> bool:
-        return self._exact.settle(timeout) and self._caretaker.wait(self, timeout)
+    def wait_idle(self, timeout: float | None = None) -> bool:
+        return self._exact.wait_idle(timeout) and self._worker.wait(self, timeout)
 
     def close(self) -> None:
-        self._caretaker.leave(self)
-        self._standing = None
+        self._worker.remove(self)
+        self._verified = None
         self._exact.close()
 
     # ── for the caretaker ────────────────────────────────────────────────────────────────────────
 
-    def bring(self, api: Api, incarnation: str, stop: Callable[[], bool]) -> None:
+    def sync_collection(self, api: ChromaApi, instance_id: str, should_stop: Callable[[], bool]) -> None:
         """Make the collection equal to the index; from then on searches ask it."""
         self._exact.refresh()
         if self._exact.version is None:
-            raise OthersAtWork("The rows of a large wiki are being built.")
-        self._standing = self._mirror.bring(api, incarnation, stop)
+            raise CollectionBusy("The rows of a large wiki are being built.")
+        self._verified = self._collection.sync(api, instance_id, should_stop)
 
-    def lost(self) -> None:
+    def mark_unavailable(self) -> None:
         """Chroma is away: ask it no more."""
-        self._standing = None
+        self._verified = None
 
-    def behind(self) -> bool:
+    def is_behind(self) -> bool:
         """Whether there is something to do again."""
-        standing = self._standing
-        return standing is None or standing.version != self._index.version()
+        standing = self._verified
+        return standing is None or standing.version != self._index.get_version()
 
     # ── asking ───────────────────────────────────────────────────────────────────────────────────
 
-    def _guessed(self, standing: Standing, vector: Floats, limit: int) -> Neighbours:
+    def _search_chroma(self, verified: VerifiedCollection, vector: FloatArray, limit: int) -> VectorHits:
         """Chroma's guess and what came since, scored; where too few were found, every row is."""
-        wanted = min(limit + SLACK, standing.rows)
+        wanted = min(limit + EXTRA_NEIGHBOURS, verified.row_count)
         if wanted == 0:
             return self._exact.search(vector, limit, None)
-        watched = self._exact.sample(_WATCHED).vectors if next(self._searches) % _WATCHED_EVERY == 0 else vector[:0]
-        found = self._asked(standing, vector, watched.reshape(-1, len(vector)), wanted)
-        if found.fresh:
-            self._look_closer(standing, vector)
-        chunks = self._mirror.chunks(found.rows[0])
+        watched = self._exact.sample(_PROBE_ROWS).vectors if next(self._search_counter) % _PROBE_EVERY_SEARCHES == 0 else vector[:0]
+        found = self._query_with_probes(verified, vector, watched.reshape(-1, len(vector)), wanted)
+        if found.is_new_connection:
+            self._probe_connection(verified, vector)
+        chunks = self._collection.to_chunk_ids(found.rows[0])
         if len(chunks) < 0.9 * wanted:
-            raise ChromaRefused("Chroma finds fewer rows than there are.")
-        near = self._exact.scored(vector, np.union1d(chunks, standing.behind), limit)
-        self._figures.add("queries")
-        if len(near.chunk_ids) < min(limit, standing.rows):
+            raise ChromaError("Chroma finds fewer rows than there are.")
+        near = self._exact.score_chunks(vector, np.union1d(chunks, verified.new_chunk_ids), limit)
+        self._metrics.add("queries")
+        if len(near.chunk_ids) < min(limit, verified.row_count):
             return self._exact.search(vector, limit, None)
         return near
 
-    def _look_closer(self, standing: Standing, vector: Floats) -> None:
+    def _probe_connection(self, verified: VerifiedCollection, vector: FloatArray) -> None:
         """Behind a new connection there may be another server: have rows found, and soon all of them compared."""
-        self._asked(standing, vector, self._exact.sample(_WATCHED).vectors, 1)
-        if not standing.incarnation and time.monotonic() - self._checked_at > _CHECKED_AGAIN:
-            self._check_soon()
+        self._query_with_probes(verified, vector, self._exact.sample(_PROBE_ROWS).vectors, 1)
+        if not verified.instance_id and time.monotonic() - self._checked_at > _RECONNECT_CHECK_INTERVAL_S:
+            self._schedule_check()
 
-    def _check_soon(self) -> None:
+    def _schedule_check(self) -> None:
         """Have the collection compared with the truth in the background; it is asked meanwhile."""
         self._checked_at = time.monotonic()
-        self._mirror.doubt()
-        self._caretaker.want(self)
+        self._collection.request_check()
+        self._worker.enqueue(self)
 
-    def _asked(self, standing: Standing, vector: Floats, watched: Floats, wanted: int) -> Found:
+    def _query_with_probes(self, verified: VerifiedCollection, vector: FloatArray, probes: FloatArray, row_limit: int) -> NearestRows:
         """Ask for the neighbours of a vector and of rows that are there, each of which must find itself."""
-        vectors = np.concatenate((vector[None], watched))
-        found = standing.collection.nearest(vectors, wanted, with_marks=self._mirror.marked, timeout=self._timeout)
-        if found.incarnation != standing.incarnation:
-            raise ChromaAway("Chroma is another process than the one that proved itself.")
-        for row, rows in zip(watched, found.rows[1:], strict=True):
-            itself = self._exact.scored(row, self._mirror.chunks(rows), 1)
+        vectors = np.concatenate((vector[None], probes))
+        found = verified.collection.search(vectors, row_limit, with_metadata=self._collection.uses_metadata, timeout=self._timeout)
+        if found.instance_id != verified.instance_id:
+            raise ChromaUnavailable("Chroma is another process than the one that proved itself.")
+        for row, rows in zip(probes, found.rows[1:], strict=True):
+            itself = self._exact.score_chunks(row, self._collection.to_chunk_ids(rows), 1)
             if not len(itself.distances) or itself.distances[0] > 1e-3:
-                raise ChromaRefused("Chroma does not find a row that is there.")
+                raise ChromaError("Chroma does not find a row that is there.")
         return found
 
-    def _keep_up(self) -> None:
+    def _track_new_chunks(self) -> None:
         """Know which chunks came since the collection's version."""
-        standing = self._standing
-        if standing is None or standing.version == self._index.version():
+        standing = self._verified
+        if standing is None or standing.version == self._index.get_version():
             return
-        delta = self._index.changes_since(standing.version)
+        delta = self._index.get_vector_changes(standing.version)
         with self._lock:
-            if self._standing is standing:
-                fresh = None if delta is None else replace(standing, behind=delta.added.chunk_ids)
-                self._standing = fresh
+            if self._verified is standing:
+                fresh = None if delta is None else replace(standing, new_chunk_ids=delta.added.chunk_ids)
+                self._verified = fresh
 
-    def _lose(self, standing: Standing, *, wrong: bool) -> None:
+    def _drop_verified(self, verified: VerifiedCollection, *, is_error: bool) -> None:
         with self._lock:
-            if self._standing is standing:
-                self._standing = None
-        if wrong or not standing.incarnation:
-            self._mirror.doubt()
-        self._caretaker.want(self)
+            if self._verified is verified:
+                self._verified = None
+        if is_error or not verified.instance_id:
+            self._collection.request_check()
+        self._worker.enqueue(self)

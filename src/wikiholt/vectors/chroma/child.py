@@ -22,105 +22,105 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from wikiholt.vectors.chroma.bound import Bound
-from wikiholt.vectors.chroma.premises import ASIDE, RENEW, SOCKET, Unfit, taken_up
-from wikiholt.vectors.chroma.wire import INCARNATION
+from wikiholt.vectors.chroma.bound import EmbeddedChroma
+from wikiholt.vectors.chroma.premises import QUARANTINE_DIRECTORY, RESET_FILE, SOCKET_FILE, UnusableDirectory, open_directory
+from wikiholt.vectors.chroma.wire import INSTANCE_HEADER
 
-LINGER = 5.0
+LINGER_S = 5.0
 """Seconds it stays when nobody is connected any more."""
 
 
 @dataclass(slots=True)
-class Life:
+class ChildState:
     """Who is connected, and whether it is time to end. Chroma is used under `work` only: it is never left half way."""
 
-    bound: Bound
+    chroma: EmbeddedChroma
     directory: Path
-    incarnation: str
-    work: threading.Lock = field(default_factory=threading.Lock)
-    counting: threading.Lock = field(default_factory=threading.Lock)
-    connected: Counter[int] = field(default_factory=Counter)
+    instance_id: str
+    work_lock: threading.Lock = field(default_factory=threading.Lock)
+    count_lock: threading.Lock = field(default_factory=threading.Lock)
+    connections: Counter[int] = field(default_factory=Counter)
     """How many connections each process has."""
-    alone_since: float = 0.0
+    idle_since: float = 0.0
     ending: bool = False
 
-    def came(self, process: int) -> None:
-        with self.counting:
-            self.connected[process] += 1
+    def add_connection(self, process_id: int) -> None:
+        with self.count_lock:
+            self.connections[process_id] += 1
 
-    def went(self, process: int) -> None:
-        with self.counting:
-            self.connected[process] -= 1
-            self.connected += Counter()  # those who have none are forgotten
-            self.alone_since = time.monotonic()
+    def remove_connection(self, process_id: int) -> None:
+        with self.count_lock:
+            self.connections[process_id] -= 1
+            self.connections += Counter()  # those who have none are forgotten
+            self.idle_since = time.monotonic()
 
-    def over(self) -> bool:
-        return self.ending or (not self.connected and time.monotonic() - self.alone_since > LINGER)
+    def should_exit(self) -> bool:
+        return self.ending or (not self.connections and time.monotonic() - self.idle_since > LINGER_S)
 
-    def renew(self) -> None:
+    def request_reset(self) -> None:
         """End; the next one begins with an empty directory."""
-        (self.directory / RENEW).touch()
+        (self.directory / RESET_FILE).touch()
         self.ending = True
 
-    def tidy(self) -> None:
-        shutil.rmtree(self.directory / ASIDE, ignore_errors=True)
-        self.bound.tidy(fully=True)
+    def remove_leftovers(self) -> None:
+        shutil.rmtree(self.directory / QUARANTINE_DIRECTORY, ignore_errors=True)
+        self.chroma.remove_orphaned_segments(vacuum=True)
 
-    def leave(self, process: int) -> None:
+    def release(self, process_id: int) -> None:
         """This process needs it no more; does another?"""
-        with self.counting:
-            self.ending = set(self.connected) <= {process}
+        with self.count_lock:
+            self.ending = set(self.connections) <= {process_id}
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _ChildRequestHandler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    server: "_Server"
+    server: "_ChildServer"
 
     def handle(self) -> None:
-        life, process = self.server.life, self._peer()
-        life.came(process)
+        life, process = self.server.state, self._get_peer_process_id()
+        life.add_connection(process)
         try:
             super().handle()
         except OSError:
             self.close_connection = True  # who asked has gone
         finally:
-            life.went(process)
+            life.remove_connection(process)
 
-    def _peer(self) -> int:
-        return peer(self.connection)[0]
+    def _get_peer_process_id(self) -> int:
+        return get_peer_credentials(self.connection)[0]
 
     def parse_request(self) -> bool:
         if super().parse_request():
-            self.answer()
+            self.send_answer()
         return False
 
-    def answer(self) -> None:
+    def send_answer(self) -> None:
         """Every method alike."""
         self.close_connection = self.headers.get("Connection", "").lower() == "close"
         sent = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         address = urlsplit(self.path)
         path = [unquote(part) for part in address.path.split("/")[3:]]
-        with self.server.life.work:
-            status, document = self._done(path, dict(parse_qsl(address.query)), json.loads(sent) if sent else None)
+        with self.server.state.work_lock:
+            status, document = self._execute(path, dict(parse_qsl(address.query)), json.loads(sent) if sent else None)
         content = json.dumps(document).encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(content)))
-        self.send_header(INCARNATION, self.server.life.incarnation)
+        self.send_header(INSTANCE_HEADER, self.server.state.instance_id)
         self.end_headers()
         self.wfile.write(content)
 
-    def _done(self, path: list[str], query: dict[str, str], body: object) -> tuple[int, object]:
-        life = self.server.life
+    def _execute(self, path: list[str], query: dict[str, str], body: object) -> tuple[int, object]:
+        life = self.server.state
         own: dict[str, Callable[[], None]] = {
-            "renew": life.renew,
-            "tidy": life.tidy,
-            "leave": lambda: life.leave(self._peer()),
+            "renew": life.request_reset,
+            "tidy": life.remove_leftovers,
+            "leave": lambda: life.release(self._get_peer_process_id()),
         }
         try:
             if path[:1] == ["wikiholt"]:
                 own[path[1]]()
                 return 200, {"ending": life.ending}
-            return life.bound.answer(self.command, path, query, body)
+            return life.chroma.handle(self.command, path, query, body)
         except Exception as error:  # noqa: BLE001 - told to who asked
             return 500, {"error": type(error).__name__}
         except BaseException:  # noqa: BLE001 - a panic of Rust: nothing in this process can be trusted any more
@@ -130,20 +130,20 @@ class _Handler(BaseHTTPRequestHandler):
         """What is asked is nobody's business."""
 
 
-class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+class _ChildServer(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
     daemon_threads = True
     request_queue_size = 128
-    life: Life
+    state: ChildState
 
     def verify_request(self, request: object, _: object) -> bool:
         """Only processes of the same user may ask, whatever the directory's permissions allow."""
-        return isinstance(request, socket.socket) and peer(request)[1] == os.getuid()
+        return isinstance(request, socket.socket) and get_peer_credentials(request)[1] == os.getuid()
 
     def handle_error(self, *_: object) -> None:
         """A connection that broke is closed; that is all."""
 
 
-def peer(connection: socket.socket) -> tuple[int, int]:
+def get_peer_credentials(connection: socket.socket) -> tuple[int, int]:
     """The process and the user at the other end of a connection; this user, where the system does not tell."""
     if not hasattr(socket, "SO_PEERCRED"):
         return 0, os.getuid()
@@ -151,40 +151,40 @@ def peer(connection: socket.socket) -> tuple[int, int]:
     return int(process), int(user)
 
 
-def main(directory: Path, *, renew: bool) -> int:
+def main(directory: Path, *, reset: bool) -> int:
     """Serve until nobody is connected; the first line of output says how it went."""
     try:
-        bound = taken_up(directory, renew=renew)
-    except Unfit as error:
-        return _say(error.state, error.about)
+        bound = open_directory(directory, reset=reset)
+    except UnusableDirectory as error:
+        return _print_state(error.state, error.detail)
     except BaseException as error:  # noqa: BLE001 - panics are no Exceptions
-        return _say("failed", getattr(error, "strerror", None) or type(error).__name__)
-    _serve(Life(bound, directory, secrets.token_hex(8), alone_since=time.monotonic()))
+        return _print_state("failed", getattr(error, "strerror", None) or type(error).__name__)
+    _serve(ChildState(bound, directory, secrets.token_hex(8), idle_since=time.monotonic()))
     return 0
 
 
-def _serve(life: Life) -> None:
-    os.chdir(life.directory)  # the name of a socket must be short
-    Path(SOCKET).unlink(missing_ok=True)
+def _serve(state: ChildState) -> None:
+    os.chdir(state.directory)  # the name of a socket must be short
+    Path(SOCKET_FILE).unlink(missing_ok=True)
     os.umask(0o077)
-    with _Server(SOCKET, _Handler) as server:
-        server.life = life
-        signal.signal(signal.SIGTERM, lambda *_: setattr(life, "ending", True))
+    with _ChildServer(SOCKET_FILE, _ChildRequestHandler) as server:
+        server.state = state
+        signal.signal(signal.SIGTERM, lambda *_: setattr(state, "ending", True))
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # a ^C on a terminal is meant for others
         threading.Thread(target=server.serve_forever, args=(0.1,), daemon=True).start()
-        _say("ready", life.incarnation)
-        while not life.over():
+        _print_state("ready", state.instance_id)
+        while not state.should_exit():
             time.sleep(0.05)
-        Path(SOCKET).unlink(missing_ok=True)
-        life.work.acquire()  # never in the middle of a write
+        Path(SOCKET_FILE).unlink(missing_ok=True)
+        state.work_lock.acquire()  # never in the middle of a write
         os._exit(0)
 
 
-def _say(state: str, about: str = "") -> int:
-    sys.stdout.write(json.dumps({"state": state, "about": about}) + "\n")
+def _print_state(state: str, detail: str = "") -> int:
+    sys.stdout.write(json.dumps({"state": state, "about": detail}) + "\n")
     sys.stdout.flush()
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), renew="--renew" in sys.argv[2:]))
+    sys.exit(main(Path(sys.argv[1]), reset="--renew" in sys.argv[2:]))

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Mapping
 
-COUNTED = {
+METRIC_DESCRIPTIONS = {
     "queries": "searches answered with Chroma's help",
     "fallbacks": "searches answered by exact scores because Chroma was away, slow or wrong",
     "timeouts": "requests that took too long",
@@ -20,17 +20,17 @@ COUNTED = {
 }
 
 
-class Figures:
+class ChromaMetrics:
     """Counters that only grow."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._counts = dict.fromkeys(COUNTED, 0)
+        self._counts = dict.fromkeys(METRIC_DESCRIPTIONS, 0)
 
     def add(self, name: str, count: int = 1) -> None:
         with self._lock:
             self._counts[name] += count
 
-    def now(self) -> Mapping[str, int]:
+    def get_counts(self) -> Mapping[str, int]:
         with self._lock:
             return dict(self._counts)

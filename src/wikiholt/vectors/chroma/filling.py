@@ -3,45 +3,45 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from wikiholt.cachefile.worker import Abandoned
-from wikiholt.model import Ints, VectorRows
+from wikiholt.cachefile.worker import Cancelled
+from wikiholt.model import IntArray, VectorRows
 from wikiholt.ports import WikiIndex
-from wikiholt.vectors.chroma.api import Rows
-from wikiholt.vectors.chroma.figures import Figures
-from wikiholt.vectors.chroma.layout import Layout
+from wikiholt.vectors.chroma.api import CollectionRows
+from wikiholt.vectors.chroma.figures import ChromaMetrics
+from wikiholt.vectors.chroma.layout import RecordLayout
 
-BATCH = 100
+UPSERT_BATCH_ROWS = 100
 """Rows in one request: while Chroma writes them, searches wait."""
-REMOVED_AT_ONCE = 1000
+DELETE_BATCH_ROWS = 1000
 
-Stop = Callable[[], bool]
+ShouldStop = Callable[[], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Filling:
+class CollectionWriter:
     """Writes the rows of one index in one layout; each may be written twice."""
 
     index: WikiIndex
-    layout: Layout
-    figures: Figures
+    layout: RecordLayout
+    metrics: ChromaMetrics
 
-    def put(self, held: Rows, rows: VectorRows, stop: Stop) -> None:
-        for part in parts(len(rows.chunk_ids), BATCH, stop):
+    def upsert(self, collection: CollectionRows, rows: VectorRows, should_stop: ShouldStop) -> None:
+        for part in iter_slices(len(rows.chunk_ids), UPSERT_BATCH_ROWS, should_stop):
             some = VectorRows(rows.chunk_ids[part], rows.page_ids[part], rows.vectors[part])
-            records = self.layout.records(self.index, some)
+            records = self.layout.to_records(self.index, some)
             if records.ids:
-                held.put(records.ids, records.vectors, records.marks, records.texts)
-                self.figures.add("rows_written", len(records.ids))
+                collection.upsert(records.ids, records.vectors, records.metadata, records.texts)
+                self.metrics.add("rows_written", len(records.ids))
 
-    def take_out(self, held: Rows, chunk_ids: Ints, stop: Stop) -> None:
-        for part in parts(len(chunk_ids), REMOVED_AT_ONCE, stop):
-            held.take_out(self.layout.these(chunk_ids[part]))
-        self.figures.add("rows_removed", len(chunk_ids))
+    def delete(self, collection: CollectionRows, chunk_ids: IntArray, should_stop: ShouldStop) -> None:
+        for part in iter_slices(len(chunk_ids), DELETE_BATCH_ROWS, should_stop):
+            collection.delete(self.layout.build_selector(chunk_ids[part]))
+        self.metrics.add("rows_removed", len(chunk_ids))
 
 
-def parts(count: int, size: int, stop: Stop) -> Iterator[slice]:
+def iter_slices(count: int, size: int, should_stop: ShouldStop) -> Iterator[slice]:
     """Ranges of so many, until told to stop."""
     for start in range(0, count, size):
-        if stop():
-            raise Abandoned
+        if should_stop():
+            raise Cancelled
         yield slice(start, start + size)

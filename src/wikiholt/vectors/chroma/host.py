@@ -6,11 +6,11 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 
-class Host(Protocol):
+class ChromaHost(Protocol):
     """Where a Chroma is found."""
 
     @property
-    def own(self) -> bool:
+    def is_own_child(self) -> bool:
         """Whether it is a child of ours, which may be started and ended."""
 
     def connect(self, timeout: float) -> socket.socket:
@@ -26,10 +26,10 @@ class Host(Protocol):
         """Let it go; `ending` if it is just about to end."""
 
 
-class Server:
+class ChromaServerHost:
     """A `chroma run` somewhere."""
 
-    own = False
+    is_own_child = False
 
     def __init__(self, url: str) -> None:
         address = urlsplit(url)

@@ -10,79 +10,79 @@ from typing import Protocol
 
 import numpy as np
 
-from wikiholt.model import Floats, Ints, VectorRows
+from wikiholt.model import FloatArray, IntArray, VectorRows
 from wikiholt.ports import WikiIndex
-from wikiholt.vectors.chroma.api import Mark, Row
+from wikiholt.vectors.chroma.api import MetadataValue, ChromaRow
 
-CHUNK = "wikiholt_chunk"
+CHUNK_KEY = "wikiholt_chunk"
 
 
 @dataclass(frozen=True, slots=True)
-class Records:
+class ChromaRecords:
     """Rows as Chroma takes them."""
 
     ids: Sequence[str]
-    vectors: Floats
-    marks: Sequence[Mapping[str, Mark]] | None = None
+    vectors: FloatArray
+    metadata: Sequence[Mapping[str, MetadataValue]] | None = None
     texts: Sequence[str] | None = None
 
 
-class Layout(Protocol):
+class RecordLayout(Protocol):
     """How chunks become rows, and rows chunks again."""
 
     @property
     def name(self) -> str: ...
 
     @property
-    def with_marks(self) -> bool:
+    def uses_metadata(self) -> bool:
         """Whether a row says which chunk it is by a mark; otherwise its id does."""
 
-    def collection(self, wiki_id: str, slug: str) -> str:
+    def format_collection_name(self, wiki_id: str, slug: str) -> str:
         """The name of a wiki's collection."""
 
-    def records(self, index: WikiIndex, rows: VectorRows) -> Records:
+    def to_records(self, index: WikiIndex, rows: VectorRows) -> ChromaRecords:
         """The rows; chunks the index no longer has are left out."""
 
-    def chunk(self, row: Row) -> int | None:
+    def get_chunk_id(self, row: ChromaRow) -> int | None:
         """Which chunk a row is; None for one that Wikiholt did not write."""
 
-    def these(self, chunk_ids: Ints) -> Mapping[str, object]:
+    def build_selector(self, chunk_ids: IntArray) -> Mapping[str, object]:
         """How to name the rows of these chunks to Chroma."""
 
 
-class ById:
+class VectorsOnlyLayout:
     """Bare rows."""
 
     name = "id"
-    with_marks = False
+    uses_metadata = False
 
-    def collection(self, wiki_id: str, slug: str) -> str:  # noqa: ARG002
+    def format_collection_name(self, wiki_id: str, slug: str) -> str:  # noqa: ARG002
         return f"wikiholt_{wiki_id}"
 
-    def records(self, index: WikiIndex, rows: VectorRows) -> Records:  # noqa: ARG002
-        return Records([str(chunk_id) for chunk_id in rows.chunk_ids.tolist()], rows.vectors)
+    def to_records(self, index: WikiIndex, rows: VectorRows) -> ChromaRecords:  # noqa: ARG002
+        return ChromaRecords([str(chunk_id) for chunk_id in rows.chunk_ids.tolist()], rows.vectors)
 
-    def chunk(self, row: Row) -> int | None:
+    def get_chunk_id(self, row: ChromaRow) -> int | None:
         return int(row.id) if row.id.isascii() and row.id.isdecimal() and len(row.id) < 19 else None
 
-    def these(self, chunk_ids: Ints) -> Mapping[str, object]:
+    def build_selector(self, chunk_ids: IntArray) -> Mapping[str, object]:
         return {"ids": [str(chunk_id) for chunk_id in chunk_ids.tolist()]}
 
 
-class Seed:
+class OtterwikiLayout:
     """Rows as the single-tenant plugin's readers know them, one collection a wiki."""
 
     name = "seed"
-    with_marks = True
+    uses_metadata = True
 
-    def collection(self, wiki_id: str, slug: str) -> str:  # noqa: ARG002
+    def format_collection_name(self, wiki_id: str, slug: str) -> str:  # noqa: ARG002
         return f"otterwiki_pages_{slug}"
 
-    def records(self, index: WikiIndex, rows: VectorRows) -> Records:
-        chunks = index.stored_chunks(rows.chunk_ids.tolist())
-        pages = index.stored_pages(np.unique(rows.page_ids).tolist())
+    def to_records(self, index: WikiIndex, rows: VectorRows) -> ChromaRecords:
+        chunks = index.get_chunks(rows.chunk_ids.tolist())
+        pages = index.get_pages(np.unique(rows.page_ids).tolist())
         ids: list[str] = []
-        marks: list[Mapping[str, Mark]] = []
+        marks: list[Mapping[str, MetadataValue]] = []
         texts: list[str] = []
         kept: list[int] = []
         for place, (chunk_id, page_id) in enumerate(zip(rows.chunk_ids.tolist(), rows.page_ids.tolist(), strict=True)):
@@ -100,17 +100,17 @@ class Seed:
                     "tags": ", ".join(page.tags),
                     "last_updated": page.last_updated.isoformat() if page.last_updated else "",
                     "chunk_index": chunk.index,
-                    CHUNK: chunk_id,
+                    CHUNK_KEY: chunk_id,
                 }
             )
-        return Records(ids, rows.vectors[kept], marks, texts)
+        return ChromaRecords(ids, rows.vectors[kept], marks, texts)
 
-    def chunk(self, row: Row) -> int | None:
-        mark = row.marks.get(CHUNK)
+    def get_chunk_id(self, row: ChromaRow) -> int | None:
+        mark = row.metadata.get(CHUNK_KEY)
         return mark if isinstance(mark, int) else None
 
-    def these(self, chunk_ids: Ints) -> Mapping[str, object]:
-        return {"where": {CHUNK: {"$in": chunk_ids.tolist()}}}
+    def build_selector(self, chunk_ids: IntArray) -> Mapping[str, object]:
+        return {"where": {CHUNK_KEY: {"$in": chunk_ids.tolist()}}}
 
 
-LAYOUTS: Mapping[str, Layout] = {"id": ById(), "seed": Seed()}
+LAYOUTS: Mapping[str, RecordLayout] = {"id": VectorsOnlyLayout(), "seed": OtterwikiLayout()}

@@ -15,205 +15,205 @@ from pathlib import Path
 
 import numpy as np
 
-from wikiholt.cachefile.worker import Abandoned
-from wikiholt.model import Ints
+from wikiholt.cachefile.worker import Cancelled
+from wikiholt.model import IntArray
 from wikiholt.ports import WikiIndex
-from wikiholt.vectors.chroma.api import Api, Collection, Mark, Rows
-from wikiholt.vectors.chroma.comparing import Comparing
-from wikiholt.vectors.chroma.faults import ChromaAway, ChromaRefused, NotOurs, OthersAtWork
-from wikiholt.vectors.chroma.figures import Figures
-from wikiholt.vectors.chroma.filling import Filling, Stop
-from wikiholt.vectors.chroma.layout import Layout
-from wikiholt.vectors.exact import ExactCache
+from wikiholt.vectors.chroma.api import ChromaApi, CollectionInfo, MetadataValue, CollectionRows
+from wikiholt.vectors.chroma.comparing import CollectionVerifier
+from wikiholt.vectors.chroma.faults import ChromaUnavailable, ChromaError, ForeignCollection, CollectionBusy
+from wikiholt.vectors.chroma.figures import ChromaMetrics
+from wikiholt.vectors.chroma.filling import CollectionWriter, ShouldStop
+from wikiholt.vectors.chroma.layout import RecordLayout
+from wikiholt.vectors.exact import ExactVectorCache
 
 _LOG = logging.getLogger(__name__)
 
-FORMAT = 1
-_LOCK = "chroma.lock"
+COLLECTION_FORMAT = 1
+_LOCK_FILE = "chroma.lock"
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class VerifiedCollection:
     """A collection that was compared with the truth: searches may ask it."""
 
-    collection: Rows
+    collection: CollectionRows
     version: int
-    rows: int
-    incarnation: str
-    behind: Ints
+    row_count: int
+    instance_id: str
+    new_chunk_ids: IntArray
     """Chunks that came after its version, which it may lack."""
 
 
 @dataclass(frozen=True, slots=True)
-class Whose:
+class CollectionOwner:
     """To whom a collection belongs, and how it is made."""
 
     wiki_id: str
     slug: str
-    owner: str
-    layout: Layout
+    installation_id: str
+    layout: RecordLayout
 
     @property
     def name(self) -> str:
-        return self.layout.collection(self.wiki_id, self.slug)
+        return self.layout.format_collection_name(self.wiki_id, self.slug)
 
     @property
-    def draft(self) -> str:
+    def draft_name(self) -> str:
         return f"{self.name}.new"
 
 
-class Mirror:
+class CollectionSync:
     """The collection of one index. `known` says which wikis this installation has."""
 
     def __init__(
         self,
         index: WikiIndex,
-        exact: ExactCache,
+        exact: ExactVectorCache,
         directory: Path,
-        whose: Whose,
-        figures: Figures,
-        known: Callable[[], Iterable[str]],
-        published: Callable[[], bool],
+        owner: CollectionOwner,
+        metrics: ChromaMetrics,
+        get_wiki_ids: Callable[[], Iterable[str]],
+        is_published: Callable[[], bool],
     ) -> None:
         """`published` says whether this index is still the one its wiki is searched by."""
         self._index = index
         self._directory = directory
-        self._whose = whose
-        self._figures = figures
-        self._filling = Filling(index, whose.layout, figures)
-        self._comparing = Comparing(index, exact, whose.layout, figures, self._filling)
-        self.chunks = self._comparing.chunks
-        self._known = known
-        self._published = published
-        self._proven = ""
-        self._strikes = 0
-        self._condemned = False
-        self._check_all = False
+        self._owner = owner
+        self._metrics = metrics
+        self._writer = CollectionWriter(index, owner.layout, metrics)
+        self._verifier = CollectionVerifier(index, exact, owner.layout, metrics, self._writer)
+        self.to_chunk_ids = self._verifier.to_chunk_ids
+        self._get_wiki_ids = get_wiki_ids
+        self._is_published = is_published
+        self._verified_key = ""
+        self._crash_count = 0
+        self._must_rebuild = False
+        self._must_verify = False
 
     @property
-    def marked(self) -> bool:
+    def uses_metadata(self) -> bool:
         """Whether rows have to be asked for with their marks."""
-        return self._whose.layout.with_marks
+        return self._owner.layout.uses_metadata
 
-    def doubt(self) -> None:
+    def request_check(self) -> None:
         """Have it compared with the truth before it is asked again."""
-        self._proven, self._check_all = "", True
+        self._verified_key, self._must_verify = "", True
 
-    def bring(self, api: Api, incarnation: str, stop: Stop) -> Standing:
+    def sync(self, api: ChromaApi, instance_id: str, should_stop: ShouldStop) -> VerifiedCollection:
         """Make the collection equal to the index and say so; raises ChromaAway, ChromaRefused, NotOurs."""
         try:
-            with self._writing() as writes:
-                standing = self._brought(api, incarnation, stop, writes=writes)
-        except ChromaAway:
+            with self._try_write_lock() as writes:
+                standing = self._sync_locked(api, instance_id, should_stop, can_write=writes)
+        except ChromaUnavailable:
             # Nobody else was at work: if Chroma dies of this collection twice, the collection goes.
-            self._strikes += 1
-            self._condemned = self._condemned or self._strikes >= 2
+            self._crash_count += 1
+            self._must_rebuild = self._must_rebuild or self._crash_count >= 2
             raise
-        self._strikes, self._condemned = 0, False
+        self._crash_count, self._must_rebuild = 0, False
         return standing
 
-    def _brought(self, api: Api, incarnation: str, stop: Stop, *, writes: bool) -> Standing:
-        found = self._found(api)
-        if writes and (found is None or self._condemned or not self._fits(found)):
-            if not self._published():
-                raise Abandoned  # the collection belongs to the generation that is
-            found = self._built(api, stop)
-        if found is None or not self._fits(found):
-            raise OthersAtWork("Another process is filling the collection.")
+    def _sync_locked(self, api: ChromaApi, instance_id: str, should_stop: ShouldStop, *, can_write: bool) -> VerifiedCollection:
+        found = self._find_collection(api)
+        if can_write and (found is None or self._must_rebuild or not self._is_usable(found)):
+            if not self._is_published():
+                raise Cancelled  # the collection belongs to the generation that is
+            found = self._rebuild(api, should_stop)
+        if found is None or not self._is_usable(found):
+            raise CollectionBusy("Another process is filling the collection.")
         try:
-            return self._current(api, found, incarnation, stop, writes=writes)
-        except ChromaRefused as refusal:
-            if not writes:
+            return self._bring_up_to_date(api, found, instance_id, should_stop, can_write=can_write)
+        except ChromaError as refusal:
+            if not can_write:
                 raise
             _LOG.warning("a collection of Chroma's is damaged and filled anew: %s", refusal.message)
-        return self._current(api, self._built(api, stop), incarnation, stop, writes=True)
+        return self._bring_up_to_date(api, self._rebuild(api, should_stop), instance_id, should_stop, can_write=True)
 
-    def _current(self, api: Api, found: Collection, incarnation: str, stop: Stop, *, writes: bool) -> Standing:
-        version = _version(found)
-        if writes and version != self._index.version():
-            version = self._follow(api, found, version, stop)
-        if self._check_all or self._proven != f"{found.id} {incarnation}":
-            self._comparing.prove(api.rows_of(found), version, stop, writes=writes)
-        delta = self._index.changes_since(version)
+    def _bring_up_to_date(self, api: ChromaApi, collection: CollectionInfo, instance_id: str, should_stop: ShouldStop, *, can_write: bool) -> VerifiedCollection:
+        version = _get_version(collection)
+        if can_write and version != self._index.get_version():
+            version = self._apply_changes(api, collection, version, should_stop)
+        if self._must_verify or self._verified_key != f"{collection.id} {instance_id}":
+            self._verifier.verify(api.open_rows(collection), version, should_stop, can_write=can_write)
+        delta = self._index.get_vector_changes(version)
         if delta is None:
-            raise OthersAtWork("Another process is bringing the collection up to date.")
-        rows = max(0, self._index.state().chunks - len(delta.added.chunk_ids))
-        self._proven, self._check_all = f"{found.id} {incarnation}", False
-        return Standing(api.rows_of(found), version, rows, incarnation, delta.added.chunk_ids)
+            raise CollectionBusy("Another process is bringing the collection up to date.")
+        rows = max(0, self._index.get_state().chunks - len(delta.added.chunk_ids))
+        self._verified_key, self._must_verify = f"{collection.id} {instance_id}", False
+        return VerifiedCollection(api.open_rows(collection), version, rows, instance_id, delta.added.chunk_ids)
 
     # ── whose it is ──────────────────────────────────────────────────────────────────────────────
 
-    def _found(self, api: Api) -> Collection | None:
+    def _find_collection(self, api: ChromaApi) -> CollectionInfo | None:
         """The collection, if it is this wiki's; one that was left by a wiki we no longer have makes way."""
-        for name in (self._whose.draft, self._whose.name):
-            found = api.find(name)
-            if found is None or found.marks.get("wikiholt_wiki") == self._whose.wiki_id:
+        for name in (self._owner.draft_name, self._owner.name):
+            found = api.find_collection(name)
+            if found is None or found.metadata.get("wikiholt_wiki") == self._owner.wiki_id:
                 continue
-            left = bool(self._whose.owner) and found.marks.get("wikiholt_owner") == self._whose.owner
-            if not left or found.marks.get("wikiholt_wiki") in set(self._known()):
-                raise NotOurs(
+            left = bool(self._owner.installation_id) and found.metadata.get("wikiholt_owner") == self._owner.installation_id
+            if not left or found.metadata.get("wikiholt_wiki") in set(self._get_wiki_ids()):
+                raise ForeignCollection(
                     "In Chroma there is a collection of the name ours would have, and Wikiholt did not make it.",
                     hint="rename or remove it, or choose another chroma.database or chroma.layout",
                 )
-            api.drop(name)
+            api.delete_collection(name)
             found = None
         return found
 
-    def _marks(self, version: int) -> Mapping[str, Mark]:
-        state = self._index.state()
+    def _build_metadata(self, version: int) -> Mapping[str, MetadataValue]:
+        state = self._index.get_state()
         return {
-            "wikiholt_wiki": self._whose.wiki_id,
-            "wikiholt_owner": self._whose.owner,
-            "wikiholt_format": FORMAT,
-            "wikiholt_layout": self._whose.layout.name,
+            "wikiholt_wiki": self._owner.wiki_id,
+            "wikiholt_owner": self._owner.installation_id,
+            "wikiholt_format": COLLECTION_FORMAT,
+            "wikiholt_layout": self._owner.layout.name,
             "wikiholt_model": state.recipe.fingerprint,
             "wikiholt_generation": state.generation,
             "wikiholt_version": version,
         }
 
-    def _fits(self, found: Collection) -> bool:
+    def _is_usable(self, collection: CollectionInfo) -> bool:
         """Whether the collection was made of this index, in today's way, and to its end."""
-        version = _version(found)
-        alike = dict(found.marks) == dict(self._marks(version))
-        dimension = found.dimension in (None, self._index.state().recipe.dimensions)
-        return alike and dimension and 0 <= version <= self._index.version()
+        version = _get_version(collection)
+        alike = dict(collection.metadata) == dict(self._build_metadata(version))
+        dimension = collection.dimension in (None, self._index.get_state().recipe.dimensions)
+        return alike and dimension and 0 <= version <= self._index.get_version()
 
     # ── filling ──────────────────────────────────────────────────────────────────────────────────
 
-    def _built(self, api: Api, stop: Stop) -> Collection:
+    def _rebuild(self, api: ChromaApi, should_stop: ShouldStop) -> CollectionInfo:
         """A collection filled from the truth beside the one there is, which it then replaces."""
-        self._figures.add("rebuilds")
-        api.drop(self._whose.draft)
-        made = api.create(self._whose.draft, self._marks(-1))
-        with self._index.snapshot() as snapshot:
+        self._metrics.add("rebuilds")
+        api.delete_collection(self._owner.draft_name)
+        made = api.create_collection(self._owner.draft_name, self._build_metadata(-1))
+        with self._index.open_vector_snapshot() as snapshot:
             version = snapshot.version
-            for block in snapshot.blocks():
-                self._filling.put(api.rows_of(made), block, stop)
-        marks = self._marks(version)
+            for block in snapshot.iter_blocks():
+                self._writer.upsert(api.open_rows(made), block, should_stop)
+        marks = self._build_metadata(version)
         if not self._directory.exists():
-            raise Abandoned  # the wiki was removed meanwhile
-        api.drop(self._whose.name)
-        api.rows_of(made).change(marks, self._whose.name)
-        return Collection(made.id, self._whose.name, made.dimension, marks)
+            raise Cancelled  # the wiki was removed meanwhile
+        api.delete_collection(self._owner.name)
+        api.open_rows(made).update_collection(marks, self._owner.name)
+        return CollectionInfo(made.id, self._owner.name, made.dimension, marks)
 
-    def _follow(self, api: Api, found: Collection, version: int, stop: Stop) -> int:
+    def _apply_changes(self, api: ChromaApi, collection: CollectionInfo, version: int, should_stop: ShouldStop) -> int:
         """Write what changed since; where that is unknown, every id is compared."""
-        delta = self._index.changes_since(version)
+        delta = self._index.get_vector_changes(version)
         if delta is None:
-            now = self._index.version()
-            self._comparing.mend(api.rows_of(found), stop)
+            now = self._index.get_version()
+            self._verifier.repair(api.open_rows(collection), should_stop)
         else:
             now = delta.version
-            self._filling.put(api.rows_of(found), delta.added, stop)
-            self._filling.take_out(api.rows_of(found), np.setdiff1d(delta.dropped, delta.added.chunk_ids), stop)
-        api.rows_of(found).change(self._marks(now))
+            self._writer.upsert(api.open_rows(collection), delta.added, should_stop)
+            self._writer.delete(api.open_rows(collection), np.setdiff1d(delta.dropped, delta.added.chunk_ids), should_stop)
+        api.open_rows(collection).update_collection(self._build_metadata(now))
         return now
 
     @contextlib.contextmanager
-    def _writing(self) -> Iterator[bool]:
+    def _try_write_lock(self) -> Iterator[bool]:
         """Whether this process is the one that may write the collection, while the block runs."""
         # Where the directory is gone, the wiki was removed and nothing of it may come back.
-        descriptor = os.open(self._directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(self._directory / _LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -225,6 +225,6 @@ class Mirror:
             os.close(descriptor)
 
 
-def _version(found: Collection) -> int:
-    version = found.marks.get("wikiholt_version")
+def _get_version(collection: CollectionInfo) -> int:
+    version = collection.metadata.get("wikiholt_version")
     return version if isinstance(version, int) else -1

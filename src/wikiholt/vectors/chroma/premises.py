@@ -8,52 +8,52 @@ import time
 from importlib import metadata
 from pathlib import Path
 
-from wikiholt.vectors.chroma.bound import DATABASE, Bound, is_segment
+from wikiholt.vectors.chroma.bound import DATABASE_FILE, EmbeddedChroma, is_segment_directory
 
-SOCKET, LOCK, MARKER, RENEW = "wikiholt.sock", "wikiholt.lock", "wikiholt.json", "wikiholt.renew"
-ASIDE = "wikiholt-aside"
+SOCKET_FILE, LOCK_FILE, MARKER_FILE, RESET_FILE = "wikiholt.sock", "wikiholt.lock", "wikiholt.json", "wikiholt.renew"
+QUARANTINE_DIRECTORY = "wikiholt-aside"
 
 
-class Unfit(Exception):
+class UnusableDirectory(Exception):
     """The directory cannot be taken up: `state` says why in one word."""
 
-    def __init__(self, state: str, about: str = "") -> None:
-        super().__init__(state, about)
+    def __init__(self, state: str, detail: str = "") -> None:
+        super().__init__(state, detail)
         self.state = state
-        self.about = about
+        self.detail = detail
 
 
-def taken_up(directory: Path, *, renew: bool) -> Bound:
+def open_directory(directory: Path, *, reset: bool) -> EmbeddedChroma:
     """Lock the directory for as long as this process lives, and open it; raises Unfit, OSError, and any panic."""
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-    lock = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    lock = os.open(directory / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
-        raise Unfit("taken") from error
+        raise UnusableDirectory("taken") from error
     if not _is_ours(directory):
-        raise Unfit("foreign")
+        raise UnusableDirectory("foreign")
     try:
         version = metadata.version("chromadb")
-        _make_way(directory, version, renew=renew)
-        return _opened(directory, version)
+        _quarantine_incompatible(directory, version, reset=reset)
+        return _open_or_quarantine(directory, version)
     except ImportError as error:
-        raise Unfit("uninstalled", str(error)) from error
+        raise UnusableDirectory("uninstalled", str(error)) from error
 
 
 def _is_ours(directory: Path) -> bool:
-    return (directory / MARKER).exists() or not (directory / DATABASE).exists()
+    return (directory / MARKER_FILE).exists() or not (directory / DATABASE_FILE).exists()
 
 
-def _make_way(directory: Path, version: str, *, renew: bool) -> None:
+def _quarantine_incompatible(directory: Path, version: str, *, reset: bool) -> None:
     """Set aside what another version of Chroma wrote, or what proved damaged."""
-    marker, asked = directory / MARKER, directory / RENEW
+    marker, asked = directory / MARKER_FILE, directory / RESET_FILE
     try:
         written_by = json.loads(marker.read_text("utf-8"))["chromadb"]
     except (OSError, ValueError, KeyError, TypeError):
         written_by = None
-    if (directory / DATABASE).exists() and (renew or asked.exists() or written_by != version):
-        set_aside(directory, "damaged" if written_by == version else f"written-by-{written_by or 'unknown'}")
+    if (directory / DATABASE_FILE).exists() and (reset or asked.exists() or written_by != version):
+        quarantine_files(directory, "damaged" if written_by == version else f"written-by-{written_by or 'unknown'}")
     asked.unlink(missing_ok=True)
     if written_by != version:
         draft = marker.with_suffix(".draft")
@@ -61,22 +61,22 @@ def _make_way(directory: Path, version: str, *, renew: bool) -> None:
         draft.replace(marker)
 
 
-def _opened(directory: Path, version: str) -> Bound:
+def _open_or_quarantine(directory: Path, version: str) -> EmbeddedChroma:
     try:
-        return Bound(directory)
+        return EmbeddedChroma(directory)
     except (ImportError, KeyboardInterrupt, SystemExit):
         raise
     except BaseException:  # noqa: BLE001 - a directory Chroma cannot open is set aside; it is a cache
-        set_aside(directory, "unreadable")
-        _make_way(directory, version, renew=False)
-        return Bound(directory)
+        quarantine_files(directory, "unreadable")
+        _quarantine_incompatible(directory, version, reset=False)
+        return EmbeddedChroma(directory)
 
 
-def set_aside(directory: Path, why: str) -> None:
+def quarantine_files(directory: Path, reason: str) -> None:
     """Move Chroma's files out of the way; of those that were set aside only the last are kept."""
-    shutil.rmtree(directory / ASIDE, ignore_errors=True)
-    place = directory / ASIDE / f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{why}"
+    shutil.rmtree(directory / QUARANTINE_DIRECTORY, ignore_errors=True)
+    place = directory / QUARANTINE_DIRECTORY / f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{reason}"
     place.mkdir(parents=True, mode=0o700)
     for entry in list(directory.iterdir()):
-        if entry.name.startswith(DATABASE) or is_segment(entry):
+        if entry.name.startswith(DATABASE_FILE) or is_segment_directory(entry):
             entry.rename(place / entry.name)

@@ -17,36 +17,36 @@ import threading
 import time
 from pathlib import Path
 
-from wikiholt.errors import MissingExtra
-from wikiholt.vectors.chroma.child import peer
-from wikiholt.vectors.chroma.faults import ChromaAway, NotOurs
-from wikiholt.vectors.chroma.figures import Figures
-from wikiholt.vectors.chroma.premises import LOCK, SOCKET
+from wikiholt.errors import MissingDependency
+from wikiholt.vectors.chroma.child import get_peer_credentials
+from wikiholt.vectors.chroma.faults import ChromaUnavailable, ForeignCollection
+from wikiholt.vectors.chroma.figures import ChromaMetrics
+from wikiholt.vectors.chroma.premises import LOCK_FILE, SOCKET_FILE
 
 _LOG = logging.getLogger(__name__)
-_STARTING = 60.0
+_START_TIMEOUT_S = 60.0
 """Seconds a child has to open its directory; Chroma may have a long log to read again."""
-_SHORT = 100
+_MAX_SOCKET_PATH_BYTES = 100
 """The name of a socket may have 104 bytes, or 108."""
 
 
-class Child:
+class ChildProcess:
     """A child process over one directory, shared by all processes of ours that use the directory."""
 
-    own = True
+    is_own_child = True
 
-    def __init__(self, directory: Path, figures: Figures) -> None:
+    def __init__(self, directory: Path, metrics: ChromaMetrics) -> None:
         self._directory = directory.absolute()
-        self._figures = figures
+        self._metrics = metrics
         self._process: subprocess.Popen[bytes] | None = None
-        self._bad_starts = 0
-        self._starting = threading.Lock()
+        self._failed_starts = 0
+        self._start_lock = threading.Lock()
 
     def connect(self, timeout: float) -> socket.socket:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             connection.settimeout(timeout)
-            self._reach(connection)
+            self._connect_socket(connection)
         except BaseException:
             connection.close()
             raise
@@ -54,61 +54,61 @@ class Child:
 
     def start(self) -> None:
         """Find the one that runs, or start one; two bad starts in a row have it begin with an empty directory."""
-        with self._starting:
-            self._start()
+        with self._start_lock:
+            self._start_locked()
 
-    def _start(self) -> None:
-        self._reap()
-        if self._runs():
+    def _start_locked(self) -> None:
+        self._check_exit()
+        if self._is_running():
             return
-        self._see_off()
-        state, about = self._started(renew=self._bad_starts >= 2)
+        self._wait_for_exit()
+        state, about = self._launch(reset=self._failed_starts >= 2)
         if state == "ready":
-            self._bad_starts = 0
+            self._failed_starts = 0
             return
         if state == "uninstalled":
-            raise MissingExtra("ChromaDB is not installed.", hint='pip install "wikiholt[chroma]"')
+            raise MissingDependency("ChromaDB is not installed.", hint='pip install "wikiholt[chroma]"')
         if state == "foreign":
-            raise NotOurs(
+            raise ForeignCollection(
                 "The directory chroma.path holds a database that Wikiholt did not make; it is left alone.",
                 hint="choose an empty directory, or run a server over that one and set chroma.url",
             )
         if state != "taken":
-            self._bad_starts += 1
-            raise ChromaAway(f"Chroma's child process did not start ({about or 'it ended'}).")
-        self._await_other()
+            self._failed_starts += 1
+            raise ChromaUnavailable(f"Chroma's child process did not start ({about or 'it ended'}).")
+        self._wait_for_other()
 
     def kill(self) -> None:
         """End the child, whoever started it: it is the process at the other end of a connection that is open."""
         with contextlib.suppress(OSError), self.connect(1.0) as connection:
             _LOG.warning("Chroma's child process hangs and is ended")
-            self._figures.add("kills")
+            self._metrics.add("kills")
             # While the connection stands the number is that process's and no other's.
-            if pid := peer(connection)[0]:
+            if pid := get_peer_credentials(connection)[0]:
                 os.kill(pid, signal.SIGKILL)
         if self._process is not None:
             self._process.kill()
-        self._reap(wait=5.0)
+        self._check_exit(wait=5.0)
 
     def close(self, *, ending: bool) -> None:
         """Let it go; it ends by itself when nobody is connected."""
-        self._reap(wait=30.0 if ending else 0.0)
+        self._check_exit(wait=30.0 if ending else 0.0)
         if self._process is not None:
             self._process.returncode = 0  # others use it still: it is no longer ours to wait for
             self._process = None
 
-    def _reach(self, connection: socket.socket) -> None:
-        name = str(self._directory / SOCKET)
-        if len(os.fsencode(name)) <= _SHORT:
+    def _connect_socket(self, connection: socket.socket) -> None:
+        name = str(self._directory / SOCKET_FILE)
+        if len(os.fsencode(name)) <= _MAX_SOCKET_PATH_BYTES:
             connection.connect(name)
             return
         directory = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            connection.connect(f"/proc/self/fd/{directory}/{SOCKET}")
+            connection.connect(f"/proc/self/fd/{directory}/{SOCKET_FILE}")
         finally:
             os.close(directory)
 
-    def _runs(self) -> bool:
+    def _is_running(self) -> bool:
         try:
             self.connect(2.0).close()
         except BlockingIOError:
@@ -117,24 +117,24 @@ class Child:
             return False
         return True
 
-    def _await_other(self) -> None:
+    def _wait_for_other(self) -> None:
         """Another process has just started one, or the one there is ending."""
-        until = time.monotonic() + _STARTING
+        until = time.monotonic() + _START_TIMEOUT_S
         while time.monotonic() < until:
-            if self._runs():
+            if self._is_running():
                 return
-            if not (self._directory / LOCK).exists():
+            if not (self._directory / LOCK_FILE).exists():
                 break
             time.sleep(0.05)
-            if _free(self._directory / LOCK):
+            if _is_unlocked(self._directory / LOCK_FILE):
                 break
-        raise ChromaAway("Another process has Chroma's directory and does not answer.")
+        raise ChromaUnavailable("Another process has Chroma's directory and does not answer.")
 
-    def _started(self, *, renew: bool) -> tuple[str, str]:
+    def _launch(self, *, reset: bool) -> tuple[str, str]:
         """Start one and hear what it says first."""
         # Under some servers the program of this process is not Python.
         python = next((str(p) for p in (Path(sys.prefix, "bin", "python3"),) if p.exists()), sys.executable)
-        command = [python, "-m", "wikiholt.vectors.chroma.child", str(self._directory), *(["--renew"] * renew)]
+        command = [python, "-m", "wikiholt.vectors.chroma.child", str(self._directory), *(["--renew"] * reset)]
         # Chroma writes memory to disk that it has not filled: what was freed there before, of any wiki, is wiped first.
         wiped = {"MALLOC_PERTURB_": "85"}
         surroundings = os.environ | wiped | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
@@ -149,26 +149,26 @@ class Child:
             )
         except OSError as error:
             return "failed", error.strerror or str(error)
-        said = _first_line(process, _STARTING)
+        said = _read_first_line(process, _START_TIMEOUT_S)
         state, about = str(said.get("state", "")), str(said.get("about", ""))
         if process.stdout is not None:
             process.stdout.close()
         if state == "ready":
-            self._figures.add("starts")
+            self._metrics.add("starts")
             self._process = process
         else:
             process.kill()
             process.wait()
         return state, about
 
-    def _see_off(self) -> None:
+    def _wait_for_exit(self) -> None:
         """The child we started listens no more: let it end, and end it if it does not."""
-        self._reap(wait=5.0)
+        self._check_exit(wait=5.0)
         if self._process is not None:
             self._process.kill()
-            self._reap(wait=5.0)
+            self._check_exit(wait=5.0)
 
-    def _reap(self, wait: float = 0.0) -> None:
+    def _check_exit(self, wait: float = 0.0) -> None:
         """Notice that the child we started has ended, and how."""
         if self._process is None:
             return
@@ -177,18 +177,18 @@ class Child:
             if code is not None:
                 self._process = None
                 if code != 0:
-                    self._figures.add("crashes")
-                    _LOG.warning("Chroma's child process ended by %s", _by(code))
+                    self._metrics.add("crashes")
+                    _LOG.warning("Chroma's child process ended by %s", _describe_exit(code))
 
 
-def _by(code: int) -> str:
+def _describe_exit(code: int) -> str:
     try:
         return signal.Signals(-code).name if code < 0 else f"exit code {code}"
     except ValueError:
         return f"signal {-code}"
 
 
-def _free(lock: Path) -> bool:
+def _is_unlocked(lock: Path) -> bool:
     """Whether nobody holds the lock."""
     try:
         descriptor = os.open(lock, os.O_RDWR | os.O_CLOEXEC)
@@ -203,7 +203,7 @@ def _free(lock: Path) -> bool:
     return True
 
 
-def _first_line(process: "subprocess.Popen[bytes]", timeout: float) -> dict[str, object]:
+def _read_first_line(process: "subprocess.Popen[bytes]", timeout: float) -> dict[str, object]:
     """What the process says first, as far as it says something sensible in time."""
     said, until = b"", time.monotonic() + timeout
     if process.stdout is None:
@@ -216,7 +216,7 @@ def _first_line(process: "subprocess.Popen[bytes]", timeout: float) -> dict[str,
                 return {"about": "it took too long"}
             part = os.read(process.stdout.fileno(), 4096)
             if not part:
-                return {"about": _by(process.wait()) if process.wait() else "it ended"}
+                return {"about": _describe_exit(process.wait()) if process.wait() else "it ended"}
             said += part
     try:
         document = json.loads(said.split(b"\n")[0])

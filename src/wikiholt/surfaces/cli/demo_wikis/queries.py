@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from wikiholt.model import Mode
+from wikiholt.model import SearchMode
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,9 +11,9 @@ class DemoQuery:
 
     slug: str
     text: str
-    finds: str
-    why: str
-    mode: Mode = Mode.HYBRID
+    expected_path: str
+    description: str
+    mode: SearchMode = SearchMode.HYBRID
     tags: tuple[str, ...] = ()
     path: str = ""
 
