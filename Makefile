@@ -36,7 +36,7 @@ check: $(READY)      ## ruff, mypy, import-linter, an audit of what is installed
 gate: $(READY)       ## The gates in their long form: 700 crashes, 10,000 requests
 	$(BIN)/python tests/gates --rounds 500
 	$(BIN)/python tests/gates --store postgres --rounds 200
-	GATE_BATCHES=150 $(BIN)/python -m pytest --timeout 0 tests/gates/test_isolation_http.py
+	GATE_BATCHES=150 $(BIN)/python -m pytest --timeout 0 tests/isolation/test_isolation_http.py
 
 format: $(READY)     ## Put the code in order
 	$(BIN)/ruff check --fix .

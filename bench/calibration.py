@@ -20,9 +20,20 @@ from bench import collections
 from bench.evidence import HYBRID, MEANING, NAMES, NAMING, RIGHT, SHARE, Asked, gathered
 from bench.fitting import brier, calibration_error, fitted, share_of
 from bench.report import machine, write
-from wikiholt import ranking
-from wikiholt.model import FloatArray, SearchMode
-from wikiholt.ranking import TRAILING_LEAD_WEIGHT, HIGH_SCORE, MEDIUM_SCORES, Candidate, ScoreCurve, ScoreFeatures, get_score_features, rank_candidates, get_competition
+from wikiholt.domain.index import FloatArray
+from wikiholt.domain.search import SearchMode
+from wikiholt.search import ranking
+from wikiholt.search.ranking import (
+    HIGH_SCORE,
+    MEDIUM_SCORES,
+    TRAILING_LEAD_WEIGHT,
+    Candidate,
+    ScoreCurve,
+    ScoreFeatures,
+    get_competition,
+    get_score_features,
+    rank_candidates,
+)
 
 TOP = 5
 FEATURES = {
@@ -129,7 +140,9 @@ def fit(mode: SearchMode, hits: Hits) -> Curves:
     own = both.of(both.sort == OWN)
     whether = fitted([both.column(name) for name in FEATURES[mode]], both.sort == OWN, weights(both))
     which = fitted([own.column("lead")], own.right > 0, weights(own))
-    return ScoreCurve(-whether[0], **dict(zip(FEATURES[mode], whether[1:], strict=True))), ScoreCurve(-which[0], lead=which[1])
+    return ScoreCurve(-whether[0], **dict(zip(FEATURES[mode], whether[1:], strict=True))), ScoreCurve(
+        -which[0], lead=which[1]
+    )
 
 
 def weights(hits: Hits) -> FloatArray:

@@ -8,8 +8,8 @@ from collections import defaultdict
 from hashlib import blake2b
 
 from bench.collections import Queries
-from wikiholt.model import PageFilter
-from wikiholt.ports import WikiIndex
+from wikiholt.domain.search import PageFilter
+from wikiholt.domain.storage_protocols import WikiIndex
 
 MOST_PAGES = 3
 OF_EACH = 60

@@ -25,14 +25,16 @@ from statistics import median
 import numpy as np
 
 from bench.report import machine, write
-from wikiholt import wiring
+from wikiholt.app import bootstrap
+from wikiholt.app.settings.settings_loader import load_settings
+from wikiholt.domain.index import FloatArray
+from wikiholt.domain.search import SearchMode
 from wikiholt.errors import IndexCorrupt
-from wikiholt.keeper import Scheduler, SchedulerConfig
-from wikiholt.model import FloatArray, SearchMode
-from wikiholt.search import SearchRequest
-from wikiholt.service import WikiService
-from wikiholt.settings import load_settings
+from wikiholt.scheduler.scheduler import Scheduler
+from wikiholt.scheduler.wiki_records import SchedulerConfig
+from wikiholt.search.request import SearchRequest
 from wikiholt.testing import FakeEmbedder
+from wikiholt.wikis.service import WikiService
 
 _DIMENSIONS = 384
 _WORDS_A_PAGE = 400
@@ -107,7 +109,7 @@ def prepare(place: Path, pages: int) -> WikiService:
 
 
 def open_service(place: Path) -> WikiService:
-    service = wiring.build_service(load_settings(place / "data", None, {}))
+    service = bootstrap.build_service(load_settings(place / "data", None, {}))
     embedder = RandomEmbedder()
     service.components = replace(service.components, embedder=lambda: embedder, identity=None)
     return service

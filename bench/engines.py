@@ -31,13 +31,15 @@ from bench.corpus import DATA
 from bench.report import machine, write
 from bench.search import QUESTIONS
 from bench.vectors import Truth, resident
-from wikiholt.cachefile.faults import CacheNotReady
+from wikiholt.caches.cache_file import CacheNotReady
+from wikiholt.caches.chroma.engine import ChromaConfig, ChromaEngine
+from wikiholt.caches.vectors.exact import ExactVectorCache
+from wikiholt.caches.vectors.faiss import FaissVectorCache
+from wikiholt.domain.index import FloatArray, IntArray, VectorDelta, VectorRows
+from wikiholt.domain.protocols import VectorCache
+from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.embedding import load_embedder
-from wikiholt.model import FloatArray, IntArray, VectorDelta, VectorRows
-from wikiholt.ports import VectorCache, WikiIndex
-from wikiholt.stores.sqlite.store import SqliteStore
-from wikiholt.vectors import ExactVectorCache, FaissVectorCache
-from wikiholt.vectors.chroma import ChromaEngine, ChromaConfig
+from wikiholt.storage.sqlite.store import SqliteStore
 
 SIZES = (1_000, 10_000, 100_000)
 LIMIT = 30
@@ -230,7 +232,9 @@ def trials(root: Path, stack: ExitStack) -> list[Trial]:
     return [
         of("exact", ExactVectorCache),
         of("faiss", FaissVectorCache),
-        of_chroma("chroma in a child", lambda folder: ChromaConfig(path=folder, timeout=60.0, background_timeout=PATIENCE)),
+        of_chroma(
+            "chroma in a child", lambda folder: ChromaConfig(path=folder, timeout=60.0, background_timeout=PATIENCE)
+        ),
         of_chroma("chroma as a server", served),
     ]
 

@@ -12,15 +12,17 @@ from pathlib import Path
 import numpy as np
 
 from bench import codes, collections
-from wikiholt.model import PageFilter, FloatArray, SearchMode, KeywordQuery
-from wikiholt.ports import Embedder, WikiIndex
-from wikiholt.ranking import Candidate, compute_evidence
-from wikiholt.search.naming import compute_dice
+from wikiholt.app.bootstrap import open_service
+from wikiholt.domain.index import FloatArray
+from wikiholt.domain.protocols import Embedder
+from wikiholt.domain.search import KeywordQuery, PageFilter, SearchMode
+from wikiholt.domain.storage_protocols import WikiIndex
+from wikiholt.search.ranking import Candidate, compute_evidence
 from wikiholt.search.request import MAX_HITS
-from wikiholt.search.searcher import VECTOR_CANDIDATES, KEYWORD_CANDIDATES
-from wikiholt.text.fields import compute_idf
-from wikiholt.text.queries import parse_query, to_plain_query, get_significant_terms
-from wikiholt.wiring import open_service
+from wikiholt.search.searcher import KEYWORD_CANDIDATES, VECTOR_CANDIDATES
+from wikiholt.search.title_match import compute_dice
+from wikiholt.text.bm25 import compute_idf
+from wikiholt.text.keyword_query import get_significant_terms, parse_query, to_plain_query
 
 NAMES = ("cranfield", "scifact", "wiki-dendron", "wiki-k8s-en")
 KEPT = 40

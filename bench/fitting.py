@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from wikiholt.model import FloatArray
+from wikiholt.domain.index import FloatArray
 
 _RIDGE = 1e-5
 """A part of the queries' number by which weights are held small, so that nothing runs off to infinity."""

@@ -17,12 +17,13 @@ import numpy as np
 
 from bench import collections
 from bench.report import machine, write
-from wikiholt.evaluating.metrics import compute_ndcg
-from wikiholt.model import PageFilter
-from wikiholt.ports import Embedder, WikiIndex
-from wikiholt.ranking import group_by_page
-from wikiholt.text.queries import parse_query, to_plain_query
-from wikiholt.wiring import open_service
+from wikiholt.app.bootstrap import open_service
+from wikiholt.domain.protocols import Embedder
+from wikiholt.domain.search import PageFilter
+from wikiholt.domain.storage_protocols import WikiIndex
+from wikiholt.search.ranking import group_by_page
+from wikiholt.text.keyword_query import parse_query, to_plain_query
+from wikiholt.wikis.evaluation.quality_metrics import compute_ndcg
 
 NAMES = ("cranfield", "scifact", "wiki-dendron", "wiki-k8s-en")
 DEPTH = 100

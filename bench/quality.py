@@ -21,12 +21,21 @@ from pathlib import Path
 from bench import collections
 from bench.peers import PEERS, Peer, Running, missing, write_texts
 from bench.report import machine, write
-from wikiholt.evaluating import ReturnedPage, QuestionKind, QuestionOutcome, Question, EvaluationRun, run_question, compare_runs, score_ranking, get_result_limit
-from wikiholt.handle import WikiHandle
-from wikiholt.model import SearchResult, SearchMode
-from wikiholt.search import SearchRequest
-from wikiholt.service import WikiService
-from wikiholt.wiring import open_service
+from wikiholt.app.bootstrap import open_service
+from wikiholt.domain.search import SearchMode, SearchResult
+from wikiholt.search.request import SearchRequest
+from wikiholt.wikis.evaluation.questions import Question, QuestionKind
+from wikiholt.wikis.evaluation.runner import (
+    EvaluationRun,
+    QuestionOutcome,
+    ReturnedPage,
+    compare_runs,
+    get_result_limit,
+    run_question,
+    score_ranking,
+)
+from wikiholt.wikis.handle import WikiHandle
+from wikiholt.wikis.service import WikiService
 
 DATA = Path("bench/data")
 RERANKER = "ms-marco-MiniLM-L-12-v2"
@@ -108,7 +117,10 @@ def of_collection(name: str, arguments: argparse.Namespace) -> Iterator[tuple[st
             place = data / "peers" / name
             write_texts(directory, place, lambda: service.components.store.open(wiki.wiki.id))
             searches += [peer(stack.enter_context(Running(each, place)), each) for each in arguments.peers]
-        searches += [ours(f"Wikiholt {mode}", wiki, mode) for mode in (SearchMode.KEYWORD, SearchMode.SEMANTIC, SearchMode.HYBRID)]
+        searches += [
+            ours(f"Wikiholt {mode}", wiki, mode)
+            for mode in (SearchMode.KEYWORD, SearchMode.SEMANTIC, SearchMode.HYBRID)
+        ]
         searches += [ours(f"{HYBRID}, reranked", wiki, SearchMode.HYBRID, rerank=True)] if arguments.rerank else []
         for model in arguments.model:
             other = opened("model", model).get_handle(name)

@@ -21,15 +21,16 @@ import numpy as np
 
 from bench import collections
 from bench.report import machine, write
-from wikiholt.evaluating.chance import compute_difference
-from wikiholt.evaluating.metrics import compute_ndcg
-from wikiholt.model import PageFilter, FloatArray, StoredPage
-from wikiholt.ports import Embedder, WikiIndex
-from wikiholt.search.naming import compute_dice
-from wikiholt.search.searcher import VECTOR_CANDIDATES, KEYWORD_CANDIDATES
+from wikiholt.app.bootstrap import open_service
+from wikiholt.domain.index import FloatArray
+from wikiholt.domain.protocols import Embedder
+from wikiholt.domain.search import PageFilter, StoredPage
+from wikiholt.domain.storage_protocols import WikiIndex
+from wikiholt.search.searcher import KEYWORD_CANDIDATES, VECTOR_CANDIDATES
+from wikiholt.search.title_match import compute_dice
+from wikiholt.text.keyword_query import get_significant_terms, parse_query, to_plain_query
 from wikiholt.text.links import PageNameIndex, get_last_part
-from wikiholt.text.queries import parse_query, to_plain_query, get_significant_terms
-from wikiholt.wiring import open_service
+from wikiholt.wikis.evaluation.quality_metrics import compute_difference, compute_ndcg
 
 NAMES = ("cranfield", "scifact", "wiki-dendron", "wiki-k8s-en")
 TODAY = "the same + .3 name · meaning"
@@ -219,7 +220,10 @@ def asked(index: WikiIndex, shelf: Shelf, embedder: Embedder, kind: collections.
         words = parse_query(text)
         cosines = shelf.vectors @ embedder.embed_query(to_plain_query(text))
         best = index.get_max_keyword_score(words)
-        shares = {hit.page_id: min(1.0, hit.score / best) for hit in index.search_keywords(words, KEYWORD_CANDIDATES, PageFilter())}
+        shares = {
+            hit.page_id: min(1.0, hit.score / best)
+            for hit in index.search_keywords(words, KEYWORD_CANDIDATES, PageFilter())
+        }
         near = shelf.page_ids[np.argsort(-cosines, kind="stable")[:VECTOR_CANDIDATES]].tolist()
         ids = sorted({*shares, *near})
         yield query, judged(shelf, ids, cosines, shares, frozenset(words.terms), text, kind.exclude.get(query, set()))

@@ -17,13 +17,15 @@ from onnxruntime import InferenceSession, SessionOptions
 from tokenizers import Tokenizer
 
 from bench import collections
-from wikiholt.model import PageFilter, FloatArray
-from wikiholt.ports import Embedder, WikiIndex
-from wikiholt.search.naming import compute_dice
-from wikiholt.search.searcher import VECTOR_CANDIDATES, KEYWORD_CANDIDATES
-from wikiholt.text.plain import to_plain_text
-from wikiholt.text.queries import parse_query, to_plain_query, get_significant_terms
-from wikiholt.wiring import open_service
+from wikiholt.app.bootstrap import open_service
+from wikiholt.domain.index import FloatArray
+from wikiholt.domain.protocols import Embedder
+from wikiholt.domain.search import PageFilter
+from wikiholt.domain.storage_protocols import WikiIndex
+from wikiholt.search.searcher import KEYWORD_CANDIDATES, VECTOR_CANDIDATES
+from wikiholt.search.title_match import compute_dice
+from wikiholt.text.keyword_query import get_significant_terms, parse_query, to_plain_query
+from wikiholt.text.model_text import to_plain_text
 
 NAMES = ("scifact", "cranfield", "wiki-dendron", "wiki-k8s-en")
 KEPT = 60
@@ -120,7 +122,10 @@ def _asked(index: WikiIndex, embedder: Embedder, directory: Path) -> Iterator[As
             cosines = rows.vectors @ embedder.embed_query(to_plain_query(text))
             order = np.argsort(-cosines, kind="stable")
             best = index.get_max_keyword_score(words)
-            shares = {hit.page_id: min(1.0, hit.score / best) for hit in index.search_keywords(words, KEYWORD_CANDIDATES, PageFilter())}
+            shares = {
+                hit.page_id: min(1.0, hit.score / best)
+                for hit in index.search_keywords(words, KEYWORD_CANDIDATES, PageFilter())
+            }
             ids = np.array(sorted({*shares, *rows.page_ids[order[:VECTOR_CANDIDATES]].tolist()}))
             near: dict[int, list[int]] = {}
             for at in order[np.isin(rows.page_ids[order], ids)].tolist():
@@ -147,7 +152,7 @@ def _asked(index: WikiIndex, embedder: Embedder, directory: Path) -> Iterator[As
 
 
 def evidence(meaning: FloatArray, share: FloatArray, name: FloatArray) -> FloatArray:
-    """As wikiholt.ranking has it for hybrid search."""
+    """As wikiholt.search.ranking has it for hybrid search."""
     return np.asarray(0.5 * meaning + 0.5 * share + 0.3 * name * meaning)
 
 

@@ -21,10 +21,10 @@ import numpy as np
 from bench import collections
 from bench.report import machine, write
 from bench.rerankers import KEPT, Asked, Shelf, evidence, gathered, score, scores
-from wikiholt.evaluating.chance import compute_difference
-from wikiholt.model import FloatArray
-from wikiholt.search.naming import compute_dice
-from wikiholt.text.queries import parse_query, get_significant_terms
+from wikiholt.domain.index import FloatArray
+from wikiholt.search.title_match import compute_dice
+from wikiholt.text.keyword_query import get_significant_terms, parse_query
+from wikiholt.wikis.evaluation.quality_metrics import compute_difference
 
 READ = (("named", 128, 10), ("name", 128, 10), ("outline", 96, 10), ("path", 128, 10))
 """What is read, how many tokens of it, of how many pages."""

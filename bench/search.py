@@ -23,15 +23,17 @@ import numpy as np
 
 from bench.corpus import DATA, DEFAULT, BareWiki, cloned, smaller
 from bench.report import machine, write
-from wikiholt.backups import BackupPolicy
-from wikiholt.grounds import open_backend
-from wikiholt.model import FloatArray, SearchMode
-from wikiholt.ports import Embedder, WikiIndex
-from wikiholt.search import SearchRequest
-from wikiholt.service import WikiService
-from wikiholt.settings import load_settings
-from wikiholt.sync import Syncer
-from wikiholt.wiring import open_service, build_wiki_config
+from wikiholt.app.backends import open_backend
+from wikiholt.app.bootstrap import build_wiki_config, open_service
+from wikiholt.app.settings.settings_loader import load_settings
+from wikiholt.domain.index import FloatArray
+from wikiholt.domain.protocols import Embedder
+from wikiholt.domain.search import SearchMode
+from wikiholt.domain.storage_protocols import WikiIndex
+from wikiholt.indexing.index_backups import BackupPolicy
+from wikiholt.indexing.sync import Syncer
+from wikiholt.search.request import SearchRequest
+from wikiholt.wikis.service import WikiService
 
 SIZES = {"mdn-1k": 77, "mdn-10k": 770, "mdn-100k": 7600, "mdn": 0}
 QUESTIONS = """how to center an element vertically

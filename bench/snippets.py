@@ -23,15 +23,16 @@ import numpy as np
 from bench import collections
 from bench.report import machine, write
 from wikiholt import embedding
+from wikiholt.app.bootstrap import open_service
+from wikiholt.domain.index import FloatArray
+from wikiholt.domain.search import SearchMode
 from wikiholt.embedding.embedder import OnnxEmbedder
-from wikiholt.handle import WikiHandle
-from wikiholt.hits import strip_leading_headings
-from wikiholt.model import FloatArray, SearchMode
-from wikiholt.search import SearchRequest
-from wikiholt.text.plain import to_plain_text
-from wikiholt.text.readable import to_display_text
-from wikiholt.text.words import to_terms
-from wikiholt.wiring import open_service
+from wikiholt.search.hits import strip_leading_headings
+from wikiholt.search.request import SearchRequest
+from wikiholt.text.bm25 import to_terms
+from wikiholt.text.display_text import to_display_text
+from wikiholt.text.model_text import to_plain_text
+from wikiholt.wikis.handle import WikiHandle
 
 NAMES = ("scifact", "cranfield", "wiki-dendron", "wiki-k8s-en")
 CLEAR = (0.0, 0.1, 0.15)

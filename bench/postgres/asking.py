@@ -12,10 +12,10 @@ from bench.postgres.parts import Part
 from bench.postgres.server import memory_of, pid_of
 from bench.postgres.sides import Side
 from bench.postgres.times import Times
-from tests.postgres.pg_server import OPERATOR, PostgresServer
-from wikiholt.model import PageFilter, SearchMode
-from wikiholt.search import SearchRequest
-from wikiholt.text.queries import parse_query
+from tests.support.postgres_server import OPERATOR, PostgresServer
+from wikiholt.domain.search import PageFilter, SearchMode
+from wikiholt.search.request import SearchRequest
+from wikiholt.text.keyword_query import parse_query
 
 if TYPE_CHECKING:
     from bench.postgres.small import Small

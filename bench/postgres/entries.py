@@ -12,12 +12,14 @@ import numpy as np
 
 from bench.corpus import DATA
 from bench.postgres.parts import KEPT
+from wikiholt.domain.git import TreeEntry
+from wikiholt.domain.index import IndexChange, PageEntry, Recipe
+from wikiholt.domain.protocols import Embedder
+from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.embedding import load_embedder
-from wikiholt.model import IndexChange, PageEntry, Recipe, TreeEntry
-from wikiholt.pages import PreparedPage, TextPipeline
-from wikiholt.ports import Embedder, WikiIndex
-from wikiholt.sources.git import GitSource
-from wikiholt.stores.sqlite.store import SqliteStore
+from wikiholt.git.source import GitSource
+from wikiholt.indexing.pipeline import PreparedPage, TextPipeline
+from wikiholt.storage.sqlite.store import SqliteStore
 
 CHUNKS = 100_000
 BATCH = 48
@@ -87,7 +89,9 @@ def _made(chunks: int) -> Iterator[PageEntry]:
     index.close()
 
 
-def _drafts(source: GitSource, files: list[str], tree: Mapping[str, TreeEntry], embedder: Embedder) -> list[PreparedPage]:
+def _drafts(
+    source: GitSource, files: list[str], tree: Mapping[str, TreeEntry], embedder: Embedder
+) -> list[PreparedPage]:
 
     pipeline = TextPipeline()
     blobs = source.read_blobs([tree[file].blob for file in files], pipeline.max_bytes)

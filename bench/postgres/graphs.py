@@ -12,9 +12,9 @@ from bench.postgres.parts import KEPT, Part, spread
 from bench.postgres.rows import Rows, said
 from bench.postgres.server import started
 from bench.postgres.shared import Database, copy_rows
+from wikiholt.app.bootstrap import open_service
+from wikiholt.domain.index import FloatArray
 from wikiholt.embedding import load_embedder
-from wikiholt.model import FloatArray
-from wikiholt.wiring import open_service
 
 WIKI = "wiki-k8s-en"
 MADE = ((16, 64), (16, 200), (24, 200))
@@ -36,7 +36,11 @@ def main() -> None:
         "| m, ef_construction | build s | ef_search | recall@10 | worst | short of something | p50 ms | ÷ reading all |",
         "|---|---|---|---|---|---|---|---|",
     )
-    with started() as server, load_embedder() as embedder, psycopg.connect(server.create_database(), autocommit=True) as database:
+    with (
+        started() as server,
+        load_embedder() as embedder,
+        psycopg.connect(server.create_database(), autocommit=True) as database,
+    ):
         queries = np.stack([embedder.embed_query(text) for text in texts])
         for m, width in MADE:
             built = _build(database, vectors, m, width)

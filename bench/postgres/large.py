@@ -13,9 +13,10 @@ from bench.postgres.parts import Part
 from bench.postgres.server import started
 from bench.postgres.sides import Knowing, Side
 from bench.postgres.times import Times
+from wikiholt.domain.index import FloatArray, IndexChange, PageEntry
+from wikiholt.domain.search import PageFilter
 from wikiholt.embedding import load_embedder
-from wikiholt.model import IndexChange, PageFilter, FloatArray, PageEntry
-from wikiholt.text.queries import parse_query
+from wikiholt.text.keyword_query import parse_query
 
 SIZES = (10_000, 100_000)
 LIMIT = 30
@@ -112,5 +113,7 @@ def edited(part: Part, sides: Sequence[Side], slug: str, pool: Sequence[PageEntr
     for entry in some:
         for side in sides:
             again = PageEntry("1" * 40, entry.page, entry.chunks, entry.hashes, entry.vectors, entry.terms)
-            times.take("a page of ten chunks replaced", side.name, lambda s=side, e=again: s.fill(slug, IndexChange((e,))))
+            times.take(
+                "a page of ten chunks replaced", side.name, lambda s=side, e=again: s.fill(slug, IndexChange((e,)))
+            )
     part.say(*times.table("one page", [side.name for side in sides]), "")

@@ -10,7 +10,7 @@ from bench.postgres.farm import Farm
 from bench.postgres.load import Load, cpu_below, hammered
 from bench.postgres.parts import Part
 from bench.postgres.server import pid_of, started
-from tests.postgres.pg_server import PostgresServer
+from tests.support.postgres_server import PostgresServer
 
 WIKIS = 24
 """Fewer than a node keeps connections, so that no search has to log in."""

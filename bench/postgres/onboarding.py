@@ -11,8 +11,8 @@ from bench.farm.wikis import slug
 from bench.postgres.parts import Part
 from bench.postgres.server import disk_of
 from bench.postgres.sides import Side
-from tests.postgres.pg_server import PostgresServer
-from wikiholt.model import Recipe
+from tests.support.postgres_server import PostgresServer
+from wikiholt.domain.index import Recipe
 
 if TYPE_CHECKING:
     from bench.postgres.small import Small

@@ -7,7 +7,7 @@ import psycopg
 
 from bench.postgres.rows import copied, int4, said, vector
 from bench.postgres.sides import Knowing
-from wikiholt.model import IndexChange
+from wikiholt.domain.index import IndexChange
 
 
 class OneTable:

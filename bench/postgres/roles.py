@@ -11,7 +11,7 @@ from psycopg import sql
 from bench.postgres.parts import Part, spread
 from bench.postgres.server import memory_of, started
 from bench.postgres.shared import Database
-from tests.postgres.pg_server import PostgresServer
+from tests.support.postgres_server import PostgresServer
 
 WIKIS = 50
 _FIND = "SELECT id, text FROM chunks WHERE id = %s"

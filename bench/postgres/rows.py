@@ -11,8 +11,8 @@ import numpy as np
 
 from bench.corpus import DATA
 from bench.postgres.parts import KEPT
-from wikiholt.model import FloatArray, IntArray
-from wikiholt.stores.sqlite.store import SqliteStore
+from wikiholt.domain.index import FloatArray, IntArray
+from wikiholt.storage.sqlite.store import SqliteStore
 
 _HEAD = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _END = b"\xff\xff"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import psycopg
 
-from tests.postgres.pg_server import PostgresServer, run_postgres
+from tests.support.postgres_server import PostgresServer, run_postgres
 
 _LIKE_IN_EARNEST = {
     "fsync": "on",

@@ -12,11 +12,11 @@ from psycopg import sql
 from bench.postgres.parts import Part, spread
 from bench.postgres.rows import Rows, copied, int4, real_rows, said, vector
 from bench.postgres.server import started
+from wikiholt.domain.index import FloatArray, IntArray
+from wikiholt.domain.protocols import Embedder
 from wikiholt.embedding import load_embedder
-from wikiholt.model import FloatArray, IntArray
-from wikiholt.ports import Embedder
-from wikiholt.stores.postgres import nearest
-from wikiholt.stores.postgres.tables import HNSW_MIN_CHUNKS, GenerationTables, list_sized_indexes
+from wikiholt.storage.postgres import vector_search
+from wikiholt.storage.postgres.schema import HNSW_MIN_CHUNKS, GenerationTables, list_sized_indexes
 
 ROWS = 100_000
 SIZES = {20_000: 1, 5_000: 2, 1_000: 5, 100: 10}
@@ -74,7 +74,11 @@ def main(rows: int = ROWS, queries: int = QUERIES) -> None:
         f"store's own code: exactly below {HNSW_MIN_CHUNKS:,} rows, by an HNSW index from there.",
         "",
     )
-    with started() as server, load_embedder() as embedder, psycopg.connect(server.create_database(), autocommit=True) as database:
+    with (
+        started() as server,
+        load_embedder() as embedder,
+        psycopg.connect(server.create_database(), autocommit=True) as database,
+    ):
         by_lot = cut(np.random.default_rng(5).permutation(rows))
         by_place = cut(np.arange(rows))
         began = time.perf_counter()
@@ -206,8 +210,12 @@ def _own(database: Database, column: str) -> Way:
         database.execute(sql.SQL("RESET ALL; SET search_path TO {}, public").format(path))
         began = time.perf_counter()
         with database.transaction():
-            found = nearest.search_hnsw(database, _TABLES, query, ASKED) if len(wiki.rows) >= HNSW_MIN_CHUNKS else None
-            found = found or nearest.search_exact(database, _TABLES, query, ASKED, None)
+            found = (
+                vector_search.search_hnsw(database, _TABLES, query, ASKED)
+                if len(wiki.rows) >= HNSW_MIN_CHUNKS
+                else None
+            )
+            found = found or vector_search.search_exact(database, _TABLES, query, ASKED, None)
         return found.chunk_ids.tolist(), time.perf_counter() - began
 
     return way

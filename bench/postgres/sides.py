@@ -6,12 +6,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from wikiholt.model import IndexChange, FloatArray, Recipe
-from wikiholt.ports import Embedder, IndexStore, VectorCache, WikiIndex
-from wikiholt.service import WikiService
-from wikiholt.settings import load_settings
-from wikiholt.stores.postgres.store import PostgresStore
-from wikiholt.wiring import build_service
+from wikiholt.app.bootstrap import build_service
+from wikiholt.app.settings.settings_loader import load_settings
+from wikiholt.domain.index import FloatArray, IndexChange, Recipe
+from wikiholt.domain.protocols import Embedder, VectorCache
+from wikiholt.domain.storage_protocols import IndexStore, WikiIndex
+from wikiholt.storage.postgres.store import PostgresStore
+from wikiholt.wikis.service import WikiService
 
 
 class Knowing:

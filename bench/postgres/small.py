@@ -15,12 +15,12 @@ from bench.postgres.one_table import OneTable
 from bench.postgres.parts import Part
 from bench.postgres.server import started
 from bench.postgres.sides import Knowing, Side
-from tests.postgres.pg_server import PostgresServer
+from tests.support.postgres_server import PostgresServer
+from wikiholt.domain.index import IndexChange, PageEntry
 from wikiholt.embedding import load_embedder
 from wikiholt.errors import WikiholtError
-from wikiholt.model import IndexChange, PageEntry
-from wikiholt.search import SearchRequest
-from wikiholt.text.queries import parse_query
+from wikiholt.search.request import SearchRequest
+from wikiholt.text.keyword_query import parse_query
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from bench.postgres.node import Node
 from bench.postgres.parts import Part
 from bench.postgres.server import started
 from bench.postgres.shared import Database
-from tests.postgres.pg_server import PostgresServer
+from tests.support.postgres_server import PostgresServer
 
 WIKIS = 40
 TRIES = 3

@@ -22,7 +22,7 @@ from bench.soak.readers import Reader
 from bench.soak.visiting import NOT_YET, Gate, Scene, Visitor
 from bench.soak.wikis import SoakWiki, make, register
 from bench.soak.writers import Writer
-from wikiholt.wiring import open_service
+from wikiholt.app.bootstrap import open_service
 
 _GUESTS = 4
 _AT_ONCE = 5

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.soak.wikis import SoakWiki
-from wikiholt.service import WikiService
-from wikiholt.wiring import open_service
+from wikiholt.app.bootstrap import open_service
+from wikiholt.wikis.service import WikiService
 
 _CANARY = re.compile(rb"kanari[a-z]{10}")
 _SAMPLE = 20

@@ -14,8 +14,8 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from bench.farm.wikis import SmallPage, chosen, small_pages, write_repository
-from wikiholt.model import Scope
-from wikiholt.wiring import open_service
+from wikiholt.app.bootstrap import open_service
+from wikiholt.domain.wiki import Scope
 
 CANARY_PAGE = "Canary"
 SECRET = "soak-webhook"

@@ -53,7 +53,6 @@ WikiholtError
 └── MissingExtra         an optional dependency is not installed      (exit 9, HTTP 503)
 """
 
-import re
 from typing import ClassVar
 
 

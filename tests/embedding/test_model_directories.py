@@ -5,10 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import tiny_model
-from tiny_model import DIMENSIONS, build_onnx_graph, make_embedding_table, write_model
 
-from wikiholt.embedding import files, load_embedder
+from tests.embedding import tiny_model
+from tests.embedding.tiny_model import DIMENSIONS, build_onnx_graph, make_embedding_table, write_model
+from wikiholt.embedding import load_embedder, model_files
 from wikiholt.errors import InvalidInput, ModelCorrupt, ModelMismatch, ModelMissing, ModelSelfTestFailed
 
 
@@ -23,14 +23,25 @@ def test_another_onnx_model_is_a_directory(tmp_path: Path) -> None:
 
 def test_pooling_is_the_cards(tmp_path: Path) -> None:
     first = load_embedder(write_model(tmp_path / "cls", pooling="cls"))
-    assert first.embed_query("cat") == pytest.approx(make_embedding_table()[1] / np.linalg.norm(make_embedding_table()[1]), abs=1e-6)
-    pooled = load_embedder(write_model(tmp_path / "none", pooling="none", files={"model.onnx": build_onnx_graph(make_embedding_table(), pooled=True)}))
+    assert first.embed_query("cat") == pytest.approx(
+        make_embedding_table()[1] / np.linalg.norm(make_embedding_table()[1]), abs=1e-6
+    )
+    pooled = load_embedder(
+        write_model(
+            tmp_path / "none",
+            pooling="none",
+            files={"model.onnx": build_onnx_graph(make_embedding_table(), pooled=True)},
+        )
+    )
     mean = load_embedder(write_model(tmp_path / "mean"))
     assert pooled.embed_query("the cat") == pytest.approx(mean.embed_query("the cat"), abs=1e-6)
 
 
 def test_weights_may_lie_in_a_file_of_their_own(tmp_path: Path) -> None:
-    parts = {"model.onnx": build_onnx_graph(make_embedding_table(), external="model.data"), "model.data": make_embedding_table().tobytes()}
+    parts = {
+        "model.onnx": build_onnx_graph(make_embedding_table(), external="model.data"),
+        "model.data": make_embedding_table().tobytes(),
+    }
     split = load_embedder(write_model(tmp_path / "split", files=parts, weights="model.data"))
     whole = load_embedder(write_model(tmp_path / "whole"))
     assert np.array_equal(split.embed_query("the cat"), whole.embed_query("the cat"))
@@ -54,7 +65,9 @@ def test_the_fingerprint_follows_everything_a_vector_depends_on(tmp_path: Path) 
         load_embedder(write_model(tmp_path / "c", pooling="cls")).fingerprint,
         load_embedder(write_model(tmp_path / "d", query_prefix="the ")).fingerprint,
         load_embedder(write_model(tmp_path / "e", passage_prefix="the ")).fingerprint,
-        load_embedder(write_model(tmp_path / "f", files={"model.onnx": build_onnx_graph(make_embedding_table(8))})).fingerprint,
+        load_embedder(
+            write_model(tmp_path / "f", files={"model.onnx": build_onnx_graph(make_embedding_table(8))})
+        ).fingerprint,
     ]
     assert len({same[0], *others}) == 5
 
@@ -79,8 +92,8 @@ def test_a_carrier_that_is_not_installed_is_named_with_its_version(monkeypatch: 
 
 @pytest.mark.parametrize("damage", ["truncated", "flipped", "empty", "other"])
 def test_a_carrier_with_other_bytes_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str) -> None:
-    directory, card = files.find_model("all-MiniLM-L6-v2")
-    good = files.ModelFiles(directory, card)
+    directory, card = model_files.find_model("all-MiniLM-L6-v2")
+    good = model_files.ModelFiles(directory, card)
     for name in ("tokenizer.json", "onnx/model.onnx_data"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(good.map_file(name))
@@ -97,7 +110,7 @@ def test_a_carrier_with_other_bytes_is_refused(tmp_path: Path, monkeypatch: pyte
             opened.write(bytes([byte ^ 1]))
         else:
             opened.write(np.full(1000, np.nan, np.float32).tobytes())
-    monkeypatch.setattr(files, "_find_package_directory", lambda carrier, model: tmp_path)
+    monkeypatch.setattr(model_files, "_find_package_directory", lambda carrier, model: tmp_path)
     for precision in ("int8", "fp32"):
         with pytest.raises(ModelCorrupt) as caught:
             load_embedder(precision=precision)
@@ -173,7 +186,9 @@ def test_a_card_with_the_wrong_pooling_is_refused_before_anything_is_embedded(tm
 
 def test_a_graph_that_is_no_text_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelMismatch, match="pixels"):
-        load_embedder(write_model(tmp_path, files={"model.onnx": build_onnx_graph(make_embedding_table(), extra_input="pixels")}))
+        load_embedder(
+            write_model(tmp_path, files={"model.onnx": build_onnx_graph(make_embedding_table(), extra_input="pixels")})
+        )
 
 
 @pytest.mark.parametrize(

@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tiny_model import VOCABULARY, build_onnx_graph, write_model
 
-from wikiholt.embedding import files, load_embedder, load_reranker
-from wikiholt.embedding.card import RERANKER
-from wikiholt.embedding.once import Lazy
-from wikiholt.embedding.opening import load_model
+from tests.embedding.tiny_model import VOCABULARY, build_onnx_graph, write_model
+from wikiholt.embedding import load_embedder, load_reranker, model_files
+from wikiholt.embedding.lazy import Lazy
+from wikiholt.embedding.model_card import RERANKER
+from wikiholt.embedding.model_loader import load_model
 from wikiholt.embedding.reranker import MAX_PAIR_TOKENS, OnnxReranker
 from wikiholt.errors import ModelCorrupt, ModelMismatch, ModelMissing, ModelSelfTestFailed
 
@@ -104,14 +104,14 @@ def test_a_forked_child_reads_with_the_parents_model(marco: OnnxReranker) -> Non
 
 @packaged
 def test_a_file_of_the_carrier_with_other_bytes_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    directory, card = files.find_model(MODEL, RERANKER)
-    good = files.ModelFiles(directory, card)
+    directory, card = model_files.find_model(MODEL, RERANKER)
+    good = model_files.ModelFiles(directory, card)
     for name in ("model.onnx", "tokenizer.json"):
         (tmp_path / name).write_bytes(good.map_file(name))
     with (tmp_path / "model.onnx").open("r+b") as opened:
         opened.seek(30_000_001)
         opened.write(b"\x55\xaa\x55")
-    monkeypatch.setattr(files, "_find_package_directory", lambda carrier, model: tmp_path)
+    monkeypatch.setattr(model_files, "_find_package_directory", lambda carrier, model: tmp_path)
     with pytest.raises(ModelCorrupt, match="sha256"):
         load_reranker(MODEL)
 
@@ -153,7 +153,11 @@ def test_neither_kind_is_taken_for_the_other(tmp_path: Path) -> None:
         load_reranker("no-such-model")
     with pytest.raises(ModelMismatch, match="4 numbers a pair"):
         load_reranker(
-            write_model(tmp_path / "wide", kind="reranker", files={"model.onnx": build_onnx_graph(_make_wide_table(), pooled=True)})
+            write_model(
+                tmp_path / "wide",
+                kind="reranker",
+                files={"model.onnx": build_onnx_graph(_make_wide_table(), pooled=True)},
+            )
         )
 
 

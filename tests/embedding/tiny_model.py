@@ -21,7 +21,9 @@ def make_embedding_table(seed: int = 7) -> np.ndarray:
     return rows
 
 
-def build_onnx_graph(rows: np.ndarray, *, pooled: bool = False, external: str | None = None, extra_input: str = "") -> bytes:
+def build_onnx_graph(
+    rows: np.ndarray, *, pooled: bool = False, external: str | None = None, extra_input: str = ""
+) -> bytes:
     """input_ids → the rows of the table, one a token, or their mean."""
     tensor = numpy_helper.from_array(rows, "rows")
     if external is not None:
@@ -59,7 +61,11 @@ def build_tokenizer() -> bytes:
 def write_model(directory: Path, *, files: dict[str, bytes] | None = None, **changes: object) -> Path:
     """A working model in this directory, changed as asked for; the digests are right."""
     directory.mkdir(parents=True, exist_ok=True)
-    contents = {"model.onnx": build_onnx_graph(make_embedding_table()), "tokenizer.json": build_tokenizer(), **(files or {})}
+    contents = {
+        "model.onnx": build_onnx_graph(make_embedding_table()),
+        "tokenizer.json": build_tokenizer(),
+        **(files or {}),
+    }
     for name, data in contents.items():
         (directory / name).write_bytes(data)
     fields: dict[str, object] = {

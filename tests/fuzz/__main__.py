@@ -21,10 +21,10 @@ def main() -> int:
     parser.add_argument("--coverage", action="store_true")
     arguments = parser.parse_args()
     if arguments.coverage:
-        from covering import run_coverage_guided
+        from tests.fuzz.coverage_guided import run_coverage_guided
 
         return run_coverage_guided((arguments.only or ["markdown"])[0], arguments.minutes)
-    from fuzzing import ALL_TARGETS, make_campaign
+    from tests.fuzz.runner import ALL_TARGETS, make_campaign
 
     names = arguments.only or list(ALL_TARGETS)
     number = SystemRandom().randrange(10**9) if arguments.seed is None else arguments.seed
@@ -43,7 +43,9 @@ def main() -> int:
                 print_line(f"FOUND {found}")
         number += 1
     for name in names:
-        print_line(f"{name:16} {turns[name] * arguments.examples:>9,} examples  {'FOUND' if name in findings else 'held'}")
+        print_line(
+            f"{name:16} {turns[name] * arguments.examples:>9,} examples  {'FOUND' if name in findings else 'held'}"
+        )
     return 1 if findings else 0
 
 

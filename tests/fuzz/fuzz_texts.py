@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "nasty"))
 
-from hostile import HOSTILE_PIECES
+from tests.support.hostile_text import HOSTILE_PIECES
 
 PATHS = ("Home", "guides/Back up", "guides/restore", "Guides/Restore", "a_b", "a-b", "x.markdown", "deep/er/page", "é")
 """Pages of a wiki that links are about."""
@@ -24,7 +24,9 @@ _link = st.one_of(
     st.builds("[{}][{}]".format, _short, st.text("ab", max_size=2)),
     st.builds("![{}]({} '{}')".format, _short, _path, _short),
 )
-_piece = st.one_of(st.sampled_from(HOSTILE_PIECES), _short, _link, st.sampled_from(["\n", "\n\n", " ", "word ", "Sentence. "]))
+_piece = st.one_of(
+    st.sampled_from(HOSTILE_PIECES), _short, _link, st.sampled_from(["\n", "\n\n", " ", "word ", "Sentence. "])
+)
 texts = st.lists(
     st.builds(lambda piece, times: piece * times, _piece, st.sampled_from([1, 1, 1, 2, 3, 17])), max_size=30
 ).map("".join)

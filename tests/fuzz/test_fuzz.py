@@ -3,7 +3,8 @@
 import os
 
 import pytest
-from fuzzing import ALL_TARGETS, make_campaign
+
+from tests.fuzz.runner import ALL_TARGETS, make_campaign
 
 EXAMPLES = int(os.environ.get("WIKIHOLT_FUZZ_EXAMPLES", "400"))
 

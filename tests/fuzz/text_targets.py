@@ -3,19 +3,18 @@
 import json
 import unicodedata
 
-from wikiholt.model import Page
-from wikiholt.text.anchors import AnchorGenerator, make_github_slug, make_otterwiki_slug
-from wikiholt.text.chunking import build_chunks, build_embedding_text
-from wikiholt.text.decoding import decode_bytes
-from wikiholt.text.frontmatter import split_frontmatter
-from wikiholt.text.instants import EARLIEST_DATE, LATEST_DATE, parse_datetime
-from wikiholt.text.page import parse_page
-from wikiholt.text.plain import to_plain_text
-from wikiholt.text.queries import parse_query, to_plain_query
-from wikiholt.text.readable import to_display_text
+from wikiholt.domain.page import Page
+from wikiholt.text.bm25 import build_page_terms, to_terms
+from wikiholt.text.charset import decode_bytes
+from wikiholt.text.chunking import build_chunks
+from wikiholt.text.display_text import to_display_text
+from wikiholt.text.frontmatter import EARLIEST_DATE, LATEST_DATE, parse_datetime, split_frontmatter
+from wikiholt.text.keyword_query import parse_query, to_plain_query
+from wikiholt.text.markdown import AnchorGenerator, make_github_slug, make_otterwiki_slug
+from wikiholt.text.model_text import build_embedding_text, to_plain_text
+from wikiholt.text.page_parser import parse_page
+from wikiholt.text.segmentation import estimate_token_spans
 from wikiholt.text.snippets import build_snippet
-from wikiholt.text.tokens import estimate_token_spans
-from wikiholt.text.words import build_page_terms, to_terms
 
 _TARGET, _OVERLAP, _WINDOW = 20, 5, 32
 
@@ -151,7 +150,9 @@ def check_snippets(text: str) -> None:
     shown, asked = text[:half], text[half:]
     for query in (parse_query(asked), parse_query(shown[: half // 2])):
         for length in (1, 30, 150):
-            found = build_snippet(shown, query, length=length, sentence_scorer=lambda given: [float(len(each)) for each in given])
+            found = build_snippet(
+                shown, query, length=length, sentence_scorer=lambda given: [float(len(each)) for each in given]
+            )
             if found.sentence is not None:
                 assert 0 <= found.sentence.start < found.sentence.end <= len(found.text)
             assert len(found.text) <= length + 2

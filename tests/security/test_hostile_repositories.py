@@ -5,18 +5,18 @@ import time
 from pathlib import Path
 
 import pytest
-from git_repository import Repository
 
+from tests.support.git_repository import Repository
+from wikiholt.app.bootstrap import build_service, open_application
+from wikiholt.app.settings.settings_loader import load_settings
+from wikiholt.domain.git import Author, FileEdit
 from wikiholt.errors import InvalidPage, SourceCorrupt, SourceError
-from wikiholt.keeper.board import SchedulerState
-from wikiholt.keeper.entries import SchedulerConfig
-from wikiholt.keeper.roots import WikiDiscovery
-from wikiholt.model import Author, FileEdit
-from wikiholt.settings import load_settings
-from wikiholt.sources import exchange
-from wikiholt.sources.discovery import find_repositories
-from wikiholt.sources.git import GitSource
-from wikiholt.wiring import build_service, open_application
+from wikiholt.git import process
+from wikiholt.git.repository_discovery import find_repositories
+from wikiholt.git.source import GitSource
+from wikiholt.scheduler.scheduler_state import SchedulerState
+from wikiholt.scheduler.wiki_discovery import WikiDiscovery
+from wikiholt.scheduler.wiki_records import SchedulerConfig
 
 ATTACKER = Author("Eve", "eve@example.org")
 PROGRAM_SETTINGS = (
@@ -53,8 +53,8 @@ def make_tree_bomb(path: Path, levels: int) -> Repository:
 
 
 def test_a_tree_of_endless_files_fills_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchange, "MAX_OUTPUT_BYTES", 1 << 20)
-    monkeypatch.setattr(exchange, "MAX_MEMORY_BYTES", 64 << 20)
+    monkeypatch.setattr(process, "MAX_OUTPUT_BYTES", 1 << 20)
+    monkeypatch.setattr(process, "MAX_MEMORY_BYTES", 64 << 20)
     source = GitSource(make_tree_bomb(tmp_path / "bomb", 9).path)
     began = time.monotonic()
     with pytest.raises(SourceCorrupt, match="more than any wiki should"):
@@ -150,7 +150,9 @@ def test_what_serve_found_stays_in_its_directory_for_every_other_command(tmp_pat
         with pytest.raises(SourceCorrupt, match="leads out"):
             service.get_source(service.registry.get("eve")).get_head()
         service.configure("eve", {"confined": ""})
-        assert service.get_source(service.registry.get("eve")).get_head() == victim.get_head(), "who owns the registry may say so"
+        assert service.get_source(service.registry.get("eve")).get_head() == victim.get_head(), (
+            "who owns the registry may say so"
+        )
     finally:
         service.close()
 

@@ -90,7 +90,12 @@ def make_data_directory(directory: Path, *files: str) -> Path:
 
 
 VALID_FILES = ("registry.sqlite", "wikis/a/CURRENT", "wikis/a/g000002.sqlite", "wikis/a/g000002.sqlite-wal")
-VALID_FILES += ("wikis/a/write.lock", "wikis/a/vectors-g000002-v7.exact", "wikis/a/reindex.json", "backups/a/one.sqlite")
+VALID_FILES += (
+    "wikis/a/write.lock",
+    "wikis/a/vectors-g000002-v7.exact",
+    "wikis/a/reindex.json",
+    "backups/a/one.sqlite",
+)
 
 
 def test_what_a_wiki_has_is_accounted_for(tmp_path: Path) -> None:
@@ -161,7 +166,9 @@ def test_an_error_is_explained_only_by_its_code() -> None:
     assert ScriptedSession(make_problem(409, "busy")).check_response(busy="at work")[0] == ["409 busy: at work"]
     assert len(ScriptedSession(make_problem(409, "busy")).check_response()[1]) == 1
     assert len(ScriptedSession(make_problem(500, "internal"), away=True).check_response()[1]) == 1
-    assert ScriptedSession(make_problem(503, "index-missing"), away=True).check_response()[0] == ["503 while restarting"]
+    assert ScriptedSession(make_problem(503, "index-missing"), away=True).check_response()[0] == [
+        "503 while restarting"
+    ]
 
 
 def test_a_canary_of_another_wiki_in_an_answer_is_a_finding_whatever_its_status() -> None:

@@ -11,20 +11,23 @@ from typing import Any
 
 sys.path[:0] = sys.argv[1:3]
 
-from wikiholt.model import Page, PageProblem  # noqa: E402
-from wikiholt.text.chunking import build_chunks, build_embedding_text  # noqa: E402
-from wikiholt.text.identifiers import find_identifiers  # noqa: E402
+from wikiholt.domain.page import Page, PageProblem  # noqa: E402
+from wikiholt.text.analysis import find_identifiers  # noqa: E402
+from wikiholt.text.bm25 import build_page_terms, to_terms  # noqa: E402
+from wikiholt.text.chunking import build_chunks  # noqa: E402
+from wikiholt.text.display_text import to_display_text  # noqa: E402
+from wikiholt.text.ignore_patterns import build_matcher  # noqa: E402
 from wikiholt.text.inline import strip_inline_to_line  # noqa: E402
+from wikiholt.text.keyword_query import find_plain_words, parse_query, to_plain_query  # noqa: E402
+from wikiholt.text.link_rewrite import PageMove, rewrite_links  # noqa: E402
 from wikiholt.text.links import PageNameIndex  # noqa: E402
-from wikiholt.text.page import parse_page  # noqa: E402
-from wikiholt.text.patterns import build_matcher  # noqa: E402
-from wikiholt.text.plain import to_plain_text  # noqa: E402
-from wikiholt.text.queries import find_plain_words, parse_query, to_plain_query  # noqa: E402
-from wikiholt.text.readable import to_display_text  # noqa: E402
-from wikiholt.text.rewriting import PageMove, rewrite_links  # noqa: E402
+from wikiholt.text.model_text import (
+    build_embedding_text,
+    to_plain_text,
+)
+from wikiholt.text.page_parser import parse_page  # noqa: E402
+from wikiholt.text.segmentation import estimate_token_spans  # noqa: E402
 from wikiholt.text.snippets import build_snippet  # noqa: E402
-from wikiholt.text.tokens import estimate_token_spans  # noqa: E402
-from wikiholt.text.words import build_page_terms, to_terms  # noqa: E402
 
 _PATHS = ("a", "b", "a/b", "Home")
 _MOVE = PageMove("b", "c", PageNameIndex(_PATHS), PageNameIndex(["a", "c", "a/b", "Home"]))

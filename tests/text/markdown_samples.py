@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 from hypothesis import strategies as st
 
-from wikiholt.model import Page
-from wikiholt.text.page import parse_page
+from wikiholt.domain.page import Page
+from wikiholt.text.page_parser import parse_page
 
 _TOKEN = re.compile(r"[^\W_]{1,7}|[^\w\s]|_")
 

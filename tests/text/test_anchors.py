@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wikiholt.text.anchors import AnchorGenerator, make_github_slug, make_otterwiki_slug
+from wikiholt.text.markdown import AnchorGenerator, make_github_slug, make_otterwiki_slug
 
 
 @pytest.mark.parametrize(

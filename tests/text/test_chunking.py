@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from markdown_samples import MALFORMED_TEXTS, markdown_texts, parse_text, get_token_spans
 from tokenizers import Tokenizer
 
-from wikiholt.model import Chunk, Page
-from wikiholt.text.chunking import build_chunks, chunk_page, build_embedding_text
-from wikiholt.text.tokens import TokenCounter, TokenSpans
+from tests.text.markdown_samples import MALFORMED_TEXTS, get_token_spans, markdown_texts, parse_text
+from wikiholt.domain.page import Chunk, Page
+from wikiholt.text.chunking import build_chunks, chunk_page
+from wikiholt.text.model_text import build_embedding_text
+from wikiholt.text.segmentation import TokenCounter, TokenSpans
 
 MAX_TOKENS = 254
 
@@ -173,7 +174,9 @@ def test_a_long_page_is_counted_the_same_in_stretches() -> None:
     ruler = TokenCounter(text, spans)
     assert max(stretches) <= 65_536
     assert ruler.count(0, len(text)) == len(get_token_spans(text))
-    assert ruler.count(1_000, 150_000) == sum(1 for start, end in get_token_spans(text) if start < 150_000 and end > 1_000)
+    assert ruler.count(1_000, 150_000) == sum(
+        1 for start, end in get_token_spans(text) if start < 150_000 and end > 1_000
+    )
 
 
 def test_paragraphs_that_fit_are_not_split() -> None:
@@ -185,7 +188,9 @@ def test_paragraphs_that_fit_are_not_split() -> None:
 def test_code_and_tables_stay_whole_where_they_fit() -> None:
     code = "```\n" + "x = 1\n" * 45 + "```"
     table = "| a | b |\n|---|---|\n" + "| x | y |\n" * 25
-    page = parse_text(f"# One\n\n{make_sentences(15, 'one')}\n\n{code}\n\n{make_sentences(15, 'two')}\n\n{table}\n\nEnd.")
+    page = parse_text(
+        f"# One\n\n{make_sentences(15, 'one')}\n\n{code}\n\n{make_sentences(15, 'two')}\n\n{table}\n\nEnd."
+    )
     chunks = build_chunks(page, get_token_spans)
     assert len(chunks) > 3
     for whole in (code, table.strip()):
@@ -208,7 +213,10 @@ def test_headings_without_text_are_gathered() -> None:
 
 
 def test_headings_and_rules_alone_are_no_passage_of_their_own() -> None:
-    chunks = build_chunks(parse_text(f"# A\n\n{make_sentences(40, 'a')}\n\n# B\n\n---\n\n# C\n\nText.\n\n# Empty\n\n##\n"), get_token_spans)
+    chunks = build_chunks(
+        parse_text(f"# A\n\n{make_sentences(40, 'a')}\n\n# B\n\n---\n\n# C\n\nText.\n\n# Empty\n\n##\n"),
+        get_token_spans,
+    )
     assert chunks[-1].text == "# B\n\n---\n\n# C\n\nText.\n\n# Empty\n\n##"
     assert chunks[-1].heading_path == ("C",)
     assert chunks[-1].last_line == 15
@@ -229,9 +237,9 @@ def test_a_rename_changes_nothing_that_is_embedded() -> None:
         f"---\ntitle: T\n---\n{make_sentences(50, 'x')}",
     ):
         old, new = parse_text(text, "old name.md"), parse_text(text, "dir/new name.md")
-        assert [build_embedding_text(old, c, get_token_spans, MAX_TOKENS) for c in build_chunks(old, get_token_spans)] == [
-            build_embedding_text(new, c, get_token_spans, MAX_TOKENS) for c in build_chunks(new, get_token_spans)
-        ]
+        assert [
+            build_embedding_text(old, c, get_token_spans, MAX_TOKENS) for c in build_chunks(old, get_token_spans)
+        ] == [build_embedding_text(new, c, get_token_spans, MAX_TOKENS) for c in build_chunks(new, get_token_spans)]
 
 
 def test_what_is_embedded_has_name_and_headings_once() -> None:
@@ -248,7 +256,10 @@ def test_markup_is_left_out_of_what_is_embedded() -> None:
     (only,) = build_chunks(page, get_token_spans)
     assert build_embedding_text(page, only, get_token_spans, MAX_TOKENS) == "See the guide and a cat.\na b\nc d"
     nothing = parse_text("<!-- only a comment -->")
-    assert build_embedding_text(nothing, build_chunks(nothing, get_token_spans)[0], get_token_spans, MAX_TOKENS) == "<!-- only a comment -->"
+    assert (
+        build_embedding_text(nothing, build_chunks(nothing, get_token_spans)[0], get_token_spans, MAX_TOKENS)
+        == "<!-- only a comment -->"
+    )
 
 
 def test_the_prefix_gives_way_before_the_text() -> None:

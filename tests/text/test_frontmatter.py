@@ -137,7 +137,9 @@ def test_a_rule_at_the_start_is_not_frontmatter(text: str) -> None:
 
 
 def test_toml_is_read_too() -> None:
-    read = split_frontmatter('+++\ntitle = "T"\ntags = ["a", "b"]\ndate = 2024-01-02T03:04:05Z\nsearch = false\n+++\nBody')
+    read = split_frontmatter(
+        '+++\ntitle = "T"\ntags = ["a", "b"]\ndate = 2024-01-02T03:04:05Z\nsearch = false\n+++\nBody'
+    )
     assert read.metadata.title == "T"
     assert read.metadata.tags == ("a", "b")
     assert read.metadata.last_updated == datetime(2024, 1, 2, 3, 4, 5, tzinfo=UTC)

@@ -5,12 +5,12 @@ from collections.abc import Callable, Sequence
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from markdown_samples import MALFORMED_TEXTS, markdown_texts
 
-from wikiholt.model import Snippet
-from wikiholt.text.plain import to_plain_text
+from tests.text.markdown_samples import MALFORMED_TEXTS, markdown_texts
+from wikiholt.domain.search import Snippet
+from wikiholt.text.keyword_query import parse_query
+from wikiholt.text.model_text import to_plain_text
 from wikiholt.text.snippets import build_snippet
-from wikiholt.text.words import parse_query
 
 FILLER = "Lorem ipsum dolor sit amet consectetur. " * 12
 
@@ -50,7 +50,9 @@ def test_nasty_texts_give_snippets(name: str) -> None:
 
 
 def test_the_best_match_is_shown_with_its_words_marked() -> None:
-    found = build_snippet(f"{FILLER} A run alone. {FILLER} The runs were fast today. {FILLER}", parse_query("running fast"))
+    found = build_snippet(
+        f"{FILLER} A run alone. {FILLER} The runs were fast today. {FILLER}", parse_query("running fast")
+    )
     assert get_marked(found) == ["runs", "fast"]
     assert found.text.startswith("…")
     assert found.text.endswith("…")
@@ -90,7 +92,9 @@ def test_without_a_match_the_window_begins_with_the_closest_sentence() -> None:
     assert found.text.startswith("…The pump is in the cellar. Lorem")
     assert (get_sentence(found), found.matches) == ("The pump is in the cellar.", ())
     assert get_sentence(build_snippet(text, parse_query("absent"))) == ""
-    at_the_end = build_snippet(f"{FILLER}The pump is in the cellar.", parse_query(""), sentence_scorer=make_scorer("pump"))
+    at_the_end = build_snippet(
+        f"{FILLER}The pump is in the cellar.", parse_query(""), sentence_scorer=make_scorer("pump")
+    )
     assert (get_sentence(at_the_end), len(at_the_end.text) > 100) == ("The pump is in the cellar.", True)
 
 
@@ -104,7 +108,9 @@ def test_words_and_the_closest_sentence_are_both_shown_where_they_are_near() -> 
 
 def test_far_from_each_other_the_sentence_is_shown_if_it_has_half_of_the_words() -> None:
     text = f"The old pump leaks a little. {FILLER}Pumps need filters and oil. {FILLER}"
-    assert get_marked(build_snippet(text, parse_query("pump filters oil"), sentence_scorer=make_scorer("old pump"))) == [
+    assert get_marked(
+        build_snippet(text, parse_query("pump filters oil"), sentence_scorer=make_scorer("old pump"))
+    ) == [
         "Pumps",
         "filters",
         "oil",
@@ -114,7 +120,9 @@ def test_far_from_each_other_the_sentence_is_shown_if_it_has_half_of_the_words()
 
 
 def test_of_a_long_sentence_what_is_shown_is_told() -> None:
-    found = build_snippet(f"It {'goes on and ' * 40}ends. {FILLER}", parse_query("ends"), sentence_scorer=make_scorer("goes on"))
+    found = build_snippet(
+        f"It {'goes on and ' * 40}ends. {FILLER}", parse_query("ends"), sentence_scorer=make_scorer("goes on")
+    )
     assert get_marked(found) == ["ends"]
     assert get_sentence(found).endswith("goes on and ends.")
     assert found.text.startswith("…")
@@ -135,7 +143,10 @@ def test_where_no_model_tells_matched_words_do() -> None:
 @settings(max_examples=40)
 def test_the_closest_sentence_lies_in_any_snippet(text: str, query: str, length: int, at: int) -> None:
     found = build_snippet(
-        text, parse_query(query), length=length, sentence_scorer=lambda all_: [float(n % 6 == at) for n, _ in enumerate(all_)]
+        text,
+        parse_query(query),
+        length=length,
+        sentence_scorer=lambda all_: [float(n % 6 == at) for n, _ in enumerate(all_)],
     )
     check_snippet(found, length)
     if found.sentence is not None:

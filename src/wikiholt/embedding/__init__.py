@@ -7,8 +7,8 @@ environment variable.
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wikiholt.embedding.card import RERANKER
-from wikiholt.embedding.identity import identify_model, resolve_model_name
+from wikiholt.embedding.model_card import RERANKER
+from wikiholt.embedding.model_files import identify_model, resolve_model_name
 
 if TYPE_CHECKING:
     from wikiholt.embedding.embedder import OnnxEmbedder
@@ -27,7 +27,7 @@ def load_embedder(
     """
     # onnxruntime and tokenizers cost a tenth of a second to import; commands that embed nothing do not pay it.
     from wikiholt.embedding.embedder import OnnxEmbedder  # noqa: PLC0415
-    from wikiholt.embedding.opening import load_model  # noqa: PLC0415
+    from wikiholt.embedding.model_loader import load_model  # noqa: PLC0415
 
     return OnnxEmbedder(load_model(model, precision), threads=threads, model=resolve_model_name(model))
 
@@ -37,7 +37,7 @@ def load_reranker(model: str | Path, *, threads: int | None = None) -> "OnnxRera
 
     Raises ModelMissing, ModelCorrupt, ModelMismatch or ModelUnproven.
     """
-    from wikiholt.embedding.opening import load_model  # noqa: PLC0415 - as above
+    from wikiholt.embedding.model_loader import load_model  # noqa: PLC0415 - as above
     from wikiholt.embedding.reranker import OnnxReranker  # noqa: PLC0415
 
     loaded = OnnxReranker(load_model(model, None, RERANKER), threads=threads)

@@ -13,10 +13,10 @@ from types import TracebackType
 
 import numpy as np
 
-from wikiholt.embedding.opening import LoadedModel
-from wikiholt.embedding.proof import check_vector, check_references
+from wikiholt.domain.index import CosineScale, FloatArray, IntArray
+from wikiholt.embedding.model_loader import LoadedModel
+from wikiholt.embedding.self_test import check_references, check_vector
 from wikiholt.errors import ModelMismatch
-from wikiholt.model import FloatArray, IntArray, CosineScale
 
 _SELF_TEST_TTL_S = 600.0
 """Seconds in which a model that has proved itself need not do so again; a proof takes as long as embedding a page."""

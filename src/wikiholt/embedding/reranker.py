@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from wikiholt.embedding.embedder import count_available_cores
-from wikiholt.embedding.opening import LoadedModel
-from wikiholt.embedding.proof import check_pairs
+from wikiholt.embedding.model_loader import LoadedModel
+from wikiholt.embedding.self_test import check_pairs
 from wikiholt.errors import ModelError, ModelMismatch, ModelSelfTestFailed
 
 MAX_PAIR_TOKENS = 128
@@ -87,7 +87,9 @@ class OnnxReranker:
         with self._lock:
             # Threads do not survive a fork, so workers belong to the process that made them.
             if self._worker_pool is None or self._worker_pool.pid != os.getpid():
-                self._worker_pool = _RerankWorkers(ThreadPoolExecutor(self._workers, thread_name_prefix="wikiholt-rerank"))
+                self._worker_pool = _RerankWorkers(
+                    ThreadPoolExecutor(self._workers, thread_name_prefix="wikiholt-rerank")
+                )
             return self._worker_pool
 
     def _score_pair(self, query: str, text: str) -> float:

@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from wikiholt.domain.search import PageFilter, SearchMode, validate_text
 from wikiholt.errors import InvalidQuery
-from wikiholt.model import PageFilter, SearchMode
-from wikiholt.model.answers import validate_text
 
 MAX_HITS = 100
 MAX_QUERY_CHARS = 2000

@@ -12,11 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from wikiholt.domain.protocols import Reranker
+from wikiholt.domain.search import SearchMode, StoredChunk, StoredPage
+from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.errors import ModelError, WikiholtError
-from wikiholt.model import SearchMode, StoredChunk, StoredPage
-from wikiholt.ports import Reranker, WikiIndex
-from wikiholt.ranking import Candidate, Competition, compute_evidence, get_score_features, compute_likelihood
-from wikiholt.text.plain import to_plain_text
+from wikiholt.search.ranking import Candidate, Competition, compute_evidence, compute_likelihood, get_score_features
+from wikiholt.text.model_text import to_plain_text
 
 RERANK_DEPTH = 10
 """Pages that are read; docs/adr/0025 has what others give, and what they cost."""
@@ -78,7 +79,9 @@ class PageReranker:
         self._index = index
         self._config = config
 
-    def rerank(self, query: str, mode: SearchMode, candidates: list[Candidate], competition: Competition) -> RerankResult:
+    def rerank(
+        self, query: str, mode: SearchMode, candidates: list[Candidate], competition: Competition
+    ) -> RerankResult:
         """The same candidates, those that were read first; never raises for the reader's sake."""
         head = candidates[:RERANK_DEPTH]
         try:
@@ -109,7 +112,9 @@ class PageReranker:
         return [_make_texts(pages.get(each.page_id), chunks.get(each.chunk_id or 0)) for each in candidates]
 
 
-def reorder_candidates(mode: SearchMode, candidates: Sequence[Candidate], scores: Sequence[RerankScores], competition: Competition) -> list[Candidate]:
+def reorder_candidates(
+    mode: SearchMode, candidates: Sequence[Candidate], scores: Sequence[RerankScores], competition: Competition
+) -> list[Candidate]:
     """The candidates by evidence and the reader's words together, each with the score that follows."""
     told = [
         compute_evidence(mode, each) + NAME_WEIGHT * _to_share(word.name) + PASSAGE_WEIGHT * _to_share(word.passage)
@@ -123,13 +128,20 @@ def reorder_candidates(mode: SearchMode, candidates: Sequence[Candidate], scores
 
 
 def _with_likelihood(
-    mode: SearchMode, candidate: Candidate, total: float, scores: RerankScores, total_by_page: Mapping[int, float], competition: Competition
+    mode: SearchMode,
+    candidate: Candidate,
+    total: float,
+    scores: RerankScores,
+    total_by_page: Mapping[int, float],
+    competition: Competition,
 ) -> Candidate:
     """A page with its score: it leads by evidence and the reader's words together, and they move the odds."""
     known = get_score_features(mode, candidate, competition)
     others = next((other for page_id, other in total_by_page.items() if page_id != candidate.page_id), None)
     lead = known.lead if others is None else total - others
-    return candidate._replace(likelihood=_update_likelihood(compute_likelihood(mode, known._replace(lead=lead)), scores))
+    return candidate._replace(
+        likelihood=_update_likelihood(compute_likelihood(mode, known._replace(lead=lead)), scores)
+    )
 
 
 def _to_share(logit: float) -> float:
@@ -143,7 +155,9 @@ def _limit_logit(logit: float) -> float:
 
 def _update_likelihood(likelihood: float, scores: RerankScores) -> float:
     """The likelihood after the reader's words, which add to the logarithm of the odds."""
-    odds = likelihood * math.exp(_ODDS_WEIGHT * (_limit_logit(scores.name) + _limit_logit(scores.passage) - _NEUTRAL_LOGIT_SUM))
+    odds = likelihood * math.exp(
+        _ODDS_WEIGHT * (_limit_logit(scores.name) + _limit_logit(scores.passage) - _NEUTRAL_LOGIT_SUM)
+    )
     return odds / (odds + 1 - likelihood)
 
 

@@ -13,37 +13,36 @@ from functools import reduce
 
 import numpy as np
 
+from wikiholt.domain.index import CosineScale, FloatArray, IndexState, IntArray, VectorHits
+from wikiholt.domain.protocols import Embedder, KeywordCache, Lexicon, SupportsSentenceScoring, VectorCache
+from wikiholt.domain.search import Confidence, KeywordQuery, PageFilter, SearchMode, SearchResult, StoredPage
+from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.errors import (
+    CacheCannotAnswer,
     DatabaseUnavailable,
     InvalidQuery,
     ModelError,
     ModelMismatch,
-    CacheCannotAnswer,
     NothingIndexed,
     PageNotFound,
     WikiholtError,
 )
-from wikiholt.hits import HitBuilder
-from wikiholt.model import (
-    SearchResult,
-    Confidence,
-    PageFilter,
-    FloatArray,
-    IntArray,
-    SearchMode,
-    VectorHits,
-    CosineScale,
-    IndexState,
-    StoredPage,
-    KeywordQuery,
+from wikiholt.search.hits import HitBuilder
+from wikiholt.search.query import InterpretedQuery, QueryInterpreter
+from wikiholt.search.ranking import (
+    Candidate,
+    Competition,
+    get_competition,
+    group_by_page,
+    merge_channels,
+    rank_candidates,
+    with_likelihoods,
+    with_related_likelihoods,
 )
-from wikiholt.ports import Embedder, Lexicon, VectorCache, WikiIndex, KeywordCache, SupportsSentenceScoring
-from wikiholt.ranking import Candidate, Competition, with_related_likelihoods, group_by_page, merge_channels, rank_candidates, get_competition, with_likelihoods
-from wikiholt.search.likeness import score_similar, find_nearest_pages, make_probe_vectors
-from wikiholt.search.naming import TitleMatcher
 from wikiholt.search.request import MAX_HITS, SearchRequest
-from wikiholt.search.reranking import RERANK_DEPTH, RerankConfig, PageReranker
-from wikiholt.search.wording import InterpretedQuery, QueryInterpreter
+from wikiholt.search.reranking import RERANK_DEPTH, PageReranker, RerankConfig
+from wikiholt.search.similar import find_nearest_pages, make_probe_vectors, score_similar
+from wikiholt.search.title_match import TitleMatcher
 from wikiholt.text.links import fold_path
 from wikiholt.text.snippets import SentenceScorer
 
@@ -130,12 +129,19 @@ class Searcher:
         return self._build_result(run, best, standing, began, excluded_count=1)
 
     def _build_result(
-        self, context: "_SearchContext", candidates: Sequence[Candidate], state: IndexState, began: float, excluded_count: int = 0
+        self,
+        context: "_SearchContext",
+        candidates: Sequence[Candidate],
+        state: IndexState,
+        began: float,
+        excluded_count: int = 0,
     ) -> SearchResult:
         request = context.request
         if state.revision is None:
             context.degrade("the index is being built; not every page is in it yet")
-        hits = tuple(self._hit_builder.build(context.interpreted.expanded, context.found_by, candidates, context.sentence_scorer))
+        hits = tuple(
+            self._hit_builder.build(context.interpreted.expanded, context.found_by, candidates, context.sentence_scorer)
+        )
         head = self._get_head_revision(context)
         checked = self._get_head is not None
         return SearchResult(
@@ -182,7 +188,11 @@ class Searcher:
         if context.allowed is not None and not len(context.allowed):
             return []
         request = context.request
-        shares = self._get_keyword_shares(context) if request.mode is not SearchMode.SEMANTIC and context.interpreted.query else {}
+        shares = (
+            self._get_keyword_shares(context)
+            if request.mode is not SearchMode.SEMANTIC and context.interpreted.query
+            else {}
+        )
         vector = self._embed_query(context, fingerprint) if request.mode is not SearchMode.KEYWORD else None
         mode = context.found_by = request.mode if vector is not None else SearchMode.KEYWORD
         found = rank_candidates(mode, self._find_candidates(context, vector, shares))
@@ -192,21 +202,33 @@ class Searcher:
             best = best + self._fill_by_meaning(context, vector, best)
         return with_likelihoods(mode, best[: request.n], among)
 
-    def _find_candidates(self, context: "_SearchContext", vector: FloatArray | None, shares: Mapping[int, float]) -> list[Candidate]:
+    def _find_candidates(
+        self, context: "_SearchContext", vector: FloatArray | None, shares: Mapping[int, float]
+    ) -> list[Candidate]:
         """The pages that compete, in no order; enough of them to tell how far the best stand out."""
         if vector is None:
             return self._with_title_overlap(context, merge_channels((), shares, {}))
         per_page = context.request.chunks_per_page
         if context.request.mode is SearchMode.SEMANTIC:
             # The first page has a rival here, however few hits are asked for and however many are its own.
-            return self._search_by_meaning(context, vector, max(context.request.n, per_page + 1, RERANK_DEPTH if self._should_rerank(context) else 0))
-        meaning = group_by_page(self._search_vectors(context, vector, VECTOR_CANDIDATES, context.allowed), per_page, self._scale)
-        return self._with_title_overlap(context, merge_channels(meaning, shares, self._search_page_vectors(context, vector, meaning, shares)))
+            return self._search_by_meaning(
+                context,
+                vector,
+                max(context.request.n, per_page + 1, RERANK_DEPTH if self._should_rerank(context) else 0),
+            )
+        meaning = group_by_page(
+            self._search_vectors(context, vector, VECTOR_CANDIDATES, context.allowed), per_page, self._scale
+        )
+        return self._with_title_overlap(
+            context, merge_channels(meaning, shares, self._search_page_vectors(context, vector, meaning, shares))
+        )
 
     def _should_rerank(self, context: "_SearchContext") -> bool:
         return self._reranker is not None and context.request.rerank is not False
 
-    def _rerank(self, context: "_SearchContext", candidates: list[Candidate], competition: Competition) -> list[Candidate]:
+    def _rerank(
+        self, context: "_SearchContext", candidates: list[Candidate], competition: Competition
+    ) -> list[Candidate]:
         """The best of them read again by the reranker, where there is one and it is wanted."""
         if self._reranker is None or context.request.rerank is False or not candidates:
             return candidates
@@ -219,7 +241,9 @@ class Searcher:
     def _with_title_overlap(self, context: "_SearchContext", candidates: Sequence[Candidate]) -> list[Candidate]:
         """The candidates with how far the query names each."""
         page_ids = (candidate.page_id for candidate in candidates)
-        names = self._title_matcher.score_titles(context.interpreted.query, page_ids, context.version, context.interpreted.variants)
+        names = self._title_matcher.score_titles(
+            context.interpreted.query, page_ids, context.version, context.interpreted.variants
+        )
         return [candidate._replace(title_overlap=names.get(candidate.page_id, 0.0)) for candidate in candidates]
 
     def _get_page(self, path: str) -> StoredPage:
@@ -244,7 +268,9 @@ class Searcher:
         looked_near = make_probe_vectors(own)
         near = [self._search_vectors(context, probe, limit, context.allowed) for probe in looked_near]
         looked_at = find_nearest_pages(near, page.page_id)
-        best = rank_candidates(SearchMode.SEMANTIC, score_similar(own, self._index.get_page_vectors(looked_at), self._scale))
+        best = rank_candidates(
+            SearchMode.SEMANTIC, score_similar(own, self._index.get_page_vectors(looked_at), self._scale)
+        )
         if len(best) >= context.request.n:
             return best
         known = {page.page_id, *looked_at}
@@ -261,7 +287,11 @@ class Searcher:
                     hint="run `wikiholt sync` to build it with the model that is set now",
                 )
             vector = embedder.embed_query(context.interpreted.text)
-            context.sentence_scorer = embedder.make_sentence_scorer(context.interpreted.text) if isinstance(embedder, SupportsSentenceScoring) else None
+            context.sentence_scorer = (
+                embedder.make_sentence_scorer(context.interpreted.text)
+                if isinstance(embedder, SupportsSentenceScoring)
+                else None
+            )
             return vector
         except ModelError as error:
             if context.request.mode is SearchMode.SEMANTIC:
@@ -298,7 +328,8 @@ class Searcher:
                 _LOG.warning("the word cache failed (%s); the index answers", error)
                 context.degrade("the word cache failed; answered from the index itself")
         return context.interpreted.compute_shares(
-            lambda asked: self._index.search_keywords(asked, depth, context.request.where), self._index.get_max_keyword_score
+            lambda asked: self._index.search_keywords(asked, depth, context.request.where),
+            self._index.get_max_keyword_score,
         )
 
     def _search_by_meaning(self, context: "_SearchContext", vector: FloatArray, page_count: int) -> list[Candidate]:
@@ -311,13 +342,17 @@ class Searcher:
                 return candidates[:page_count]
             limit *= 4
 
-    def _fill_by_meaning(self, context: "_SearchContext", vector: FloatArray, candidates: Sequence[Candidate]) -> list[Candidate]:
+    def _fill_by_meaning(
+        self, context: "_SearchContext", vector: FloatArray, candidates: Sequence[Candidate]
+    ) -> list[Candidate]:
         """The pages that come after those both channels put forward, for whoever asks for so many: by meaning."""
         known = {candidate.page_id for candidate in candidates}
         found = self._search_by_meaning(context, vector, context.request.n + len(known))
         return [candidate for candidate in found if candidate.page_id not in known]
 
-    def _search_vectors(self, context: "_SearchContext", vector: FloatArray, limit: int, page_ids: IntArray | None) -> VectorHits:
+    def _search_vectors(
+        self, context: "_SearchContext", vector: FloatArray, limit: int, page_ids: IntArray | None
+    ) -> VectorHits:
         try:
             if not context.refreshed:
                 self._vector_cache.refresh()

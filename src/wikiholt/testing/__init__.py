@@ -5,9 +5,7 @@ that makes an empty store. `FakeEmbedder` and `FakeReranker` stand in for models
 """
 
 from wikiholt.testing.conformance import StoreConformance
-from wikiholt.testing.embedder import FakeEmbedder
-from wikiholt.testing.entries import make_entry
-from wikiholt.testing.machine import run_state_machine
-from wikiholt.testing.reranker import FakeReranker
+from wikiholt.testing.fakes import FakeEmbedder, FakeReranker, make_entry
+from wikiholt.testing.state_machine import run_state_machine
 
 __all__ = ["FakeEmbedder", "FakeReranker", "StoreConformance", "make_entry", "run_state_machine"]

@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from wikiholt.errors import Busy, IndexUnavailable, IndexForeign, IndexMissing, WikiholtError
-from wikiholt.model import IndexChange, PageFilter, PageProblem, VerificationResult, Recipe, KeywordQuery
-from wikiholt.ports import IndexStore, WikiIndex
-from wikiholt.testing.contents import ListingConformance
-from wikiholt.testing.embedder import FakeEmbedder
-from wikiholt.testing.entries import make_entry
-from wikiholt.testing.notes import NotesConformance
+from wikiholt.domain.index import IndexChange, Recipe, VerificationResult
+from wikiholt.domain.page import PageProblem
+from wikiholt.domain.search import KeywordQuery, PageFilter
+from wikiholt.domain.storage_protocols import IndexStore, WikiIndex
+from wikiholt.errors import Busy, IndexForeign, IndexMissing, IndexUnavailable, WikiholtError
+from wikiholt.testing.conformance_mixins import ListingConformance, NotesConformance
+from wikiholt.testing.fakes import FakeEmbedder, make_entry
 
 ONE, OTHER = "aaaaaaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbbbbbb"
 EMBEDDER = FakeEmbedder()
@@ -71,7 +71,9 @@ class StoreConformance(ListingConformance, NotesConformance):
     def test_a_page_is_stored_with_all_that_belongs_to_it(self, index: WikiIndex) -> None:
         when = datetime(2024, 5, 6, 7, 8, 9, tzinfo=UTC)
         index.apply(
-            IndexChange(pages=(make_entry("Dir/a.md", ["alpha", "beta"], EMBEDDER, tags=["X"], category="C", updated=when),))
+            IndexChange(
+                pages=(make_entry("Dir/a.md", ["alpha", "beta"], EMBEDDER, tags=["X"], category="C", updated=when),)
+            )
         )
         page = index.find_page("Dir/a")
         assert page is not None
@@ -103,7 +105,9 @@ class StoreConformance(ListingConformance, NotesConformance):
         assert index.check() == []
 
     def test_deleted_page_leaves_both_channels(self, index: WikiIndex) -> None:
-        index.apply(IndexChange(pages=(make_entry("a.md", ["alpha"], EMBEDDER), make_entry("b.md", ["beta"], EMBEDDER))))
+        index.apply(
+            IndexChange(pages=(make_entry("a.md", ["alpha"], EMBEDDER), make_entry("b.md", ["beta"], EMBEDDER)))
+        )
         index.apply(IndexChange(deleted=("a.md", "never-there.md")))
         assert list(index.get_page_blobs()) == ["b.md"]
         assert not index.search_keywords(KeywordQuery(terms=("alpha",)), 10, PageFilter())
@@ -165,13 +169,17 @@ class StoreConformance(ListingConformance, NotesConformance):
         assert names(KeywordQuery(terms=("blue",), phrases=(("green", "red"),))) == {"b"}
         assert names(KeywordQuery(terms=("green",), prefix="green")) == {"a", "b", "c"}
         assert names(KeywordQuery(terms=('"', "OR", "NEAR(", "*"))) == set()
-        holding = index.find_matching_page_ids(KeywordQuery(phrases=(("red",),), excluded=(("green", "blue"),))).tolist()
+        holding = index.find_matching_page_ids(
+            KeywordQuery(phrases=(("red",),), excluded=(("green", "blue"),))
+        ).tolist()
         assert {page.name for page in index.get_pages(holding).values()} == {"b", "c"}
 
     def test_filters_narrow_both_channels_before_the_nearest_are_taken(self, index: WikiIndex) -> None:
         old, new = datetime(2020, 1, 1, tzinfo=UTC), datetime(2024, 1, 1, tzinfo=UTC)
         many = [make_entry(f"noise/{i}.md", ["needle"], EMBEDDER, updated=old) for i in range(40)]
-        one = make_entry("ops/backup.md", ["needle in other words"], EMBEDDER, tags=["Ops"], category="Guide", updated=new)
+        one = make_entry(
+            "ops/backup.md", ["needle in other words"], EMBEDDER, tags=["Ops"], category="Guide", updated=new
+        )
         index.apply(IndexChange(pages=(*many, one)))
         for where in (
             PageFilter(tags=("ops",)),
@@ -200,7 +208,9 @@ class StoreConformance(ListingConformance, NotesConformance):
     # ── caches ───────────────────────────────────────────────────────────────────────────────────
 
     def test_a_cache_can_follow_from_any_version(self, index: WikiIndex) -> None:
-        index.apply(IndexChange(pages=(make_entry("a.md", ["alpha"], EMBEDDER), make_entry("b.md", ["beta"], EMBEDDER))))
+        index.apply(
+            IndexChange(pages=(make_entry("a.md", ["alpha"], EMBEDDER), make_entry("b.md", ["beta"], EMBEDDER)))
+        )
         with index.open_vector_snapshot() as snapshot:
             seen = {i for block in snapshot.iter_blocks() for i in block.chunk_ids.tolist()}
             version = snapshot.version
@@ -314,7 +324,11 @@ class StoreConformance(ListingConformance, NotesConformance):
         assert list(index.get_page_blobs()) == []
         store.publish(ONE, generation)
         restored = store.open(ONE)
-        assert (restored.generation, restored.get_state().revision, list(restored.get_page_blobs())) == (generation, "r1", ["a.md"])
+        assert (restored.generation, restored.get_state().revision, list(restored.get_page_blobs())) == (
+            generation,
+            "r1",
+            ["a.md"],
+        )
         assert restored.check() == []
         restored.close()
 

@@ -1,0 +1,1 @@
+"""Page bytes to page, chunks, terms and snippets. Pure functions."""

@@ -1,19 +1,71 @@
-"""Chunks: the passages of a page that are embedded and found. A chunk is a range of the body, so no text is lost."""
+"""The sections of a page: each heading with what follows it."""
 
 import re
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from wikiholt.model import MarkdownBlock, Chunk, PageMetadata, Page
-from wikiholt.text.embedded import get_content_name, build_embedding_text
+from wikiholt.domain.page import Chunk, Heading, MarkdownBlock, Page, PageMetadata
 from wikiholt.text.markdown import parse_outline
-from wikiholt.text.sections import PageSection, iter_sections
-from wikiholt.text.sentences import SENTENCE_END_CHARACTERS, find_sentence_starts, find_spaced_starts, find_word_starts
-from wikiholt.text.tokens import TokenCounter, TokenSpans, estimate_token_spans, has_at_most
+from wikiholt.text.model_text import build_embedding_text, get_content_name
+from wikiholt.text.segmentation import (
+    SENTENCE_END_CHARACTERS,
+    TokenCounter,
+    TokenSpans,
+    estimate_token_spans,
+    find_sentence_starts,
+    find_spaced_starts,
+    find_word_starts,
+    has_at_most,
+)
 
-__all__ = ["build_chunks", "chunk_page", "get_content_name", "build_embedding_text"]
+
+@dataclass(frozen=True, slots=True)
+class PageSection:
+    """A heading (and those without text of their own right before it) with the blocks under it."""
+
+    heading_blocks: tuple[MarkdownBlock, ...]
+    blocks: tuple[MarkdownBlock, ...]
+    heading_path: tuple[str, ...]
+    anchor: str
+
+
+def iter_sections(page: Page) -> Iterator[PageSection]:
+    """The sections in order; a run of headings (and rules) alone joins the next section with text, or ends the page."""
+    headings = {heading.line: heading for heading in page.headings}
+    blocks = page.blocks or parse_outline(page.body, page.body_line).blocks
+    heads: list[MarkdownBlock] = []
+    texts: list[MarkdownBlock] = []
+    trail: list[Heading] = []
+    for block in blocks:
+        heading = headings.get(block.first_line) if block.kind == "heading" else None
+        if heading is None:
+            texts.append(block)
+            continue
+        if all(text.kind == "rule" for text in texts):
+            heads += texts
+        else:
+            yield _make_section(heads, texts, trail)
+            heads = []
+        texts = []
+        while trail and trail[-1].level >= heading.level:
+            trail.pop()
+        trail.append(heading)
+        heads.append(block)
+    if heads or texts:
+        yield _make_section(heads, texts, trail)
+
+
+def _make_section(headings: list[MarkdownBlock], texts: list[MarkdownBlock], trail: list[Heading]) -> PageSection:
+    path = tuple(heading.text for heading in trail if heading.text)
+    return PageSection(tuple(headings), tuple(texts), path, trail[-1].anchor if trail else "")
+
+
+# Chunks: the passages of a page that are embedded and found. A chunk is a range of the body, so no text is lost.
+
+
+__all__ = ["build_chunks", "build_embedding_text", "chunk_page", "get_content_name"]
 
 _ATOMIC_KINDS = frozenset({"fence", "code", "table"})
 _PROSE_KINDS = frozenset({"paragraph", "heading"})
@@ -51,7 +103,9 @@ def chunk_page(content: str, target_tokens: int = 200, overlap_tokens: int = 50)
 class _ChunkBuilder:
     """Fills one chunk after the other; within a section each new one begins with the end of the one before."""
 
-    def __init__(self, page: Page, token_counter: TokenCounter, token_spans: TokenSpans, target: int, overlap: int) -> None:
+    def __init__(
+        self, page: Page, token_counter: TokenCounter, token_spans: TokenSpans, target: int, overlap: int
+    ) -> None:
         self.chunks: list[Chunk] = []
         self._page = page
         self._body = page.body
@@ -184,7 +238,9 @@ class _ChunkBuilder:
                 yield start, end
                 continue
             for first, last in self._iter_ranges(start, find_spaced_starts(self._body, start, end), end):
-                if self._token_counter.count(first, last) <= (limit if self._body[first:last].isascii() else limit // 4):
+                if self._token_counter.count(first, last) <= (
+                    limit if self._body[first:last].isascii() else limit // 4
+                ):
                     yield first, last
                 else:
                     yield from self._split_by_tokens(first, last, limit)

@@ -6,9 +6,9 @@ part may change with every page.
 
 from collections.abc import Iterator, Sequence
 
-from wikiholt.ports import Lexicon
+from wikiholt.domain.protocols import Lexicon
 from wikiholt.text.analysis import Analyser, get_analyser, normalize_term, split_languages
-from wikiholt.text.smallwords import get_stopwords
+from wikiholt.text.languages import get_stopwords
 
 COMPOUNDING_LANGUAGES = frozenset(
     ("danish", "dutch", "estonian", "finnish", "german", "hungarian", "norwegian", "swedish"),
@@ -78,7 +78,9 @@ class _CompoundFinder:
             heads = [first] if first else self.split_compound(head, deep - 1) if deep else []
             if heads:
                 found.append([*heads, last])
-        return min(found, key=lambda parts: (len(parts), -min(map(self._lexicon.count_pages, parts)), parts), default=[])
+        return min(
+            found, key=lambda parts: (len(parts), -min(map(self._lexicon.count_pages, parts)), parts), default=[]
+        )
 
     def _can_begin(self, head: str, *, sure: bool) -> bool:
         """Whether a compound could begin so: with a word of the wiki, or with anything but a small word."""
@@ -97,4 +99,8 @@ class _CompoundFinder:
 def _iter_unlinked_heads(head: str) -> Iterator[str]:
     """The beginning of a compound, and what it is without the letters that may link it to the rest."""
     yield head
-    yield from (head[: -len(link)] for link in _LINKING_LETTERS if head.endswith(link) and len(head) - len(link) >= _MIN_PART_CHARS)
+    yield from (
+        head[: -len(link)]
+        for link in _LINKING_LETTERS
+        if head.endswith(link) and len(head) - len(link) >= _MIN_PART_CHARS
+    )

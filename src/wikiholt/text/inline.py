@@ -86,7 +86,12 @@ def find_links(text: str, references: Mapping[str, Any]) -> Iterator[InlineLink]
                     nested = INLINE_LINK_PATTERN.fullmatch(text, inner.start(), inner.end())
                     if nested:
                         target = decode_destination(nested[2])
-                        yield InlineLink((target,), strip_inline_to_line(nested[1]), inner.start(), target_spans=(_get_destination_span(nested, 2),))
+                        yield InlineLink(
+                            (target,),
+                            strip_inline_to_line(nested[1]),
+                            inner.start(),
+                            target_spans=(_get_destination_span(nested, 2),),
+                        )
 
 
 def _blank_code(text: str) -> str:
@@ -110,7 +115,12 @@ def _make_link(text: str, match: re.Match[str], references: Mapping[str, Any]) -
         return None
     label = text[match.start("label") : match.end("label")]
     if match["target"] is not None:
-        return InlineLink((decode_destination(match["target"]),), strip_inline_to_line(label), at, target_spans=(_get_destination_span(match, "target"),))
+        return InlineLink(
+            (decode_destination(match["target"]),),
+            strip_inline_to_line(label),
+            at,
+            target_spans=(_get_destination_span(match, "target"),),
+        )
     if not references:
         return None
     reference = references.get(normalizeReference(match["reference"] or label))

@@ -1,11 +1,112 @@
-"""Which language a page is in: as it says itself, or as its small words say."""
+"""The small words of languages: articles, pronouns, prepositions, auxiliaries. They say in which language, not of what.
+
+Those of English are what queries have always left out; a few of each of the others are enough, for what is not listed
+is common in its wiki and so counts for next to nothing.
+"""
 
 import re
 from collections.abc import Sequence
+from functools import cache
 
-from wikiholt.model import Page
+from wikiholt.domain.page import Page
 from wikiholt.text.analysis import TOKEN_PATTERN, normalize_term, split_languages
-from wikiholt.text.smallwords import get_stopwords
+
+_STOPWORDS = {
+    "english": """a about an and are as at be been but by can could did do does for from had has have how i if in
+        into is it its me my no not of on or our should so than that the their them then there these they this to us
+        was we were what when where which who why will with would you your""",
+    "german": """aber als also am an auch auf aus bei beim bin bis da damit dann das dass dem den denn der des die
+        dies diese diesem diesen dieser dieses doch dort du durch ein eine einem einen einer eines er es für gegen
+        haben hat hier ich ihr ihre ihren im in ins ist ja kann kein keine können man mein mich mir mit muss müssen
+        nach nicht noch nur ob oder ohne sein seine seinen sich sie sind so sollte über um und uns unter vom von vor
+        wann war waren warum was welche welcher welches wenn wer werden wie wir wird wo wurde zu zum zur zwischen""",
+    "french": """à ai alors au aucun aussi aux avec avez avoir avons c ce ces cet cette ceux chez comme comment d
+        dans de des donc dont du elle elles en est et était être eux fait faut il ils j je l la le les leur leurs
+        lui m ma mais mes mon n ne nos notre nous on ont ou où par pas peut plus pour pourquoi qu quand que quel
+        quelle quelles quels qui quoi s sa sans se sera ses si son sont sous sur t ta te tes ton tous tout toute tu
+        un une vos votre vous y""",
+    "spanish": """a al algo ante antes aquel aquella así aún aunque cada como cómo con cuál cuando cuándo cuyo de
+        del desde donde dónde durante e el él ella ellas ellos en entre era es esa ese eso esta está estaba están
+        este esto estos fue ha había han hasta hay la las le les lo los mas más me mi mis muy ni no nos nosotros o
+        otra otro para pero por porque pues puede que qué quien quién se sea ser si sí sin sobre son su sus también
+        tan te tiene todo tu tus un una uno unos y ya yo""",
+    "italian": """a ad agli ai al alla alle allo anche c che chi ci come con cosa cui d da dagli dai dal dalla dalle
+        del della delle dello dei degli di dopo dove e è ed era essere fra gli ha hai hanno ho i il in io l la le
+        lei li lo loro lui ma mi mio ne nei negli nel nella nelle nello noi non o per perché più può qual quale
+        quali quando questa queste questi questo qui se sei si sia solo sono sta su sua sue sugli sui sul sulla suo
+        suoi tra tu tutti un una uno vi voi""",
+    "portuguese": """a à ao aos as às até com como da das de dela dele deles depois do dos e é ela elas ele eles em
+        entre era essa esse está estão esta este eu foi for há isso isto já lhe mais mas me mesmo meu minha muito na
+        não nas nem no nos nós num numa o onde os ou para pela pelas pelo pelos por porque pode qual quando que quem
+        se sem ser seu seus são só sobre sua suas também tem têm um uma uns você vocês""",
+    "dutch": """aan al als bij dan dat de deze die dit doen door dus een en er gaan geen had heb hebben heeft het
+        hier hij hoe hun ik in is je jij jullie kan kunnen maar me mee meer men met mijn moet moeten na naar niet
+        nog nu of om omdat onder ons ook op over te tegen toch toen tot u uit uw van veel voor waar waarom wanneer
+        want waren was wat we wel welke werd wie wij worden wordt zal ze zich zij zijn zo zonder zou""",
+    "swedish": """alla allt att av blev bli blir de dem den denna deras dess det detta där du då efter ej eller en
+        ett finns för från får han hade har hon hur här i icke inte jag kan kommer man med mellan men mig min mot
+        mycket måste ni nu när någon något några och om oss på sedan sig sin ska skulle som så till under upp ut
+        utan vad var vara varför vem vi vid vilka vilken vilket är över""",
+    "danish": """af alle at blev blive bliver da de dem den denne der deres det dette dig din du efter eller en end
+        er et for fordi fra før ham han har have havde hende her hos hun hvad hvem hver hvilken hvilket hvis hvor
+        hvordan hvorfor hvornår i ikke ind jeg kan kunne man med meget men mellem mig min mod må nogle nu når og
+        også om op os over på sig sin skal skulle som så til ud uden under var ved vi vil være""",
+    "norwegian": """alle at av bare ble bli blir da de dem den denne der deres det dette deg din du eller en enn er
+        et etter for fordi fra før ha hadde han har hos hun hva hvem hver hvilken hvilket hvis hvor hvordan hvorfor
+        i ikke inn jeg kan kunne man med meg meget mellom men min mot mye må noe noen nå når og også om opp oss over
+        på seg sin skal skulle som så til under ut uten var ved vi vil være""",
+    "finnish": """ei eivät emme en että hän he ja jos joka jonka jos jotka jossa joten kai kanssa kaikki koska kuin
+        kuinka kun me mikä miksi mille milloin miten minä missä mitä mitkä mukaan mutta myös ne niiden niin niitä
+        noin nyt ole olen olet oli olisi olla olleet ollut on ovat sekä se sen siellä siinä siis sille sinä sitä tai
+        tämä tämän te tuo tässä vaan vai vaikka voi vain""",
+    "hungarian": """a az azt aki ami amely amikor azok be csak de e egy egyik el és ez ezek ezt fel ha hanem hogy
+        hogyan hol igen ill is itt ki kell lehet lesz le meg mert mely melyik mi miért mikor mint mit már még minden
+        nagyon ne nem nincs ott ő ön pedig s sem szerint után vagy van vannak volt""",
+    "russian": """а без более бы был была были было быть в вам вас весь во вот все всего всех вы где да для до его
+        ее если есть еще же за и из или им их к как какая какие какой когда кто ли либо меня мне может мы на над
+        надо нас не него нее нет ни них но о об однако он она они оно от по под после при про с сам со так также
+        такой там то того тоже только том ту ты у уже чего чем что чтобы эта эти это этого этой этот я""",
+    "polish": """a aby ale albo bez bo by być był była było były ci co czy dla do gdy gdzie go i ich ile im jak jaki
+        jako jest jeśli jej jego już kiedy kto która które który lub ma mnie może można my na nad nie nich niż o od
+        oraz po pod ponieważ przed przez przy są się skąd ta tak także tam te tego tej ten to tu ty tych tylko tym w
+        we wszystko z za ze że""",
+    "czech": """a aby ale ani až bez být byl byla bylo byly co či do ho i j já jak jaké jako je jeho jejich jen
+        jestli ji jsem jsme jsou k kam kde kdo kdy kdyby když ke která které který ma má mezi mi může my na nad nebo
+        není než o od po pod pokud pro proč proto protože před při s se si tak také tam ten tento to tom tu ty u už
+        v ve však z za ze že""",
+    "romanian": """a ai al ale am ar are aș au că când care ce cel cea cei cele cine cu cum da dacă dar de decât
+        deci despre din după e ea ei el ele este eu fără fi fie fost în îi îl între la le lor lui mai mi ne nici noi
+        nu o pe pentru poate prin sau să se și sunt te tot un una unde unei unor unui va vor""",
+    "catalan": """a al als amb aquest aquesta aquests això com d de del dels des el ella elles ells els en entre era
+        és està estan fins ha han hi i ja l la les li ho m més molt n no o on per perquè però pel pels pot què quan
+        que qui s se sense ser seu seva si sobre són també te té tot un una uns""",
+    "turkish": """ama ancak bana bazı ben bir biz bu bunu bunun çok da daha de değil diye en gibi hangi hem her hiç
+        için ile ise işte kadar ki kim mi mı mu mü nasıl ne neden nerede niçin o olan olarak olduğu olur onlar onu
+        sen siz sonra şey şu var ve veya ya yok zaman""",
+    "greek": """αλλά αν από αυτά αυτές αυτή αυτό αυτός αυτών για δεν εάν είναι εκεί ένα έναν ένας εδώ επίσης έχει
+        έχουν ή η θα και κάθε κατά με μετά μη μην μας μια μόνο μου να ο οι όμως όπως όπου όταν ότι που πού πώς πως
+        προς πριν σας σε στα στη στην στις στο στον στους σου τα τη την της τι τις το τον του τους των ως""",
+    "arabic": """أن إن أو أي إذا إلى التي الذي الذين أنا أنت بعد بين تم ثم حتى حيث عن على عند عندما غير في قبل قد
+        كان كانت كل كما كيف لا لكن لم لماذا لن ليس ما متى مع من منذ نحن هذا هذه هل هم هو هي و يكون يمكن""",
+    "indonesian": """ada adalah agar akan anda apa atau bagaimana bagi bahwa bisa dalam dan dapat dari dengan di dia
+        ini itu jika juga kami kapan karena kata ke kepada kita lebih mana mengapa mereka oleh pada saat saya
+        sebagai secara sebuah sudah tidak untuk yang""",
+}
+
+
+@cache
+def get_stopwords(language: str) -> frozenset[str]:
+    """The small words of a language, folded; none of a language that has no list."""
+    return frozenset(map(normalize_term, _STOPWORDS.get(language, "").split()))
+
+
+def get_stopword_text(language: str) -> str:
+    """The same words as they are written, for an analyser of the language to read."""
+    return _STOPWORDS.get(language, "")
+
+
+# Which language a page is in: as it says itself, or as its small words say.
+
 
 LANGUAGES = (
     *("arabic", "armenian", "basque", "catalan", "czech", "danish", "dutch", "english", "esperanto", "estonian"),
@@ -50,7 +151,9 @@ _LANGUAGE_CODES = {
     "turkish": "tr tur türkçe",
     "yiddish": "yi yid ייִדיש",
 }
-_LANGUAGE_BY_NAME = {code.casefold(): name for name, codes in _LANGUAGE_CODES.items() for code in (name, *codes.split())}
+_LANGUAGE_BY_NAME = {
+    code.casefold(): name for name, codes in _LANGUAGE_CODES.items() for code in (name, *codes.split())
+}
 _CODE_BLOCK = re.compile(r"^ {0,3}(```|~~~).*?(?:^ {0,3}\1|\Z)|`[^`\n]*+`", re.MULTILINE | re.DOTALL)
 _MAX_SAMPLE_CHARS = 20_000
 """Characters of a page by which its language is judged."""
@@ -82,7 +185,10 @@ def detect_page_language(page: Page, language: str) -> str:
 def guess_language(text: str, main_language: str, other_languages: Sequence[str]) -> str:
     """The language with clearly the most small words in a text: half as many again as each of the others."""
     words = [normalize_term(token) for token in TOKEN_PATTERN.findall(text)]
-    counts = {language: sum(map(get_stopwords(language).__contains__, words)) for language in (main_language, *other_languages)}
+    counts = {
+        language: sum(map(get_stopwords(language).__contains__, words))
+        for language in (main_language, *other_languages)
+    }
     best = max(counts, key=counts.__getitem__)
     others = max((count for language, count in counts.items() if language != best), default=0)
     return best if counts[best] >= _MIN_STOPWORDS and 2 * counts[best] >= 3 * others else main_language

@@ -119,5 +119,9 @@ class PageNameIndex:
 
     def _find_similar(self, path: str, is_wiki_link: bool) -> str | None:
         key = fold_path(path)
-        alike = self._full_paths_only.get(key) or (self._by_last_part.get(key) if is_wiki_link and "/" not in path else None) or ()
+        alike = (
+            self._full_paths_only.get(key)
+            or (self._by_last_part.get(key) if is_wiki_link and "/" not in path else None)
+            or ()
+        )
         return alike[0] if len(alike) == 1 else None

@@ -4,10 +4,17 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
 
-from wikiholt.model import Snippet, Span, KeywordQuery
-from wikiholt.text.analysis import TOKEN_PATTERN, Analyser, MultiLanguageAnalyser, make_bigrams, iter_script_runs, get_query_analyser
-from wikiholt.text.readable import to_display_text
-from wikiholt.text.sentences import CJK_RANGES
+from wikiholt.domain.search import KeywordQuery, Snippet, Span
+from wikiholt.text.analysis import (
+    TOKEN_PATTERN,
+    Analyser,
+    MultiLanguageAnalyser,
+    get_query_analyser,
+    iter_script_runs,
+    make_bigrams,
+)
+from wikiholt.text.display_text import to_display_text
+from wikiholt.text.segmentation import CJK_RANGES
 
 ELLIPSIS = "…"
 _CJK_RUN = re.compile(rf"[{CJK_RANGES}]")
@@ -18,7 +25,12 @@ SentenceScorer = Callable[[Sequence[str]], Sequence[float]]
 
 
 def build_snippet(
-    text: str, query: KeywordQuery, *, language: str = "english", length: int = 150, sentence_scorer: SentenceScorer | None = None
+    text: str,
+    query: KeywordQuery,
+    *,
+    language: str = "english",
+    length: int = 150,
+    sentence_scorer: SentenceScorer | None = None,
 ) -> Snippet:
     """About `length` characters of the text, as a reader would see them, around the place that matches best.
 
@@ -37,7 +49,9 @@ def build_snippet(
     tail = ELLIPSIS if end < len(plain) else ""
     shift = len(lead) - start
     spans = tuple(Span(a + shift, b + shift) for a, b, _ in matches if start <= a and b <= end)
-    return Snippet(f"{lead}{plain[start:end]}{tail}", _merge_spans(spans), _clip_span(plain, closest, start, end, shift))
+    return Snippet(
+        f"{lead}{plain[start:end]}{tail}", _merge_spans(spans), _clip_span(plain, closest, start, end, shift)
+    )
 
 
 def _find_closest_sentence(

@@ -1,0 +1,1 @@
+"""Settings, composition of the parts, diagnosis, migration and import."""

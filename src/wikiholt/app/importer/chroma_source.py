@@ -1,0 +1,305 @@
+"""A shared collection in a directory of Chroma's: copied, for opening it writes to it, and read by a child process."""
+
+import base64
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from http.client import HTTPException
+from pathlib import Path
+from threading import Timer
+from urllib.error import HTTPError
+from urllib.parse import quote, urlsplit
+from urllib.request import HTTPRedirectHandler, Request, build_opener
+
+import numpy as np
+
+from wikiholt.app.importer.shared_index import SharedRow, SharedRows, parse_json, parse_row_id
+from wikiholt.domain.index import FloatArray
+from wikiholt.errors import InvalidImport, MissingDependency, StorageError
+
+RETRY_HINT = "`wikiholt sync` makes the same indexes from git alone, without the old vectors"
+_DATABASE_FILE = "chroma.sqlite3"
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedCollection:
+    """A collection by its name, in the tenant and database that Chroma has for it."""
+
+    collection: str = "otterwiki_pages"
+    tenant: str = "default_tenant"
+    database: str = "default_database"
+
+
+@dataclass(frozen=True, slots=True)
+class ChromaDirectory:
+    """`place` is where the copy goes; the child may be silent for `patience` seconds, then it is ended."""
+
+    directory: Path
+    work_directory: Path
+    target: ImportedCollection = field(default_factory=ImportedCollection)
+    timeout_s: float = 120.0
+
+    @property
+    def name(self) -> str:
+        return f"{self.target.collection} of Chroma in {self.directory}"
+
+    def iter_rows(self) -> SharedRows:
+        copy = self._copy_directory()
+        seen = 0
+        expected: int | None = None
+        told: Mapping[str, object] = {}
+        with closing(self._read_child(copy)) as documents:
+            for document in documents:
+                if "collections" in document:
+                    require_collection(self.target.collection, document["collections"])
+                elif "count" in document:
+                    expected, told = _to_int(document["count"]), _to_mapping(document.get("metadata"))
+                elif "ids" in document:
+                    for row in parse_batch(document, _unpack_vectors(document), told):
+                        seen += 1
+                        yield row
+        if expected != seen:
+            raise InvalidImport(
+                f"Chroma counts {expected} rows and gave {seen}: the directory is damaged", hint=RETRY_HINT
+            )
+
+    def _copy_directory(self) -> Path:
+        if not (self.directory / _DATABASE_FILE).is_file():
+            raise InvalidImport(
+                f"there is no {_DATABASE_FILE} in {self.directory}", hint="give CHROMADB_PATH of the old wiki"
+            )
+        copy = self.work_directory / "chroma"
+        try:
+            needed = sum(file.stat().st_size for file in self.directory.rglob("*") if file.is_file())
+            free = shutil.disk_usage(self.work_directory).free
+            if needed > free:
+                raise StorageError(
+                    f"a copy of it takes {needed:,} bytes, and {free:,} are free",
+                    hint="make room; a crash of Chroma's may have left a file whose size makes no sense",
+                )
+            shutil.copytree(self.directory, copy, ignore=_list_ignored)
+        except (OSError, shutil.Error) as error:
+            raise InvalidImport(f"{self.directory} cannot be copied ({error})", hint="check its permissions") from error
+        return copy
+
+    def _read_child(self, copy: Path) -> Generator[Mapping[str, object], None, None]:
+        """What the child says, line by line; raises unless it says that it is done."""
+        command = [sys.executable, "-m", f"{__package__}.chroma_child", str(copy)]
+        command += [self.target.tenant, self.target.database, self.target.collection]
+        environment = {**os.environ, "ANONYMIZED_TELEMETRY": "False", "HOME": str(self.work_directory)}
+        child = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment
+        )
+        late = False
+
+        def end() -> None:
+            nonlocal late
+            late = True
+            child.kill()
+
+        try:
+            assert child.stdout is not None
+            while True:
+                timer = Timer(self.timeout_s, end)
+                timer.start()
+                try:
+                    line = child.stdout.readline()
+                finally:
+                    timer.cancel()
+                document = _parse_line(line)
+                if document is None:
+                    raise _build_exit_error(child.wait(), late, self.timeout_s)
+                if document.get("done"):
+                    return
+                yield document
+        finally:
+            child.kill()
+            child.wait()
+            if child.stdout is not None:
+                child.stdout.close()
+
+
+def require_collection(name: str, names: object) -> None:
+    """Raise unless there is a collection of that name, and say which there are."""
+    listed = [each for each in names if isinstance(each, str)] if isinstance(names, list) else []
+    if name not in listed:
+        there = ", ".join(listed[:20]) or "none at all, which may mean that the database is damaged"
+        raise InvalidImport(f"there is no collection {name!r}; there is: {there}", hint="name one with --collection")
+
+
+def parse_batch(
+    document: Mapping[str, object], vectors: Sequence[FloatArray], collection_metadata: Mapping[str, object]
+) -> Iterator[SharedRow]:
+    """Rows as Chroma gives them: ids, texts and metadata side by side. `told` is the collection's own metadata."""
+    ids, texts, metadatas = (document.get(name) for name in ("ids", "texts", "metadatas"))
+    if not isinstance(ids, list) or not isinstance(texts, list) or not isinstance(metadatas, list):
+        raise InvalidImport("Chroma's answer makes no sense", hint=RETRY_HINT)
+    if not len(ids) == len(texts) == len(metadatas) == len(vectors):
+        raise InvalidImport("Chroma gave rows without a text or a vector: the directory is damaged", hint=RETRY_HINT)
+    model = collection_metadata.get("model")
+    for row_id, text, metadata, vector in zip(ids, texts, metadatas, vectors, strict=True):
+        page, index = parse_row_id(str(row_id), metadata)
+        yield SharedRow(page, text or "", vector, None, index, model if isinstance(model, str) else "")
+
+
+def _list_ignored(directory: str, names: list[str]) -> list[str]:
+    """What is not copied: links and whatever else is neither file nor directory."""
+    paths = {name: Path(directory, name) for name in names}
+    return [name for name, path in paths.items() if path.is_symlink() or not (path.is_file() or path.is_dir())]
+
+
+def _parse_line(line: bytes) -> Mapping[str, object] | None:
+    """A line of the child's; None where it ended, or ended in the middle of one."""
+    if not line.endswith(b"\n"):
+        return None
+    document = _to_mapping(parse_json(line))
+    if "missing" in document:
+        raise MissingDependency(
+            f"reading a directory of Chroma's needs chromadb ({document['missing']})",
+            hint="pip install 'wikiholt[chroma]'",
+        )
+    if "error" in document:
+        raise InvalidImport(f"Chroma cannot read it: {document['error']}: {document.get('about', '')}", hint=RETRY_HINT)
+    return document
+
+
+def _build_exit_error(code: int, timed_out: bool, timeout_s: float) -> InvalidImport:
+    if timed_out:
+        return InvalidImport(f"Chroma said nothing for {timeout_s:g} s and was ended: it is damaged", hint=RETRY_HINT)
+    how = f"signal {-code}" if code < 0 else f"code {code}"
+    return InvalidImport(f"Chroma crashed while reading it ({how}): it is damaged", hint=RETRY_HINT)
+
+
+def _unpack_vectors(document: Mapping[str, object]) -> Sequence[FloatArray]:
+    dimensions = _to_int(document.get("dimensions"))
+    flat = np.frombuffer(base64.b64decode(str(document.get("vectors", ""))), np.float32)
+    return list(flat.reshape(-1, dimensions)) if dimensions else []
+
+
+def _to_int(value: object) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _to_mapping(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, dict) else {}
+
+
+# A shared collection of a Chroma that runs somewhere, by its REST interface; chromadb itself is not needed.
+
+
+_BATCH_ROWS = 500
+_MAX_RESPONSE_BYTES = 1 << 28
+"""Bytes an answer may have."""
+
+
+class _ChromaNoRedirect(HTTPRedirectHandler):
+    """A token is for the server that was named, and no other."""
+
+    def redirect_request(self, *_: object) -> None:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class ChromaServer:
+    """`patience` is for one answer."""
+
+    url: str
+    target: ImportedCollection = field(default_factory=ImportedCollection)
+    token: str = field(default="", repr=False)
+    timeout_s: float = 120.0
+
+    @property
+    def name(self) -> str:
+        address = urlsplit(self.url)
+        return f"{self.target.collection} of Chroma at {address.hostname}:{address.port or 80}"
+
+    def iter_rows(self) -> SharedRows:
+        collections = self._list_collections()
+        require_collection(self.target.collection, sorted(collections))
+        found = collections[self.target.collection]
+        told = found.get("metadata")
+        base = f"{self._get_base_path()}/{quote(str(found.get('id')), '')}"
+        count = self._send_request(f"{base}/count")
+        seen = 0
+        while True:
+            body = {"limit": _BATCH_ROWS, "offset": seen, "include": ["documents", "metadatas", "embeddings"]}
+            got = self._send_request(f"{base}/get", body)
+            if not isinstance(got, dict) or not isinstance(got.get("ids"), list):
+                raise _build_response_error()
+            rows = {**got, "texts": got.get("documents")}
+            yield from parse_batch(rows, _parse_vectors(got.get("embeddings")), told if isinstance(told, dict) else {})
+            seen += len(got["ids"])
+            if len(got["ids"]) < _BATCH_ROWS:
+                break
+        if seen != count:
+            raise InvalidImport(
+                f"Chroma counts {count} rows and gave {seen}", hint="stop whoever writes to it and try again"
+            )
+
+    def _get_base_path(self) -> str:
+        which = self.target
+        return f"/api/v2/tenants/{quote(which.tenant, '')}/databases/{quote(which.database, '')}/collections"
+
+    def _list_collections(self) -> Mapping[str, Mapping[str, object]]:
+        found: dict[str, Mapping[str, object]] = {}
+        while True:
+            listed = self._send_request(f"{self._get_base_path()}?limit={_BATCH_ROWS}&offset={len(found)}")
+            if not isinstance(listed, list) or not all(isinstance(each, dict) for each in listed):
+                raise _build_response_error()
+            before = len(found)
+            found |= {str(each.get("name")): each for each in listed}
+            if len(listed) < _BATCH_ROWS or len(found) == before:
+                return found
+
+    def _send_request(self, path: str, body: Mapping[str, object] | None = None) -> object:
+        headers = {"Content-Type": "application/json"}
+        if self.token:
+            headers |= {"Authorization": f"Bearer {self.token}", "X-Chroma-Token": self.token}
+        sent = None if body is None else json.dumps(body).encode()
+        try:
+            request = Request(self.url.rstrip("/") + path, sent, headers)  # noqa: S310 - http or https, see `opened`
+            with build_opener(_ChromaNoRedirect).open(request, timeout=self.timeout_s) as answer:
+                content = answer.read(_MAX_RESPONSE_BYTES + 1)
+        except HTTPError as error:
+            error.close()
+            raise _build_refused_error(error.code) from error
+        except (OSError, ValueError, HTTPException) as error:
+            reason = getattr(error, "reason", None) or error
+            raise InvalidImport(
+                f"Chroma cannot be asked ({reason})", hint="check the address, and that it runs"
+            ) from error
+        if len(content) > _MAX_RESPONSE_BYTES:
+            raise InvalidImport("Chroma's answer is too large", hint=RETRY_HINT)
+        try:
+            return parse_json(content)
+        except ValueError as error:
+            raise _build_response_error() from error
+
+
+def _build_refused_error(status: int) -> InvalidImport:
+    if status in (401, 403):
+        return InvalidImport(f"Chroma wants another token ({status})", hint="set chroma.token")
+    if status in (404, 405, 410):
+        return InvalidImport(
+            f"what answers there has no such tenant or database, or is older than Chroma 1.0 ({status})",
+            hint="name them with --chroma-tenant and --chroma-database, or stop it and give its directory instead",
+        )
+    return InvalidImport(f"Chroma refused with {status}", hint=RETRY_HINT)
+
+
+def _parse_vectors(embeddings: object) -> Sequence[FloatArray]:
+    if not isinstance(embeddings, list):
+        raise _build_response_error()
+    try:
+        return [np.array(vector, np.float32) for vector in embeddings]
+    except (TypeError, ValueError) as error:
+        raise _build_response_error() from error
+
+
+def _build_response_error() -> InvalidImport:
+    return InvalidImport("what answers there is no Chroma, or of another version", hint="check the address")

@@ -1,0 +1,129 @@
+"""A shared PostgreSQL table, `chunks(tenant_id, …)`: read in one snapshot, without a right to write."""
+
+import importlib
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+
+from wikiholt.app.importer.shared_index import SharedRow, SharedRows
+from wikiholt.domain.index import FloatArray
+from wikiholt.errors import InvalidImport, MissingDependency
+
+_COLUMN_NAMES: Mapping[str, tuple[str, ...]] = {
+    "tenant": ("tenant_id", "tenant", "wiki"),
+    "page": ("page_path", "page", "path", "source"),
+    "text": ("content", "text", "document", "chunk"),
+    "vector": ("embedding", "vector"),
+    "index": ("chunk_index", "index"),
+    "model": ("model", "embedding_model"),
+}
+"""What a row has, and how its columns may be called."""
+_REQUIRED_COLUMNS = ("tenant", "page", "text", "vector")
+_BATCH_ROWS = 500
+_CONNECT_OPTIONS = {"connect_timeout": 10, "keepalives_idle": 20, "keepalives_interval": 10, "keepalives_count": 3}
+"""How long it may take until a server that went away is missed, in seconds."""
+_NUMBERS_PATTERN = re.compile(r"[\[{(\s]*([^\]})]*?)[\]})\s]*")
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresTable:
+    """`address` is a connection string of libpq's; `columns` says how the table calls what a row has."""
+
+    address: str = field(repr=False)
+    table: str = "chunks"
+    columns: Mapping[str, str] = field(default_factory=dict)
+    timeout_s: float = 120.0
+
+    @property
+    def name(self) -> str:
+        return f"{self.table} of PostgreSQL at {urlsplit(self.address).hostname or 'its usual place'}"
+
+    def iter_rows(self) -> SharedRows:
+        psycopg = _import_psycopg()
+        try:
+            with psycopg.connect(self.address, **_CONNECT_OPTIONS) as connection:
+                connection.read_only = True
+                connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+                limit = str(round(self.timeout_s * 1000))
+                connection.execute("SELECT set_config('statement_timeout', %s, false)", (limit,))
+                yield from self._read_rows(connection, psycopg.sql)
+        except psycopg.Error as error:
+            raise InvalidImport(
+                f"PostgreSQL says: {_get_first_line(error)}", hint="check the address, --table and that it may be read"
+            ) from error
+
+    def _read_rows(self, connection: Any, sql: Any) -> Iterator[SharedRow]:
+        table = sql.Identifier(*self.table.split("."))
+        described = connection.execute(sql.SQL("SELECT * FROM {} LIMIT 0").format(table)).description
+        columns = self._resolve_columns([column.name for column in described])
+        chosen = [name for name in _COLUMN_NAMES if name in columns]
+        # As text: then any type will do that writes its numbers down, pgvector's among them.
+        fields = sql.SQL(", ").join(sql.SQL("{}::text").format(sql.Identifier(columns[name])) for name in chosen)
+        with connection.cursor("wikiholt_import") as cursor:
+            cursor.itersize = _BATCH_ROWS
+            cursor.execute(sql.SQL("SELECT {} FROM {}").format(fields, table))
+            for values in cursor:
+                yield _to_row(dict(zip(chosen, values, strict=True)))
+
+    def _resolve_columns(self, existing: list[str]) -> Mapping[str, str]:
+        """What each thing is called in this table; raises where that cannot be told."""
+        unknown = [name for name in self.columns if name not in _COLUMN_NAMES]
+        missing = [name for name in self.columns.values() if name not in existing]
+        if unknown or missing:
+            raise _build_columns_error(f"there is no {(unknown or missing)[0]!r}", existing)
+        found = dict(self.columns)
+        for name, usual in _COLUMN_NAMES.items():
+            fits = [column for column in usual if column in existing]
+            if name not in found and fits:
+                found[name] = fits[0]
+        lacking = [name for name in _REQUIRED_COLUMNS if name not in found]
+        if lacking:
+            raise _build_columns_error(f"which column is the {' and the '.join(lacking)}?", existing)
+        return found
+
+
+def _build_columns_error(problem: str, existing: list[str]) -> InvalidImport:
+    return InvalidImport(
+        f"{problem} The table has: {', '.join(existing)}",
+        hint=f"say --column NAME=COLUMN, where NAME is one of {', '.join(_COLUMN_NAMES)}",
+    )
+
+
+def _to_row(values: Mapping[str, str | None]) -> SharedRow:
+    index = values.get("index") or ""
+    return SharedRow(
+        page=values["page"] or "",
+        text=values["text"] or "",
+        vector=_parse_vector(values["vector"] or ""),
+        tenant=values["tenant"] or "",
+        index=int(index) if index.isascii() and index.isdigit() and len(index) < 10 else None,
+        model=values.get("model") or "",
+    )
+
+
+def _parse_vector(text: str) -> FloatArray:
+    """Numbers written as pgvector and arrays write them; anything else is a vector without numbers."""
+    found = _NUMBERS_PATTERN.fullmatch(text)
+    try:
+        return np.array([float(number) for number in found[1].split(",")] if found else [], np.float32)
+    except ValueError:
+        return np.empty(0, np.float32)
+
+
+def _get_first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
+
+
+def _import_psycopg() -> Any:
+    try:
+        found: Any = importlib.import_module("psycopg")
+        importlib.import_module("psycopg.sql")
+    except ImportError as error:
+        raise MissingDependency(
+            f"reading a PostgreSQL table needs psycopg ({error})", hint="pip install 'wikiholt[postgres]'"
+        ) from error
+    return found

@@ -1,0 +1,307 @@
+"""What goes wrong with a derived cache. The caller answers from the truth instead and says `degraded`."""
+
+import contextlib
+import fcntl
+import json
+import mmap
+import os
+import re
+import secrets
+import time
+import weakref
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wikiholt.domain.index import FloatArray
+from wikiholt.errors import IndexUnavailable
+from wikiholt.regular_files import move_away, open_regular
+
+
+class CacheNotReady(IndexUnavailable):
+    """The cache stands for no version yet: it is being built, or it was closed."""
+
+    code = "cache-not-ready"
+
+
+class CacheBroken(IndexUnavailable):
+    """The cache's file does not hold what was written; it is dropped and made anew on the next refresh."""
+
+    code = "cache-broken"
+
+
+# The file of a derived cache: a checked header, then named sections, each with its own checksum. A file is written
+# once under its final name and never changed, so any number of processes may map it. Its time of modification is set
+# into the past when it is written: whoever touches a mapped file gives himself away.
+
+
+MAGIC = b"WHDERIVE"
+FORMAT_VERSION = 2
+"""2 says whose cache it is."""
+ALIGNMENT_BYTES = 4096
+_REBUILD_HINT = "nothing to do: the cache is rebuilt from the index"
+_CHECKSUM_BLOCK_BYTES = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class FileSection:
+    """Where a section lies in the file, and the CRC-32 of its bytes."""
+
+    name: str
+    offset: int
+    length: int
+    crc: int
+
+
+@dataclass(frozen=True, slots=True)
+class CacheFileHeader:
+    """What a cache file says about itself."""
+
+    kind: str
+    owner: str
+    """The id of the wiki it belongs to."""
+    generation: int
+    version: int
+    about: Mapping[str, Any]
+    """What its kind of cache adds: counts, dimensions, whatever a file must agree on to be used."""
+    size: int
+    sections: tuple[FileSection, ...]
+
+    def encode(self) -> bytes:
+        """The first block of the file."""
+        text = json.dumps({"format": FORMAT_VERSION, **asdict(self)}, separators=(",", ":")).encode()
+        block = MAGIC + len(text).to_bytes(4, "little") + zlib.crc32(text).to_bytes(4, "little") + text
+        if len(block) > ALIGNMENT_BYTES:
+            raise ValueError("the header does not fit its block")
+        return block.ljust(ALIGNMENT_BYTES, b"\0")
+
+    @classmethod
+    def decode(cls, block: bytes) -> "CacheFileHeader":
+        """Read the first block of a file; raises CacheBroken on anything unexpected."""
+        length = int.from_bytes(block[8:12], "little")
+        text = block[16 : 16 + length]
+        if block[:8] != MAGIC or len(block) != ALIGNMENT_BYTES or len(text) != length:
+            raise CacheBroken("The cache has no valid header.", hint=_REBUILD_HINT)
+        if zlib.crc32(text) != int.from_bytes(block[12:16], "little"):
+            raise CacheBroken("The header of the cache is damaged.", hint=_REBUILD_HINT)
+        fields = json.loads(text)
+        if fields.pop("format", None) != FORMAT_VERSION:
+            raise CacheBroken("The cache was written in another format.", hint=_REBUILD_HINT)
+        sections = tuple(FileSection(**section) for section in fields.pop("sections"))
+        return cls(**fields, sections=sections)
+
+
+class SectionWriter:
+    """Writes sections one after another into an open, empty file; `finish` makes it durable."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._sections: list[FileSection] = []
+        self._file.seek(ALIGNMENT_BYTES)
+
+    def write(self, name: str, data: NDArray[Any]) -> None:
+        """Append to the section of that name; sections are written whole, one after another."""
+        content = np.ascontiguousarray(data).reshape(-1).view(np.uint8).data
+        if self._sections and self._sections[-1].name == name:
+            last = self._sections.pop()
+        else:
+            offset = -(-self._file.tell() // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+            self._file.seek(offset)
+            last = FileSection(name, offset, 0, 0)
+        self._file.write(content)
+        self._sections.append(
+            FileSection(name, last.offset, last.length + len(content), zlib.crc32(content, last.crc)),
+        )
+
+    def read_floats(self, name: str, width: int) -> FloatArray:
+        """The rows of a section of floats, mapped from what was written so far."""
+        self._file.flush()
+        section = next(section for section in self._sections if section.name == name)
+        if not section.length:
+            return np.empty((0, width), np.float32)
+        view = mmap.mmap(self._file.fileno(), section.offset + section.length, access=mmap.ACCESS_READ)
+        return np.frombuffer(view, np.float32, section.length // 4, section.offset).reshape(-1, width)
+
+    def finish(self, kind: str, owner: str, generation: int, version: int, about: Mapping[str, Any]) -> CacheFileHeader:
+        """Write the header, which says whose file it is, and bring every byte to the disk."""
+        end = max((section.offset + section.length for section in self._sections), default=0)
+        size = max(end, ALIGNMENT_BYTES)
+        header = CacheFileHeader(kind, owner, generation, version, about, size, tuple(self._sections))
+        self._file.seek(0)
+        self._file.write(header.encode())
+        self._file.truncate(size)
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        long_ago = time.time_ns() - 3_600_000_000_000
+        os.utime(self._file.fileno(), ns=(long_ago, long_ago))
+        return header
+
+
+class MappedFile:
+    """A cache file, mapped for reading. It stays readable after the file was replaced or removed."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.invalid = False
+        descriptor = open_regular(path)
+        weakref.finalize(self, os.close, descriptor)
+        self._descriptor = descriptor
+        try:
+            self.header = CacheFileHeader.decode(os.pread(descriptor, ALIGNMENT_BYTES, 0))
+            status = os.fstat(descriptor)
+            if status.st_size != self.header.size:
+                raise CacheBroken("The cache was cut short.", hint=_REBUILD_HINT)
+            self._map = mmap.mmap(descriptor, self.header.size, access=mmap.ACCESS_READ)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise CacheBroken("The header of the cache makes no sense.", hint=_REBUILD_HINT) from error
+        self._opened_status = (status.st_size, status.st_mtime_ns)
+        self._sections = {section.name: section for section in self.header.sections}
+        if any(s.offset < ALIGNMENT_BYTES or s.offset + s.length > self.header.size for s in self.header.sections):
+            raise CacheBroken("The sections of the cache lie outside of it.", hint=_REBUILD_HINT)
+
+    def get_section(self, name: str) -> memoryview:
+        """The bytes of a section."""
+        section = self._sections.get(name)
+        if section is None:
+            raise CacheBroken(f"The cache lacks its section {name!r}.", hint=_REBUILD_HINT)
+        return memoryview(self._map)[section.offset : section.offset + section.length]
+
+    def verify_checksums(self, names: Iterable[str] | None = None) -> None:
+        """Compare the checksums of these sections, or of all, with what is in the file."""
+        for name in self._sections if names is None else names:
+            content, crc = self.get_section(name), 0
+            for start in range(0, len(content), _CHECKSUM_BLOCK_BYTES):
+                self.ensure_unchanged()
+                crc = zlib.crc32(content[start : start + _CHECKSUM_BLOCK_BYTES], crc)
+            if crc != self._sections[name].crc:
+                raise CacheBroken(f"Section {name!r} of the cache is damaged.", hint=_REBUILD_HINT)
+
+    def ensure_unchanged(self) -> None:
+        """Raise unless the file is as it was when it was opened: a map of a file cut short kills its reader."""
+        status = os.fstat(self._descriptor)
+        if self.invalid or (status.st_size, status.st_mtime_ns) != self._opened_status:
+            raise CacheBroken("The cache's file was changed while in use.", hint=_REBUILD_HINT)
+
+
+# The folder a cache keeps its files in: their names, who may remove which, and how a new one appears. Any number of
+# processes may share it. A file appears by an atomic rename; while one is being written its writer holds a lock on
+# it, so what a killed writer left behind can be told from work in progress.
+
+
+_FILE_NAME_PATTERN = re.compile(r"([a-z]+)-g(\d{6,18})-v(\d{1,18})\.([a-z]+)")
+_TEMPORARY_SUFFIX = ".writing"
+
+
+@dataclass(frozen=True, slots=True)
+class CacheFileName:
+    """Whose file it is, which generation and version it stands for, and which kind of cache wrote it."""
+
+    family: str
+    generation: int
+    version: int
+    kind: str
+
+    def __str__(self) -> str:
+        return f"{self.family}-g{self.generation:06d}-v{self.version}.{self.kind}"
+
+
+class CacheDirectory:
+    """The cache files of one family (`vectors`, `words`) of one wiki."""
+
+    def __init__(self, path: Path, family: str) -> None:
+        self.path = path
+        self.family = family
+
+    @property
+    def owner(self) -> str:
+        """Whose caches these are: the folder bears the id of its wiki."""
+        return self.path.name
+
+    def list_files(self, generation: int, kind: str) -> list[CacheFileName]:
+        """The files of that generation and kind, newest first; none when the folder cannot be read."""
+        found = [name for name in self._list_all() if (name.generation, name.kind) == (generation, kind)]
+        return sorted(found, key=lambda name: -name.version)
+
+    def get_path(self, name: CacheFileName) -> Path:
+        return self.path / str(name)
+
+    def remove(self, name: CacheFileName) -> None:
+        """Remove a file; whoever mapped it keeps it."""
+        with contextlib.suppress(OSError):
+            move_away(self.get_path(name))
+
+    def remove_older(self, newest: CacheFileName) -> None:
+        """Remove what a file makes superfluous: older versions of its generation, and older generations."""
+        for name in self._list_all():
+            older = (name.generation, name.version) < (newest.generation, newest.version)
+            same = (name.generation, name.version) == (newest.generation, newest.version) and name.kind != newest.kind
+            if older or same:
+                self.remove(name)
+
+    @contextlib.contextmanager
+    def open_for_writing(self, name: CacheFileName) -> Iterator[BinaryIO]:
+        """A new file that takes this name when the block ends well, and leaves nothing when it does not.
+
+        Until then it lies where its own `name` says.
+        """
+        # The folder is never made here: where it is gone, its wiki was removed and nothing of it may come back.
+        self._remove_abandoned()
+        temporary, file = self._create_temporary(name)
+        try:
+            with file:
+                yield file
+                temporary.replace(self.get_path(name))
+        except BaseException:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+            raise
+        self._fsync_directory()
+
+    def _list_all(self) -> list[CacheFileName]:
+        try:
+            entries = [entry.name for entry in self.path.iterdir()]
+        except OSError:
+            return []
+        matches = (_FILE_NAME_PATTERN.fullmatch(entry) for entry in entries)
+        names = [CacheFileName(match[1], int(match[2]), int(match[3]), match[4]) for match in matches if match]
+        return [name for name in names if name.family == self.family]
+
+    def _create_temporary(self, name: CacheFileName) -> tuple[Path, BinaryIO]:
+        while True:
+            path = self.path / f"{name}.{secrets.token_hex(6)}{_TEMPORARY_SUFFIX}"
+            file = open(path, "x+b", opener=_open_world_readable)  # noqa: SIM115 - the caller closes it
+            with contextlib.suppress(OSError):
+                fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # A sweep may have taken the file between its creation and our lock.
+            if os.fstat(file.fileno()).st_nlink:
+                return path, file
+            file.close()
+
+    def _remove_abandoned(self) -> None:
+        """Remove what killed writers left; a live writer holds the lock of its file."""
+        for path in self.path.glob(f"{self.family}-*{_TEMPORARY_SUFFIX}"):
+            with contextlib.suppress(OSError):
+                descriptor = open_regular(path)
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    path.unlink()
+                finally:
+                    os.close(descriptor)
+
+    def _fsync_directory(self) -> None:
+        """Make the rename durable; a cache may do without where the system cannot."""
+        with contextlib.suppress(OSError):
+            descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+
+def _open_world_readable(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o644)

@@ -1,0 +1,1 @@
+"""Vector search through ChromaDB, in a child process or a server."""

@@ -1,0 +1,251 @@
+"""Chroma's engine behind a part of its own REST interface. For the child process only: this is what may crash.
+
+The engine's bindings are called directly. Importing the whole of chromadb takes a second and a hundred megabytes,
+brings telemetry along, and ends at the same calls.
+"""
+
+import base64
+import contextlib
+import fcntl
+import importlib
+import json
+import os
+import resource
+import shutil
+import sqlite3
+import struct
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+_STATUS_BY_ERROR = {
+    "NotFoundError": 404,
+    "UniqueConstraintError": 409,
+    "InvalidArgumentError": 400,
+    "ValueError": 400,
+    "TypeError": 501,  # another version's bindings: nothing is damaged
+    "AttributeError": 501,
+}
+StatusAndBody = tuple[int, object]
+DATABASE_FILE = "chroma.sqlite3"
+
+
+class EmbeddedChroma:
+    """One directory of Chroma's, opened in this process. For one thread at a time."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        rust: Any = importlib.import_module("chromadb_rust_bindings")
+        files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self._rust = rust.Bindings(
+            allow_reset=False,
+            sqlite_db_config=rust.SqliteDBConfig(
+                url=str(directory / DATABASE_FILE),
+                hash_type=rust.MigrationHash.MD5,
+                migration_mode=rust.MigrationMode.Apply,
+            ),
+            persist_path=str(directory),
+            hnsw_cache_size=max(16, files // 5),  # five files each, as Chroma itself reckons
+        )
+
+    def handle(self, method: str, path: Sequence[str], query: Mapping[str, str], body: Any) -> StatusAndBody:
+        """Do what is asked; an error of Chroma's is an answer too. A panic is no Exception and passes through."""
+        try:
+            return self._handle(method, path, query, body)
+        except Exception as error:  # noqa: BLE001 - whatever it is, whoever asked is told which kind
+            kind = type(error).__name__
+            status = 409 if "already exists" in str(error) else _STATUS_BY_ERROR.get(kind, 500)
+            return status, {"error": kind, "message": str(error)[:500]}
+
+    def remove_orphaned_segments(self, *, vacuum: bool) -> None:
+        """Remove the directories of segments that no collection has any more; fully: and freed pages of the database.
+
+        Chroma leaves both behind.
+        """
+        address = f"{(self._directory / DATABASE_FILE).absolute().as_uri()}?mode=rw"
+        with contextlib.closing(sqlite3.connect(address, uri=True, timeout=5, isolation_level=None)) as database:
+            known = {row[0] for row in database.execute("SELECT id FROM segments")}
+            for place in self._directory.iterdir():
+                if is_segment_directory(place) and place.name not in known:
+                    shutil.rmtree(place, ignore_errors=True)
+            if vacuum:
+                database.execute("VACUUM")
+
+    def _handle(self, method: str, path: Sequence[str], query: Mapping[str, str], body: Any) -> StatusAndBody:
+        match method, list(path):
+            case "GET", ["heartbeat"]:
+                return 200, {"nanosecond heartbeat": self._rust.heartbeat()}
+            case "GET", ["version"]:
+                return 200, self._rust.get_version()
+            case _, ["tenants", tenant, "databases", database, "collections", *rest] if len(rest) < 2:
+                return self._handle_collections(method, rest, (tenant, database), query, body)
+            case _, ["tenants", tenant, "databases", database, "collections", collection, work]:
+                return self._handle_rows(work, collection, (tenant, database), body)
+        return self._handle_databases(method, path, body)
+
+    def _handle_databases(self, method: str, path: Sequence[str], body: Any) -> StatusAndBody:
+        match method, list(path):
+            case "GET", ["tenants", tenant]:
+                return 200, {"name": self._rust.get_tenant(tenant).name}
+            case "POST", ["tenants"]:
+                self._rust.create_tenant(body["name"])
+                return 200, {}
+            case "GET", ["tenants", tenant, "databases", database]:
+                return 200, {"name": self._rust.get_database(database, tenant).name}
+            case "POST", ["tenants", tenant, "databases"]:
+                self._rust.create_database(body["name"], tenant)
+                return 200, {}
+        return 404, {"error": "NotFoundError", "message": "there is no such address"}
+
+    def _handle_collections(
+        self, method: str, rest: Sequence[str], database_path: tuple[str, str], query: Mapping[str, str], body: Any
+    ) -> StatusAndBody:
+        match method, list(rest):
+            case "GET", []:
+                listed = self._rust.list_collections(int(query["limit"]), int(query["offset"]), *database_path)
+                return 200, [_to_document(each) for each in listed]
+            case "GET", [name]:
+                # Not by its name: an error is costly, since Chroma imports all of itself to make one.
+                listed = self._rust.list_collections(None, None, *database_path)
+                named = [_to_document(each) for each in listed if each.name == name]
+                return (200, named[0]) if named else (404, {"error": "NotFoundError"})
+            case "POST", []:
+                made = self._rust.create_collection(
+                    body["name"], json.dumps(body["configuration"]), None, body["metadata"], False, *database_path
+                )
+                return 200, _to_document(made)
+            case "PUT", [collection]:
+                self._rust.update_collection(collection, body["new_name"], body["new_metadata"], None)
+                return 200, {}
+            case "DELETE", [name]:
+                self._rust.delete_collection(name, *database_path)
+                with contextlib.suppress(sqlite3.Error, OSError):
+                    self.remove_orphaned_segments(vacuum=False)
+                return 200, {}
+        return 404, {"error": "NotFoundError", "message": "there is no such address"}
+
+    def _handle_rows(self, operation: str, collection: str, database_path: tuple[str, str], body: Any) -> StatusAndBody:
+        if operation == "count":
+            return 200, self._rust.count(collection, *database_path)
+        if operation == "upsert":
+            vectors = [_decode_vector(text) for text in body["embeddings"]]
+            self._rust.upsert(
+                collection, body["ids"], vectors, body["metadatas"], body["documents"], None, *database_path
+            )
+            return 200, {}
+        if operation == "delete":
+            chosen = json.dumps(body["where"]) if body.get("where") else None
+            self._rust.delete(collection, body.get("ids"), chosen, None, None, *database_path)
+            return 200, {}
+        if operation == "get":
+            got = self._rust.get(
+                collection, None, None, body["limit"], body["offset"], None, body["include"], *database_path
+            )
+            return 200, {"ids": got.ids, "metadatas": got.metadatas}
+        if operation == "query":
+            vectors = body["query_embeddings"]
+            found = self._rust.query(
+                collection, None, vectors, body["n_results"], None, None, body["include"], *database_path
+            )
+            return 200, {"ids": found.ids, "metadatas": found.metadatas}
+        return 404, {"error": "NotFoundError", "message": "there is no such address"}
+
+
+def is_segment_directory(directory: Path) -> bool:
+    """Whether a directory is one of those that Chroma keeps a segment in."""
+    try:
+        return directory.is_dir() and str(uuid.UUID(directory.name)) == directory.name
+    except ValueError:
+        return False
+
+
+def _to_document(collection: Any) -> dict[str, object]:
+    return {
+        "id": str(collection.id),
+        "name": collection.name,
+        "dimension": collection.dimension,
+        "metadata": collection.metadata,
+    }
+
+
+def _decode_vector(text: str) -> list[float]:
+    packed = base64.b64decode(text)
+    return list(struct.unpack(f"<{len(packed) // 4}f", packed))
+
+
+# The directory of a child: whose it is, which version of Chroma wrote it, and what is set aside of it.
+
+
+SOCKET_FILE, LOCK_FILE, MARKER_FILE, RESET_FILE = "wikiholt.sock", "wikiholt.lock", "wikiholt.json", "wikiholt.renew"
+QUARANTINE_DIRECTORY = "wikiholt-aside"
+
+
+class UnusableDirectory(Exception):
+    """The directory cannot be taken up: `state` says why in one word."""
+
+    def __init__(self, state: str, detail: str = "") -> None:
+        super().__init__(state, detail)
+        self.state = state
+        self.detail = detail
+
+
+def open_directory(directory: Path, *, reset: bool) -> EmbeddedChroma:
+    """Lock the directory for as long as this process lives, and open it; raises Unfit, OSError, and any panic."""
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    lock = os.open(directory / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        raise UnusableDirectory("taken") from error
+    if not _is_ours(directory):
+        raise UnusableDirectory("foreign")
+    try:
+        version = metadata.version("chromadb")
+        _quarantine_incompatible(directory, version, reset=reset)
+        return _open_or_quarantine(directory, version)
+    except ImportError as error:
+        raise UnusableDirectory("uninstalled", str(error)) from error
+
+
+def _is_ours(directory: Path) -> bool:
+    return (directory / MARKER_FILE).exists() or not (directory / DATABASE_FILE).exists()
+
+
+def _quarantine_incompatible(directory: Path, version: str, *, reset: bool) -> None:
+    """Set aside what another version of Chroma wrote, or what proved damaged."""
+    marker, asked = directory / MARKER_FILE, directory / RESET_FILE
+    try:
+        written_by = json.loads(marker.read_text("utf-8"))["chromadb"]
+    except (OSError, ValueError, KeyError, TypeError):
+        written_by = None
+    if (directory / DATABASE_FILE).exists() and (reset or asked.exists() or written_by != version):
+        quarantine_files(directory, "damaged" if written_by == version else f"written-by-{written_by or 'unknown'}")
+    asked.unlink(missing_ok=True)
+    if written_by != version:
+        draft = marker.with_suffix(".draft")
+        draft.write_text(json.dumps({"chromadb": version}), "utf-8")
+        draft.replace(marker)
+
+
+def _open_or_quarantine(directory: Path, version: str) -> EmbeddedChroma:
+    try:
+        return EmbeddedChroma(directory)
+    except (ImportError, KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException:  # noqa: BLE001 - a directory Chroma cannot open is set aside; it is a cache
+        quarantine_files(directory, "unreadable")
+        _quarantine_incompatible(directory, version, reset=False)
+        return EmbeddedChroma(directory)
+
+
+def quarantine_files(directory: Path, reason: str) -> None:
+    """Move Chroma's files out of the way; of those that were set aside only the last are kept."""
+    shutil.rmtree(directory / QUARANTINE_DIRECTORY, ignore_errors=True)
+    place = directory / QUARANTINE_DIRECTORY / f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{reason}"
+    place.mkdir(parents=True, mode=0o700)
+    for entry in list(directory.iterdir()):
+        if entry.name.startswith(DATABASE_FILE) or is_segment_directory(entry):
+            entry.rename(place / entry.name)

@@ -1,0 +1,1 @@
+"""Keyword caches: BM25 by postings in a mapped file."""

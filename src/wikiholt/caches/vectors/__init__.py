@@ -1,0 +1,1 @@
+"""Vector caches: nearest chunks by exact or approximate search."""

@@ -1,0 +1,121 @@
+"""A vector cache for large wikis: FAISS guesses the nearest rows by four-bit product codes, exact scores decide.
+
+Clustered and graph indexes lose neighbours on real text; flat codes that are scanned fast do not (see the bench).
+"""
+
+import importlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from wikiholt.caches.cache_file import CacheBroken
+from wikiholt.caches.vectors.cache_state import Array
+from wikiholt.caches.vectors.vector_cache import FileVectorCache
+from wikiholt.caches.vectors.vector_rows import is_in_sorted
+from wikiholt.domain.index import FloatArray, IntArray
+from wikiholt.domain.storage_protocols import WikiIndex
+from wikiholt.errors import MissingDependency
+
+_TRAINING_ROWS = 50_000
+_ADD_BLOCK_ROWS = 65_536
+
+
+def import_faiss() -> Any:
+    """The faiss module; raises MissingExtra when it is not installed."""
+    try:
+        return importlib.import_module("faiss")
+    except ImportError as error:
+        raise MissingDependency("FAISS is not installed.", hint='pip install "wikiholt[faiss]"') from error
+
+
+def count_subspaces(dimensions: int) -> int:
+    """How many four-bit codes a vector gets: one for every two dimensions."""
+    return dimensions // 2 if dimensions % 2 == 0 else dimensions
+
+
+def _use_one_thread(faiss: Any) -> None:
+    # OpenMP keeps this per thread. A forked child hangs if its parent ever used more than one.
+    faiss.omp_set_num_threads(1)
+
+
+@dataclass(frozen=True, slots=True)
+class FaissEngine:
+    """Flat product codes, scanned whole; `fetch` and `times` say how many rows are then scored exactly."""
+
+    kind: str = "faiss"
+    scan_max_rows: int = 20_000
+    base_candidates: int = 400
+    candidate_factor: int = 4
+    verified_sections: tuple[str, ...] = ("codes",)
+
+    def build_sections(self, vectors: FloatArray) -> Iterator[tuple[str, Array]]:
+        faiss = import_faiss()
+        _use_one_thread(faiss)
+        dimensions = vectors.shape[1]
+        index = faiss.index_factory(dimensions, f"PQ{count_subspaces(dimensions)}x4fs", faiss.METRIC_INNER_PRODUCT)
+        index.train(np.ascontiguousarray(vectors[:: max(1, len(vectors) // _TRAINING_ROWS)]))
+        for start in range(0, len(vectors), _ADD_BLOCK_ROWS):
+            index.add(np.ascontiguousarray(vectors[start : start + _ADD_BLOCK_ROWS]))
+        yield "codes", faiss.serialize_index(index)
+
+    def open_finder(self, sections: Mapping[str, memoryview], count: int, dimensions: int) -> "FaissFinder":
+        faiss = import_faiss()
+        try:
+            index = faiss.deserialize_index(np.frombuffer(sections["codes"], np.uint8))
+        except RuntimeError as error:
+            raise CacheBroken("FAISS cannot read the codes of the vector cache.") from error
+        if (index.ntotal, index.d) != (count, dimensions):
+            raise CacheBroken("The codes of the vector cache belong to other vectors.")
+        return FaissFinder(faiss, index, self.base_candidates, self.candidate_factor)
+
+
+@dataclass(frozen=True, slots=True)
+class FaissFinder:
+    """Asks FAISS for more and more rows until enough of them may compete."""
+
+    faiss: Any
+    index: Any
+    base_candidates: int
+    candidate_factor: int
+
+    def find(self, vector: FloatArray, limit: int, allowed_rows: IntArray | None, excluded_rows: IntArray) -> IntArray:
+        _use_one_thread(self.faiss)
+        total = int(self.index.ntotal)
+        room = total - len(excluded_rows) if allowed_rows is None else len(allowed_rows)
+        wanted = min(self.base_candidates + self.candidate_factor * limit, room)
+        allowed = None if allowed_rows is None else np.sort(allowed_rows)
+        asked = min(total, wanted + len(excluded_rows) if allowed is None else 2 * wanted * total // max(1, room))
+        while True:
+            found = self._search_index(vector, asked)
+            found = (
+                found[~is_in_sorted(excluded_rows, found)] if allowed is None else found[is_in_sorted(allowed, found)]
+            )
+            if len(found) >= wanted or asked >= total:
+                return found
+            asked = min(total, 4 * asked)
+
+    def _search_index(self, vector: FloatArray, count: int) -> IntArray:
+        _, rows = self.index.search(np.ascontiguousarray(vector)[None], count)
+        positions: IntArray = rows[0]
+        return positions[positions >= 0]
+
+
+class FaissVectorCache(FileVectorCache):
+    """The same contract as the exact cache, for wikis whose scan would take too long."""
+
+    def __init__(
+        self,
+        index: WikiIndex,
+        directory: Path,
+        *,
+        background: bool = True,
+        inline_build_rows: int = 20_000,
+        engine: FaissEngine | None = None,
+    ) -> None:
+        import_faiss()
+        super().__init__(
+            index, directory, engine or FaissEngine(), background=background, inline_build_rows=inline_build_rows
+        )

@@ -1,0 +1,1 @@
+"""Values and protocols that every layer shares. No I/O."""

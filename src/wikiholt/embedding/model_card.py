@@ -1,0 +1,198 @@
+"""A model's card: the small TOML file that says what a model is and which files, by digest, it is made of."""
+
+import math
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from wikiholt.domain.index import CosineScale
+from wikiholt.errors import ModelCorrupt
+
+CARD_FILE = "card.toml"
+POOLINGS = ("mean", "cls", "none")
+EMBEDDER, RERANKER = MODEL_KINDS = ("embedder", "reranker")
+_SHA256_PATTERN = re.compile(r"[0-9a-f]{64}")
+_CARD_HINT = "docs/models.md shows a card field by field"
+
+
+@dataclass(frozen=True, slots=True)
+class WeightsPackage:
+    """An installed package whose files are read and whose code is never run."""
+
+    distribution: str
+    version: str
+    package: str
+    directory: str
+    extra: str = ""
+    """The extra of Wikiholt that brings it, where it does not come along anyway."""
+
+    @property
+    def requirement(self) -> str:
+        return f"{self.distribution}=={self.version}"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelVariant:
+    """One precision of a model. With a layout, the graph's weights are cut from `weights` as the layout says."""
+
+    precision: str
+    graph: str
+    weights: str | None
+    layout: str | None
+    smoothing: str | None
+    fidelity: float
+    tolerance: float
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        return tuple(file for file in (self.graph, self.weights, self.layout, self.smoothing) if file is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCard:
+    """What a model is. `window` counts the tokens of one call, special tokens included.
+
+    A reranker reads a query and a text in one call and gives one number: how well the text answers the query.
+    """
+
+    name: str
+    kind: str
+    dimensions: int
+    window: int
+    pooling: str
+    normalise: bool
+    query_prefix: str
+    passage_prefix: str
+    scale: CosineScale
+    precision: str
+    licence: str
+    tokenizer: str
+    references: str | None
+    variants: Mapping[str, ModelVariant]
+    digests: Mapping[str, str]
+    weights_package: WeightsPackage | None
+
+
+def read_card(path: Path) -> ModelCard:
+    """The card in this file; raises ModelCorrupt, naming the field, when it is not one."""
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ModelCorrupt(f"The model card {path} is not TOML: {error}", hint=_CARD_HINT) from error
+    return _CardReader(path).parse_card(table)
+
+
+class _CardReader:
+    """Reads one card and knows its path, so that every complaint names it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def parse_card(self, table: dict[str, Any]) -> ModelCard:
+        digests = self._parse_digests(self._get_field(table, "files", dict))
+        variants = {
+            name: self._parse_variant(name, value) for name, value in self._get_field(table, "variants", dict).items()
+        }
+        kind = self._get_field(table, "kind", str, EMBEDDER)
+        one_number = kind == RERANKER
+        card = ModelCard(
+            name=self._get_field(table, "name", str),
+            kind=kind,
+            dimensions=1 if one_number else self._get_positive(table, "dimensions"),
+            window=self._get_positive(table, "window"),
+            pooling="none" if one_number else self._get_field(table, "pooling", str),
+            normalise=self._get_field(table, "normalise", bool, True),
+            query_prefix=self._get_field(table, "query_prefix", str, ""),
+            passage_prefix=self._get_field(table, "passage_prefix", str, ""),
+            scale=CosineScale(self._get_number(table, "unrelated", 0.0), self._get_number(table, "alike", 1.0)),
+            precision=self._get_field(table, "precision", str),
+            licence=self._get_field(table, "licence", str),
+            tokenizer=self._get_field(table, "tokenizer", str),
+            references=self._get_optional(table, "references"),
+            variants=variants,
+            digests=digests,
+            weights_package=self._parse_weights_package(table),
+        )
+        self._validate(card)
+        return card
+
+    def _validate(self, card: ModelCard) -> None:
+        if card.kind not in MODEL_KINDS:
+            raise self._make_error(f"kind is {card.kind!r}, not one of {', '.join(MODEL_KINDS)}")
+        if not -1 <= card.scale.unrelated < card.scale.related <= 1:
+            raise self._make_error("unrelated and alike are not two cosines, the second larger")
+        if card.pooling not in POOLINGS:
+            raise self._make_error(f"pooling is {card.pooling!r}, not one of {', '.join(POOLINGS)}")
+        if card.precision not in card.variants:
+            raise self._make_error(f"precision is {card.precision!r}, but there is no [variants.{card.precision}]")
+        named = {card.tokenizer, *(file for variant in card.variants.values() for file in variant.files)}
+        if card.references is not None:
+            named.add(card.references)
+        if missing := sorted(named - card.digests.keys()):
+            raise self._make_error(f"[files] gives no sha256 for {', '.join(missing)}")
+
+    def _parse_variant(self, precision: str, table: Any) -> ModelVariant:
+        if not isinstance(table, dict):
+            raise self._make_error(f"[variants.{precision}] is not a table")
+        fidelity, tolerance = self._get_number(table, "fidelity", 0.999), self._get_number(table, "tolerance", 0.1)
+        if not 0 < fidelity <= 1:
+            raise self._make_error(f"fidelity of [variants.{precision}] is not a cosine between 0 and 1")
+        if tolerance <= 0:
+            raise self._make_error(f"tolerance of [variants.{precision}] is not a positive number")
+        return ModelVariant(
+            precision=precision,
+            graph=self._get_field(table, "graph", str),
+            weights=self._get_optional(table, "weights"),
+            layout=self._get_optional(table, "layout"),
+            smoothing=self._get_optional(table, "smoothing"),
+            fidelity=fidelity,
+            tolerance=tolerance,
+        )
+
+    def _parse_weights_package(self, table: dict[str, Any]) -> WeightsPackage | None:
+        if "carrier" not in table:
+            return None
+        carrier = self._get_field(table, "carrier", dict)
+        values = {
+            key: self._get_field(carrier, key, str) for key in ("distribution", "version", "package", "directory")
+        }
+        return WeightsPackage(**values, extra=self._get_field(carrier, "extra", str, ""))
+
+    def _parse_digests(self, table: dict[str, Any]) -> dict[str, str]:
+        for file, digest in table.items():
+            parts = PurePosixPath(file).parts
+            if PurePosixPath(file).is_absolute() or ".." in parts or "\\" in file:
+                raise self._make_error(f"the file {file!r} lies outside the model's directory")
+            if not isinstance(digest, str) or not _SHA256_PATTERN.fullmatch(digest):
+                raise self._make_error(f"the digest of {file} is not 64 lower-case hexadecimal digits")
+        return table
+
+    def _get_field(self, table: dict[str, Any], key: str, kind: type, default: Any = None) -> Any:
+        value = table.get(key, default)
+        if value is None:
+            raise self._make_error(f"{key} is missing")
+        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            raise self._make_error(f"{key} is {value!r}, not a {kind.__name__}")
+        return value
+
+    def _get_positive(self, table: dict[str, Any], key: str) -> int:
+        value: int = self._get_field(table, key, int)
+        if value < 1:
+            raise self._make_error(f"{key} is {value}, not a positive number")
+        return value
+
+    def _get_number(self, table: dict[str, Any], key: str, default: float) -> float:
+        value = table.get(key, default)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise self._make_error(f"{key} is {value!r}, not a number")
+        return float(value)
+
+    def _get_optional(self, table: dict[str, Any], key: str) -> str | None:
+        value: str | None = self._get_field(table, key, str) if key in table else None
+        return value
+
+    def _make_error(self, problem: str) -> ModelCorrupt:
+        return ModelCorrupt(f"The model card {self._path} is wrong: {problem}", hint=_CARD_HINT)

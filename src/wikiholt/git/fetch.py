@@ -1,0 +1,212 @@
+"""The git binary on the network: one protocol, one checked address, no prompt, no redirect, and an end to everything.
+
+Secrets travel in the environment, where no other user of the machine sees them, never in arguments or files.
+"""
+
+import base64
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from wikiholt.errors import Busy, SourceCorrupt, SourceError
+from wikiholt.git.process import build_environment, limit_memory
+from wikiholt.git.remote_url import RemoteUrl, resolve_host
+
+_MAX_OUTPUT_BYTES = 1 << 20
+_MAX_ERROR_BYTES = 1 << 13
+_POLL_INTERVAL_S = 0.05
+_NETWORK_CONFIG = (
+    "core.askPass=",
+    "core.fsyncMethod=fsync",
+    f"core.hooksPath={os.devnull}",
+    "credential.helper=",
+    "fetch.fsckObjects=false",
+    # Always a pack: its size can be watched while it comes.
+    "fetch.unpackLimit=1",
+    "fetch.writeCommitGraph=false",
+    "gc.auto=0",
+    "http.followRedirects=false",
+    # Should the watching process be killed, a stalled git ends by itself.
+    "http.lowSpeedLimit=100",
+    "http.lowSpeedTime=60",
+    "http.proxy=",
+    "http.sslVerify=true",
+    "maintenance.auto=false",
+    "protocol.version=2",
+    "submodule.recurse=false",
+)
+_PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
+
+
+@dataclass(frozen=True, slots=True)
+class FetchLimits:
+    """What a remote may cost: which protocols and machines are allowed, how long it may take, how much may come."""
+
+    schemes: tuple[str, ...] = ("https", "ssh")
+    allow_private: bool = False
+    timeout: float = 300.0
+    max_bytes: int = 2 * 1024**3
+
+
+class RemoteGit:
+    """A line to one remote, pinned to the addresses its host had when this was made. For one use after another."""
+
+    def __init__(self, remote_url: RemoteUrl, limits: FetchLimits) -> None:
+        self._limits = limits
+        self._deadline = time.monotonic() + limits.timeout
+        self._config = list(_NETWORK_CONFIG)
+        self._environment = _build_network_environment(remote_url.scheme)
+        self.url = remote_url.format_url()
+        if remote_url.scheme == "file":
+            return
+        numbers = resolve_host(remote_url, allow_private=limits.allow_private)
+        if remote_url.scheme in ("http", "https"):
+            listed = ",".join(f"[{number}]" if ":" in number else number for number in numbers)
+            self._config.append(f"http.curloptResolve={remote_url.host.strip('[]')}:{remote_url.port}:{listed}")
+            if remote_url.user or remote_url.password:
+                secret = base64.b64encode(f"{remote_url.user}:{remote_url.password}".encode("latin-1")).decode()
+                self._environment |= {
+                    "GIT_CONFIG_COUNT": "1",
+                    "GIT_CONFIG_KEY_0": "http.extraHeader",
+                    "GIT_CONFIG_VALUE_0": f"Authorization: Basic {secret}",
+                }
+        elif remote_url.scheme == "git":
+            self.url = remote_url.format_url(f"[{numbers[0]}]" if ":" in numbers[0] else numbers[0])
+        else:
+            pin = None if limits.allow_private else numbers[0]
+            self._environment["GIT_SSH_COMMAND"] = _build_ssh_command(remote_url.host.strip("[]"), pin)
+
+    def run(
+        self, *arguments: str, directory: Path, stop: Callable[[], bool], growing_directory: Path | None = None
+    ) -> bytes:
+        """Run one command to its end and return what it said; raises SourceBroken beyond any limit."""
+        command = ["git", "--no-pager"]
+        for setting in self._config:
+            command += ["-c", setting]
+        try:
+            process = subprocess.Popen(
+                [*command, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                cwd=directory,
+                env=self._environment,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise SourceCorrupt(
+                f"Git could not be started: {error.strerror}.", hint="Is git installed and on the PATH?"
+            ) from error
+        limit_memory(process.pid)
+        said, complaint = _PipeReader(process.stdout, _MAX_OUTPUT_BYTES), _PipeReader(process.stderr, _MAX_ERROR_BYTES)
+        try:
+            self._wait_within_limits(process, said, stop, growing_directory)
+        finally:
+            _kill_process_group(process)
+            texts = said.read_all(), complaint.read_all()
+        if process.returncode != 0:
+            raise _make_error(texts[1])
+        return texts[0]
+
+    def _wait_within_limits(
+        self,
+        process: "subprocess.Popen[bytes]",
+        reader: "_PipeReader",
+        stop: Callable[[], bool],
+        growing_directory: Path | None,
+    ) -> None:
+        while True:
+            try:
+                process.wait(_POLL_INTERVAL_S)
+                return
+            except subprocess.TimeoutExpired:
+                pass
+            if time.monotonic() > self._deadline:
+                raise SourceCorrupt(
+                    f"The remote repository did not come within {self._limits.timeout:g} seconds.",
+                    hint="It may be slow or large; remote.timeout says how long it may take.",
+                )
+            if reader.is_truncated or (
+                growing_directory is not None and _get_directory_bytes(growing_directory) > self._limits.max_bytes
+            ):
+                raise SourceCorrupt(
+                    f"The remote repository sends more than the {self._limits.max_bytes} bytes allowed.",
+                    hint="remote.max_bytes says how much may come.",
+                )
+            if stop():
+                raise Busy("The fetch was stopped.", hint="The wiki is being removed, or the service is about to end.")
+
+
+class _PipeReader:
+    """Reads a pipe to its end in a thread, keeping no more than the first bytes."""
+
+    def __init__(self, pipe: IO[bytes] | None, max_bytes: int) -> None:
+        self._pipe = pipe
+        self._max_bytes = max_bytes
+        self._kept = b""
+        self.is_truncated = False
+        self._thread = threading.Thread(target=self._read_pipe, name="git-output", daemon=True)
+        self._thread.start()
+
+    def read_all(self) -> bytes:
+        self._thread.join()
+        if self._pipe is not None:
+            self._pipe.close()
+        return self._kept
+
+    def _read_pipe(self) -> None:
+        while self._pipe is not None and (block := self._pipe.read1(1 << 16)):  # type: ignore[attr-defined]
+            room = self._max_bytes - len(self._kept)
+            self.is_truncated = self.is_truncated or len(block) > room
+            self._kept += block[:room]
+
+
+def _kill_process_group(process: "subprocess.Popen[bytes]") -> None:
+    """End git and all it started: its helpers hold the connection, and would hold our pipes."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        process.kill()
+    process.wait()
+
+
+def _build_network_environment(scheme: str) -> dict[str, str]:
+    inherited = {name: value for name, value in build_environment().items() if name.lower() not in _PROXY_VARIABLES}
+    # An empty name of a program is no program: nobody is asked for a password. And a home that is none has no .netrc.
+    return inherited | {"GIT_ALLOW_PROTOCOL": scheme, "GIT_ASKPASS": "", "SSH_ASKPASS": "", "HOME": os.devnull}
+
+
+def _build_ssh_command(host: str, pin: str | None) -> str:
+    options = ["BatchMode=yes", "StrictHostKeyChecking=yes", "ConnectTimeout=30", "ForwardAgent=no", "ForwardX11=no"]
+    options += ["ClearAllForwardings=yes", "PermitLocalCommand=no", "ControlMaster=no", "ControlPath=none"]
+    if pin is not None:
+        options += [f"HostName={pin}", f"HostKeyAlias={host}", "CheckHostIP=no", "ProxyCommand=none", "ProxyJump=none"]
+    return "ssh " + " ".join(f"-o {option}" for option in options)
+
+
+def _get_directory_bytes(directory: Path) -> int:
+    total = 0
+    try:
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                total += entry.stat().st_size
+    except OSError:  # files come and go while git works
+        return total
+    return total
+
+
+def _make_error(stderr: bytes) -> SourceError:
+    lines = [line for line in stderr.decode("utf-8", "replace").splitlines() if line.strip()]
+    own = [line for line in lines if not line.startswith("remote: ")] or lines or ["git gave no reason"]
+    chosen: Sequence[str] = [line for line in own if line.startswith("fatal: ")] or own
+    said = "".join(char if char.isprintable() else " " for char in chosen[0].removeprefix("fatal: "))[:300]
+    hint = "Check the URL, and that whoever runs wikiholt may read it."
+    if "Host key verification failed" in stderr.decode("utf-8", "replace"):
+        hint = "Put the host's key into known_hosts of the user who runs wikiholt, after checking it."
+    return SourceCorrupt(f"The remote repository could not be read: {said}", hint=hint)

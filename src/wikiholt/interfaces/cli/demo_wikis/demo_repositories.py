@@ -1,0 +1,272 @@
+"""How the demo wikis came about: which page was written when, by whom. Dates are fixed, so commit ids are too."""
+
+import secrets
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+
+from wikiholt.domain.search import SearchMode
+from wikiholt.errors import InvalidSource, SourceCorrupt, SourceError
+from wikiholt.git.process import build_environment
+from wikiholt.git.source import GitSource
+
+
+@dataclass(frozen=True, slots=True)
+class DemoCommit:
+    """One commit. A page in `until` still ended before that heading then; `renamed` pages got a new name."""
+
+    timestamp: int
+    author: str
+    message: str
+    pages: tuple[str, ...] = ()
+    ends_before: Mapping[str, str] = field(default_factory=dict)
+    renamed: Mapping[str, str] = field(default_factory=dict)
+
+
+# Package files keep to ASCII; these pages are called otherwise in their wiki, from the start or at first.
+PATHS_IN_WIKI = {
+    "Practices/handover-ja.md": "Practices/当番の引き継ぎ.md",
+    "Growing/Crop rotation.md": "Growing/Rotation.md",
+}
+
+HISTORIES = {
+    "allotment": (
+        DemoCommit(
+            1758358800,
+            "Ines Okafor",
+            "Begin the handbook",
+            ("Home.md", "Site/Water.md", "Site/Tool shed.md", "Site/Keys and gate.md", "Rules/Bonfires.md"),
+            ends_before={"Home.md": "## Whom to call", "Site/Water.md": "## In a dry summer"},
+        ),
+        DemoCommit(
+            1763197200,
+            "Tomas Reiter",
+            "Add what we know about growing things",
+            ("Growing/Composting.md", "Growing/Kompost anlegen.md", "Growing/Pests.md", "Growing/Crop rotation.md"),
+            ends_before={"Growing/Composting.md": "## Not on the heap", "Growing/Pests.md": "## Blight"},
+        ),
+        DemoCommit(
+            1768035600,
+            "Ines Okafor",
+            "Write down the rules of tenancy and help for new members",
+            ("Rules/Tenancy.md", "First year on a plot.md", "Waiting list.md"),
+        ),
+        DemoCommit(
+            1771578000,
+            "Priya Nair",
+            "Sowing calendar; give crop rotation its full name",
+            ("Growing/Sowing calendar.md",),
+            renamed={"Growing/Rotation.md": "Growing/Crop rotation.md"},
+        ),
+        DemoCommit(
+            1773478800,
+            "Ines Okafor",
+            "After the March work day: dates, dry summers, blight, whom to call",
+            ("Work days.md", "Home.md", "Site/Water.md", "Growing/Pests.md", "Growing/Composting.md"),
+        ),
+    ),
+    "runbook": (
+        DemoCommit(
+            1758100200,
+            "Marit Solheim",
+            "Start the runbook with what broke last summer",
+            (
+                "Home.md",
+                "Services/Overview.md",
+                "Incidents/Certificate expired.md",
+                "Incidents/Database disk full.md",
+                "Practices/Postmortems.md",
+            ),
+            ends_before={"Home.md": "## Everything else"},
+        ),
+        DemoCommit(
+            1765441800,
+            "Jonas Weidmann",
+            "Describe ledger and gull",
+            ("Services/Ledger.md", "Services/Gull.md", "Practices/Deploying.md"),
+            ends_before={"Services/Ledger.md": "## Error codes", "Practices/Deploying.md": "## Quiet times"},
+        ),
+        DemoCommit(
+            1767861000,
+            "Haruka Mori",
+            "On-call, in two languages",
+            ("Practices/On-call.md", "Practices/handover-ja.md"),
+        ),
+        DemoCommit(
+            1772008200,
+            "Marit Solheim",
+            "Duplicate payments, slow checkout, error codes, secrets",
+            (
+                "Incidents/Duplicate payments.md",
+                "Incidents/Slow or failing checkout.md",
+                "Services/Ledger.md",
+                "Practices/Keys and secrets.md",
+            ),
+        ),
+        DemoCommit(
+            1775118600,
+            "Jonas Weidmann",
+            "Backups, quiet times, a fuller front page",
+            ("Practices/Backups.md", "Practices/Deploying.md", "Home.md"),
+        ),
+    ),
+}
+
+
+# Queries that show what the search can do, each with the page that should come first.
+
+
+@dataclass(frozen=True, slots=True)
+class DemoQuery:
+    """A query of one demo wiki, what it is there to show, and the path of the page it should find."""
+
+    slug: str
+    text: str
+    expected_path: str
+    description: str
+    mode: SearchMode = SearchMode.HYBRID
+    tags: tuple[str, ...] = ()
+    path: str = ""
+
+
+DEMO_QUERIES = (
+    DemoQuery(
+        "allotment",
+        "how do I keep bugs off my vegetables without chemicals",
+        "Growing/Pests",
+        "found by meaning: the page speaks of pests, nets and larvae, not of bugs or chemicals",
+    ),
+    DemoQuery(
+        "runbook",
+        "a customer was charged two times",
+        "Incidents/Duplicate payments",
+        "found by meaning: the page speaks of a card that was debited twice",
+    ),
+    DemoQuery("runbook", "TRN-5031", "Services/Ledger", "found by word: an error code means nothing to a model"),
+    DemoQuery(
+        "allotment",
+        "what am I allowed to burn",
+        "Rules/Bonfires",
+        "narrowed by a filter: only the pages below Rules",
+        path="Rules",
+    ),
+    DemoQuery("allotment", "Komposthaufen umsetzen", "Growing/Kompost anlegen", "a German page among English ones"),
+    DemoQuery("runbook", "当番の交代", "Practices/当番の引き継ぎ", "Japanese, which puts no spaces between words"),
+    DemoQuery("allotment", "I lost my key", "Site/Keys and gate", "each wiki answers for itself: keys of a gate here"),
+    DemoQuery(
+        "runbook",
+        "somebody published a key",
+        "Practices/Keys and secrets",
+        "each wiki answers for itself: keys of a service there",
+    ),
+)
+
+
+# Writes the demo wikis as real git repositories, whole or not at all.
+
+
+_GIT_TIMEOUT_S = 60
+
+
+def write_demo_wikis(directory: Path) -> dict[str, Path]:
+    """Make the demo wikis below a directory, by slug; one that is there already is left as it is."""
+    directory.mkdir(parents=True, exist_ok=True)
+    repositories = {slug: directory / slug for slug in HISTORIES}
+    for slug, repository in repositories.items():
+        if not _exists(repository):
+            _write_repository(slug, repository)
+    return repositories
+
+
+def _exists(repository: Path) -> bool:
+    if not repository.exists() or (repository.is_dir() and not any(repository.iterdir())):
+        return False
+    try:
+        GitSource(repository).get_head()
+    except (SourceError, InvalidSource) as error:
+        raise InvalidSource(
+            f"{repository} is in the way of a demo wiki.", hint="Move it away, or choose another directory."
+        ) from error
+    return True
+
+
+def _write_repository(slug: str, repository: Path) -> None:
+    draft = repository.with_name(f".{slug}.{secrets.token_hex(8)}")
+    try:
+        draft.mkdir()
+        _run_git(draft, "init", "--quiet", "--template=", "--initial-branch=main", "--object-format=sha1")
+        stream = b"".join(_format_commit(slug, step) for step in HISTORIES[slug])
+        _run_git(draft, "fast-import", "--quiet", stdin=stream)
+        _run_git(draft, "reset", "--quiet", "--hard")
+        _move_repository(draft, repository)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _move_repository(draft: Path, repository: Path) -> None:
+    try:
+        draft.rename(repository)
+    except OSError:
+        # Another process may have been faster; its repository is as good.
+        if not _exists(repository):
+            raise
+
+
+def _format_commit(slug: str, step: DemoCommit) -> bytes:
+    """One commit in the language of `git fast-import`."""
+    first, _, last = step.author.partition(" ")
+    person = f"{step.author} <{first.lower()}.{last.lower()}@example.org> {step.timestamp} +0000"
+    lines = [
+        b"commit refs/heads/main\n",
+        f"author {person}\ncommitter {person}\n".encode(),
+        _format_data(step.message.encode()),
+    ]
+    lines += [f"R {_quote_path(old)} {_quote_path(new)}\n".encode() for old, new in step.renamed.items()]
+    for page in step.pages:
+        lines += [
+            f"M 100644 inline {_quote_path(PATHS_IN_WIKI.get(page, page))}\n".encode(),
+            _format_data(_read_page_text(slug, page, step)),
+        ]
+    return b"".join([*lines, b"\n"])
+
+
+def _read_page_text(slug: str, page: str, step: DemoCommit) -> bytes:
+    text = files(__package__).joinpath(slug, *page.split("/")).read_text("utf-8")
+    if page not in step.ends_before:
+        return text.encode()
+    before, found, _ = text.partition(f"\n{step.ends_before[page]}\n")
+    if not found:
+        raise ValueError(f"{page} has no heading {step.ends_before[page]}")
+    return before.encode()
+
+
+def _format_data(content: bytes) -> bytes:
+    return b"data %d\n%s\n" % (len(content), content)
+
+
+def _quote_path(path: str) -> str:
+    return '"' + path.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _run_git(directory: Path, *arguments: str, stdin: bytes = b"") -> None:
+    command = ["git", "-c", "safe.directory=*", "-c", "core.autocrlf=false", *arguments]
+    try:
+        done = subprocess.run(
+            command,
+            cwd=directory,
+            input=stdin,
+            capture_output=True,
+            env=build_environment(),
+            timeout=_GIT_TIMEOUT_S,
+            check=False,
+        )
+    except FileNotFoundError as error:
+        raise SourceCorrupt("Git is not installed.", hint="Install git and make sure it is on the PATH.") from error
+    except subprocess.TimeoutExpired as error:
+        raise SourceCorrupt(f"`git {arguments[0]}` did not end.", hint="Is the disk very slow?") from error
+    if done.returncode != 0:
+        said = done.stderr.decode("utf-8", "replace").strip()
+        raise SourceCorrupt(f"`git {arguments[0]}` failed: {said}", hint="Is there room on the disk?")

@@ -1,0 +1,135 @@
+"""The service as an ASGI application."""
+
+import importlib.util
+from collections.abc import Sequence
+
+from fastapi import APIRouter, FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+
+from wikiholt import __version__
+from wikiholt.app.bootstrap import Application
+from wikiholt.errors import WikiholtError
+from wikiholt.interfaces.http import (
+    admin_routes,
+    attachment_routes,
+    exception_handlers,
+    index_routes,
+    openapi,
+    page_routes,
+    search_routes,
+    service_routes,
+)
+from wikiholt.interfaces.http.metrics import (
+    DatabaseCollector,
+    QueryLogCollector,
+    SchedulerCollector,
+    ServiceMetrics,
+    VectorEngineCollector,
+)
+from wikiholt.interfaces.http.middleware import RequestLimits, RequestMiddleware
+from wikiholt.interfaces.http.request_context import HostContext, RequestContext
+from wikiholt.interfaces.web.web_routes import add_pages
+
+_DESCRIPTION = (
+    "Search for wikis that live in git: by meaning and by word. Below /w/SLUG the same addresses are one wiki's."
+)
+_EXPOSED_HEADERS = ("ETag", "Location", "RateLimit", "RateLimit-Policy", "Retry-After")
+
+_MCP_HEADERS = ("Mcp-Protocol-Version", "Mcp-Method", "Mcp-Name", "Mcp-Session-Id")
+
+_WIKI_ROUTERS = (
+    search_routes.router,
+    search_routes.report_router,
+    attachment_routes.router,
+    page_routes.router,
+    page_routes.write_router,
+    page_routes.links_router,
+    index_routes.router,
+    index_routes.backups_router,
+    admin_routes.router,
+)
+"""Routes of one page's attachments, history and rename come before the page itself, whose path may hold anything."""
+_SERVICE_ROUTERS = (index_routes.webhook_router, admin_routes.wikis_router, service_routes.metrics_router)
+
+
+def create_app(application: Application) -> FastAPI:
+    """The application of a farm; who makes the farm starts and stops its keeper."""
+    app = _create_base_app(application, RequestContext, "/openapi.json")
+    _add_routes(app, (*_WIKI_ROUTERS, *_SERVICE_ROUTERS, service_routes.router))
+    app.add_route("/docs", openapi.handle_docs, include_in_schema=False)
+    add_pages(app, application)
+    _add_mcp(app, application)
+    origins = application.settings.serve_cors_origins
+    _add_middleware(app, application, allow_cross_origin=bool(origins))
+    if origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=list(origins),
+            allow_methods=["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"],
+            allow_headers=["Authorization", "Content-Type", "If-Match", "If-None-Match", *_MCP_HEADERS],
+            expose_headers=list(_EXPOSED_HEADERS),
+        )
+    return app
+
+
+def create_host_app(application: Application) -> FastAPI:
+    """The API of single wikis for a host that calls it in process; a request must come with its Admission."""
+    app = _create_base_app(application, HostContext, "/api/v1/openapi.json")
+    _add_routes(app, _WIKI_ROUTERS)
+    app.router.routes.extend(
+        route for route in service_routes.router.routes if getattr(route, "path", "") == "/api/v1/health"
+    )
+    _add_mcp(app, application, prefix="/api/v1")
+    _add_middleware(app, application, allow_cross_origin=False)
+    return app
+
+
+def _add_mcp(app: FastAPI, application: Application, prefix: str = "") -> None:
+    if importlib.util.find_spec("mcp") is not None:
+        from wikiholt.interfaces.mcp.mcp_routes import add_mcp  # noqa: PLC0415 - it is an extra
+
+        add_mcp(app, application, prefix)
+
+
+def _create_base_app(application: Application, context_class: type[RequestContext], openapi_path: str) -> FastAPI:
+    app = FastAPI(
+        title="Wikiholt",
+        version=__version__,
+        description=_DESCRIPTION,
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    app.state.application = application
+    app.state.context_class = context_class
+    app.state.openapi_path = openapi_path
+    app.add_route(openapi_path, openapi.handle_openapi, include_in_schema=False)
+    app.state.metrics = ServiceMetrics()
+    app.state.metrics.registry.register(SchedulerCollector(application.scheduler.get_counters))
+    if application.service.components.query_log_writer is not None:
+        app.state.metrics.registry.register(QueryLogCollector(application.service.components.query_log_writer))
+    if application.service.components.vector_engine is not None:
+        app.state.metrics.registry.register(VectorEngineCollector(application.service.components.vector_engine))
+    if application.service.components.databases is not None:
+        app.state.metrics.registry.register(DatabaseCollector(application.service.components.databases))
+    app.add_exception_handler(WikiholtError, exception_handlers.on_error)
+    app.add_exception_handler(RequestValidationError, exception_handlers.on_invalid)
+    app.add_exception_handler(HTTPException, exception_handlers.on_http_exception)
+    return app
+
+
+def _add_middleware(app: FastAPI, application: Application, *, allow_cross_origin: bool) -> None:
+    app.add_middleware(
+        RequestMiddleware,
+        limits=RequestLimits(application.settings.limit_body_bytes, allow_cross_origin=allow_cross_origin),
+        metrics=app.state.metrics,
+    )
+
+
+def _add_routes(app: FastAPI, routers: Sequence[APIRouter]) -> None:
+    """Add the routes in one flat list: an answer of 405 and the figures go by it."""
+    for router in routers:
+        app.router.routes.extend(router.routes)

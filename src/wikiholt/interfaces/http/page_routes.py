@@ -1,0 +1,320 @@
+"""Reading pages: the list, one page, its history, what changed lately."""
+
+from contextlib import suppress
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Header, Path
+from pydantic import Field
+from starlette.responses import Response
+
+from wikiholt.domain.git import Author
+from wikiholt.domain.page import PageContent, PageWriteResult
+from wikiholt.domain.wiki import Scope
+from wikiholt.errors import InvalidPage, PageExists, PageNotFound
+from wikiholt.interfaces.http.host_grant import ChangeKind, CommitEvent
+from wikiholt.interfaces.http.problem_details import Responses, describe_error_responses
+from wikiholt.interfaces.http.query_params import Count, NoParams, PageListParams, parse_query
+from wikiholt.interfaces.http.request_context import RequestContextDep, WikiSession
+from wikiholt.interfaces.http.responses import (
+    IfNoneMatch,
+    make_json_response,
+    make_not_modified_response,
+    make_weak_etag,
+    matches_etag,
+)
+from wikiholt.interfaces.http.write_request import (
+    AuthorHeader,
+    IfMatch,
+    LazyBody,
+    PatchPage,
+    PutPage,
+    RenamePage,
+    WriteBody,
+    build_page_exists_error,
+    check_preconditions,
+    get_author,
+    get_expected_revision,
+    read_body,
+)
+from wikiholt.interfaces.schemas.page_schemas import (
+    ChangelogDocument,
+    GraphDocument,
+    HistoryDocument,
+    LinksDocument,
+    OrphansDocument,
+    PageDeleteDocument,
+    PageDocument,
+    PageListDocument,
+    PageRenameDocument,
+    PageWriteDocument,
+    build_changelog_document,
+    build_commit_document,
+    build_delete_document,
+    build_graph_document,
+    build_links_document,
+    build_orphans_document,
+    build_page_document,
+    build_page_list_document,
+    build_rename_document,
+    build_write_document,
+)
+from wikiholt.wikis.pages.page_locator import get_new_file
+
+router = APIRouter(prefix="/api/v1", tags=["pages"])
+
+PagePath = Annotated[str, Path(max_length=1100, description="The page's path; slashes may stand as they are.")]
+
+
+class CommitListParams(NoParams):
+    """The newest of a list of commits."""
+
+    limit: Count = Field(50, ge=1, le=1000, description="How many at most.")
+
+
+class ChangelogParams(CommitListParams):
+    """The newest commits, or those before them."""
+
+    offset: Count = Field(0, ge=0, le=1_000_000, description="How many to leave out at the beginning.")
+
+
+class PageRevisionParams(NoParams):
+    """A page at some time."""
+
+    revision: str | None = Field(
+        None, pattern=r"^[0-9a-fA-F]{7,64}$", description="A commit, by 7 digits or more; the newest if left out."
+    )
+
+
+@router.get("/pages", response_model=PageListDocument, responses=describe_error_responses(304))
+def list_pages(
+    context: RequestContextDep,
+    params: Annotated[PageListParams, parse_query(PageListParams)],
+    if_none_match: IfNoneMatch = None,
+) -> Response:
+    """List the pages, or those that pass the filters, by path."""
+    wiki = context.open_wiki(Scope.READ)
+    tag = make_weak_etag("pages", wiki.handle.get_version_token(), params)
+    if if_none_match and matches_etag(if_none_match, tag):
+        return make_not_modified_response(tag)
+    found = wiki.handle.pages.list(wiki.to_git_filter(params.to_filter()), params.limit, params.offset)
+    return make_json_response(build_page_list_document(found, wiki.path_style), etag=tag)
+
+
+@router.get("/changelog", response_model=ChangelogDocument, responses=describe_error_responses())
+def changelog(context: RequestContextDep, params: Annotated[ChangelogParams, parse_query(ChangelogParams)]) -> Response:
+    """List the commits that touched a page, newest first."""
+    wiki = context.open_wiki(Scope.READ)
+    return make_json_response(
+        build_changelog_document(wiki.handle.pages.read_changelog(params.limit, params.offset), wiki.path_style)
+    )
+
+
+@router.get(
+    "/pages/{path:path}/history", response_model=HistoryDocument | PageDocument, responses=describe_error_responses(404)
+)
+def history(
+    context: RequestContextDep, path: PagePath, params: Annotated[CommitListParams, parse_query(CommitListParams)]
+) -> Response:
+    """List the commits that changed a page, newest first."""
+    wiki = context.open_wiki(Scope.READ)
+    try:
+        commits = wiki.handle.pages.read_history(wiki.path_style.to_git_path(path), params.limit)
+    except PageNotFound:
+        # The address may also be that of a page which is itself called history.
+        with suppress(PageNotFound):
+            return make_page_response(wiki, f"{path}/history")
+        raise
+    shown = wiki.path_style.to_display_path(wiki.path_style.to_git_path(path))
+    return make_json_response({"path": shown, "history": [build_commit_document(commit) for commit in commits]})
+
+
+@router.get("/pages/{path:path}", response_model=PageDocument, responses=describe_error_responses(304, 404))
+def read_page(
+    context: RequestContextDep,
+    path: PagePath,
+    params: Annotated[PageRevisionParams, parse_query(PageRevisionParams)],
+    if_none_match: IfNoneMatch = None,
+) -> Response:
+    """Read a page as it is at HEAD, or at a revision; its tag is what If-Match of a write takes."""
+    return make_page_response(context.open_wiki(Scope.READ), path, params.revision, if_none_match)
+
+
+def make_page_response(
+    wiki: WikiSession, path: str, revision: str | None = None, if_none_match: str | None = None
+) -> Response:
+    """The page of this path; raises PageNotFound."""
+    page = wiki.handle.pages.read(wiki.path_style.to_git_path(path), revision)
+    tag = make_page_etag(page)
+    if if_none_match and matches_etag(if_none_match, tag):
+        return make_not_modified_response(tag)
+    return make_json_response(build_page_document(page, wiki.path_style), etag=tag)
+
+
+def make_page_etag(page: PageContent) -> str:
+    """The page's revision, and after a dot what else the answer depends on: a write looks at the first part alone."""
+    rest = make_weak_etag(page.links_to, page.linked_from, page.missing, page.blob, page.notes)
+    return f'"{page.revision}.{rest[3:-1]}"'
+
+
+# Writing pages: each write is a commit, based on the revision its writer has read, and wakes the index.
+
+
+write_router = APIRouter(prefix="/api/v1", tags=["pages"])
+
+_WRITE_RESPONSES = describe_error_responses(404, 409, 412, 413)
+_CREATED_RESPONSE: Responses = {201: {"model": PageWriteDocument, "description": "The page is new."}}
+IfNoneMatchAny = Annotated[Literal["*"] | None, Header(alias="If-None-Match", description="`*`: only if it is new.")]
+RawPutPage = Annotated[LazyBody[PutPage], read_body(PutPage)]
+RawPatchPage = Annotated[LazyBody[PatchPage], read_body(PatchPage)]
+RawRenamePage = Annotated[LazyBody[RenamePage], read_body(RenamePage)]
+RawWriteBody = Annotated[LazyBody[WriteBody], read_body(WriteBody, optional=True)]
+NoQuery = Annotated[NoParams, parse_query(NoParams)]
+
+
+@write_router.put(
+    "/pages/{path:path}", response_model=PageWriteDocument, responses=_WRITE_RESPONSES | _CREATED_RESPONSE
+)
+def put_page(
+    context: RequestContextDep,
+    path: PagePath,
+    raw_body: RawPutPage,
+    _: NoQuery,
+    if_match: IfMatch = None,
+    if_none_match: IfNoneMatchAny = None,
+    author_header: AuthorHeader = None,
+) -> Response:
+    """Write a page. One that is there already takes the revision it was read at, in the body or as If-Match."""
+    wiki, body = context.open_wiki(Scope.WRITE), raw_body.read()
+    path, by_header = wiki.path_style.to_git_path(path), if_match is not None or if_none_match is not None
+    with check_preconditions(by_header=by_header):
+        based = None if if_none_match else get_expected_revision(wiki, path, body, if_match)
+        author, message = get_author(wiki, body, author_header), body.commit_message or ""
+        try:
+            written = wiki.handle.pages.write(
+                path, body.content, author, message, expected=based, create_only=based is None
+            )
+        except PageExists:
+            raise build_page_exists_error(wiki, path, by_header=by_header) from None
+    _report_saved(wiki, written, author, message)
+    status = 201 if written.created else 200
+    return make_json_response(build_write_document(written, wiki.path_style), status, etag=f'"{written.revision}"')
+
+
+@write_router.patch("/pages/{path:path}", response_model=PageWriteDocument, responses=_WRITE_RESPONSES)
+def patch_page(
+    context: RequestContextDep,
+    path: PagePath,
+    raw_body: RawPatchPage,
+    _: NoQuery,
+    if_match: IfMatch = None,
+    author_header: AuthorHeader = None,
+) -> Response:
+    """Replace the one place where the page says `old_string`; takes the revision it was read at."""
+    wiki, body = context.open_wiki(Scope.WRITE), raw_body.read()
+    path = wiki.path_style.to_git_path(path)
+    if not body.revision and if_match is None:
+        raise InvalidPage("The revision is not said.", hint="Read the page, then send its revision with the change.")
+    if body.old_string == body.new_string:
+        raise InvalidPage("old_string and new_string are the same.", hint="Say what shall change.")
+    with check_preconditions(by_header=if_match is not None):
+        based = get_expected_revision(wiki, path, body, if_match)
+        author, message = get_author(wiki, body, author_header), body.commit_message or ""
+        written = wiki.handle.pages.replace_text(
+            path, body.old_string, body.new_string, author, message, expected=based
+        )
+    _report_saved(wiki, written, author, message)
+    return make_json_response(build_write_document(written, wiki.path_style), etag=f'"{written.revision}"')
+
+
+@write_router.delete("/pages/{path:path}", response_model=PageDeleteDocument, responses=_WRITE_RESPONSES)
+def delete_page(
+    context: RequestContextDep,
+    path: PagePath,
+    _: NoQuery,
+    raw_body: RawWriteBody,
+    if_match: IfMatch = None,
+    author_header: AuthorHeader = None,
+) -> Response:
+    """Delete a page; what it said stays in the history."""
+    return delete_and_respond(context.open_wiki(Scope.WRITE), path, raw_body.read(), if_match, author_header)
+
+
+def delete_and_respond(
+    wiki: WikiSession, path: str, body: WriteBody, if_match: str | None, author_header: str | None
+) -> Response:
+    """Delete the page of this path; raises PageNotFound."""
+    path = wiki.path_style.to_git_path(path)
+    with check_preconditions(by_header=if_match is not None):
+        based = get_expected_revision(wiki, path, body, if_match)
+        author, message = get_author(wiki, body, author_header), body.commit_message or ""
+        deleted = wiki.handle.pages.delete(path, author, message, expected=based)
+    wiki.report_commit(CommitEvent(ChangeKind.DELETED, deleted.path, (deleted.file,), author, message))
+    return make_json_response(build_delete_document(deleted, wiki.path_style))
+
+
+@write_router.post("/pages/{path:path}/rename", response_model=PageRenameDocument, responses=_WRITE_RESPONSES)
+def rename_page(
+    context: RequestContextDep,
+    path: PagePath,
+    raw_body: RawRenamePage,
+    _: NoQuery,
+    if_match: IfMatch = None,
+    author_header: AuthorHeader = None,
+) -> Response:
+    """Give a page another path; links of other pages follow in the same commit."""
+    wiki, body = context.open_wiki(Scope.WRITE), raw_body.read()
+    path, new_path = wiki.path_style.to_git_path(path), wiki.path_style.to_git_path(body.new_path)
+    with check_preconditions(by_header=if_match is not None):
+        based = get_expected_revision(wiki, path, body, if_match)
+        author, message = get_author(wiki, body, author_header), body.commit_message or ""
+        renamed = wiki.handle.pages.rename(
+            path,
+            new_path,
+            author,
+            message,
+            expected=based,
+            update_links=body.update_links,
+            link_path=wiki.path_style.to_link_path(new_path),
+        )
+    files = (renamed.file, *map(get_new_file, renamed.updated))
+    wiki.report_commit(CommitEvent(ChangeKind.RENAMED, renamed.old_path, files, author, message, renamed.path))
+    return make_json_response(build_rename_document(renamed, wiki.path_style), etag=f'"{renamed.revision}"')
+
+
+def _report_saved(wiki: WikiSession, result: PageWriteResult, author: Author, message: str) -> None:
+    if result.changed:
+        wiki.report_commit(CommitEvent(ChangeKind.SAVED, result.path, (result.file,), author, message))
+
+
+# Links between pages.
+
+
+links_router = APIRouter(prefix="/api/v1", tags=["links"])
+
+
+@links_router.get("/links", response_model=GraphDocument, responses=describe_error_responses(304))
+def graph(
+    context: RequestContextDep, _: Annotated[NoParams, parse_query(NoParams)], if_none_match: IfNoneMatch = None
+) -> Response:
+    """List all pages and the links between them."""
+    wiki = context.open_wiki(Scope.READ)
+    tag = make_weak_etag("links", wiki.handle.get_version_token())
+    if if_none_match and matches_etag(if_none_match, tag):
+        return make_not_modified_response(tag)
+    return make_json_response(build_graph_document(wiki.handle.pages.build_graph(), wiki.path_style), etag=tag)
+
+
+@links_router.get("/links/{path:path}", response_model=LinksDocument, responses=describe_error_responses(404))
+def links(context: RequestContextDep, path: PagePath, _: Annotated[NoParams, parse_query(NoParams)]) -> Response:
+    """List the pages a page links to, and those that link to it."""
+    wiki = context.open_wiki(Scope.READ)
+    return make_json_response(
+        build_links_document(wiki.handle.pages.get_links(wiki.path_style.to_git_path(path)), wiki.path_style)
+    )
+
+
+@links_router.get("/orphans", response_model=OrphansDocument, responses=describe_error_responses())
+def orphans(context: RequestContextDep, _: Annotated[NoParams, parse_query(NoParams)]) -> Response:
+    """List the pages that no other page links to."""
+    wiki = context.open_wiki(Scope.READ)
+    return make_json_response(build_orphans_document(wiki.handle.pages.find_orphans(), wiki.path_style))

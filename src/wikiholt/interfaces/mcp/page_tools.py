@@ -1,0 +1,294 @@
+"""Pages read whole, by section, by lines, at a revision; long ones in parts."""
+
+import re
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from wikiholt.domain.page import Heading, PageContent
+from wikiholt.domain.search import PageFilter
+from wikiholt.errors import InvalidPage, NothingIndexed
+from wikiholt.interfaces.http.request_context import WikiSession
+from wikiholt.interfaces.mcp.text_output import TextPart, cut_lines, estimate_tokens, take_fitting
+from wikiholt.interfaces.mcp.tool_schemas import (
+    DATA_NOTICE,
+    ChangesArguments,
+    ChangesResult,
+    Continuation,
+    FetchArguments,
+    FetchResult,
+    HistoryArguments,
+    HistoryResult,
+    LinksArguments,
+    LinksResult,
+    ListPagesArguments,
+    ListPagesResult,
+    OrphansArguments,
+    OrphansResult,
+    OutlineEntry,
+    ReadPageArguments,
+    ReadPageResult,
+)
+from wikiholt.interfaces.schemas.common import format_date
+from wikiholt.interfaces.schemas.page_schemas import (
+    build_changelog_document,
+    build_commit_document,
+    build_links_document,
+    build_orphans_document,
+    build_page_list_document,
+)
+from wikiholt.wikis.handle import WikiHandle
+
+_MAX_HEADINGS = 60
+_PAGE_ID_PATTERN = re.compile(r"(?s)(.+)#L([1-9][0-9]{0,8})(?:-L?([1-9][0-9]{0,8}))?")
+
+
+def read_page(wiki: WikiSession, params: ReadPageArguments, budget: int) -> ReadPageResult:
+    page = wiki.handle.pages.read(wiki.path_style.to_git_path(params.path), params.revision)
+    lines = page.content.split("\n")
+    first, last = _resolve_line_range(page, lines, params)
+    part = cut_lines(lines, first, last, params.from_character, budget)
+    path = wiki.path_style.to_display_path(page.path)
+    arguments: dict[str, Any] = {"path": path}
+    if params.revision:
+        arguments["revision"] = params.revision
+    if last < len(lines):
+        arguments["to_line"] = last
+    return {
+        "path": path,
+        "title": wiki.path_style.to_display_title(page.name, page.path),
+        "content": part.text,
+        "lines": [part.first, part.last],
+        "total_lines": len(lines),
+        "outline": _build_outline(page.headings),
+        "category": page.metadata.category,
+        "tags": list(page.metadata.tags),
+        "last_updated": format_date(page.metadata.last_updated),
+        "revision": page.revision,
+        "read_at": page.read_at,
+        "last_commit": build_commit_document(page.last_commit) if page.last_commit else None,
+        "warnings": [*page.warnings, *page.notes],
+        "notice": DATA_NOTICE,
+        "rest": _build_page_continuation(part, last, "read_page", arguments),
+    }
+
+
+def fetch_page(wiki: WikiSession, params: FetchArguments, budget: int) -> FetchResult:
+    path, first, last = params.id, 1, None
+    if found := _PAGE_ID_PATTERN.fullmatch(params.id):
+        path, first, last = found[1], int(found[2]), int(found[3]) if found[3] else None
+    page = wiki.handle.pages.read(wiki.path_style.to_git_path(path))
+    lines = page.content.split("\n")
+    if first > len(lines):
+        raise _build_no_line_error(first, lines)
+    end = min(last or len(lines), len(lines))
+    part = cut_lines(lines, first, max(first, end), 0, budget)
+    shown = wiki.path_style.to_display_path(page.path)
+    rest = _build_page_continuation(
+        part, end, "read_page", {"path": shown} | ({"to_line": end} if end < len(lines) else {})
+    )
+    if rest and part.rest and not part.rest[1]:
+        told = f"#L{part.rest[0]}" + (f"-{end}" if end < len(lines) else "")
+        rest = {"told": rest["told"], "tool": "fetch", "arguments": {"id": f"{shown}{told}"}}
+    return {
+        "id": params.id,
+        "title": wiki.path_style.to_display_title(page.name, page.path),
+        "text": part.text,
+        "url": wiki.handle.build_link(page.path),
+        "metadata": {
+            "path": shown,
+            "lines": [part.first, part.last],
+            "total_lines": len(lines),
+            "revision": page.revision,
+            "last_updated": format_date(page.metadata.last_updated),
+            "notice": DATA_NOTICE,
+            "rest": rest,
+        },
+    }
+
+
+def _resolve_line_range(page: PageContent, lines: Sequence[str], params: ReadPageArguments) -> tuple[int, int]:
+    """The lines that are asked for; raises InvalidPage for what the page does not have."""
+    first, last = 1, len(lines)
+    if params.section:
+        first, last = _find_section(page.headings, params.section, last)
+    if params.from_line is not None:
+        first = max(first, params.from_line)
+    if params.to_line is not None:
+        last = min(last, params.to_line)
+    if first > len(lines):
+        raise _build_no_line_error(first, lines)
+    if first > last:
+        raise InvalidPage(f"lines {first} to {last} are none", hint="let to_line be at least from_line")
+    return first, last
+
+
+def _find_section(headings: Sequence[Heading], section: str, end: int) -> tuple[int, int]:
+    """The lines of a section with those below it: up to the next heading of its level or above."""
+    meant = section.strip().lstrip("#").strip()
+    for same in (_is_same_heading, _is_matching_heading):
+        for number, heading in enumerate(headings):
+            if same(heading, meant):
+                after = (each.line - 1 for each in headings[number + 1 :] if each.level <= heading.level)
+                return heading.line, next(after, end)
+    known = ", ".join(repr(heading.text) for heading in headings[:20])
+    raise InvalidPage(
+        f"the page has no section {section[:200]!r}",
+        hint=f"its headings are: {known}" if known else "it has no headings; read it by lines",
+    )
+
+
+def _is_same_heading(heading: Heading, text: str) -> bool:
+    return text in (heading.text, heading.anchor)
+
+
+def _is_matching_heading(heading: Heading, text: str) -> bool:
+    return text.casefold() == heading.text.casefold()
+
+
+def _build_outline(headings: Sequence[Heading]) -> list[OutlineEntry]:
+    return [
+        {"level": each.level, "text": each.text, "anchor": each.anchor, "line": each.line}
+        for each in headings[:_MAX_HEADINGS]
+    ]
+
+
+def _build_page_continuation(part: TextPart, last: int, tool: str, arguments: dict[str, Any]) -> Continuation | None:
+    if part.rest is None:
+        return None
+    line, character = part.rest
+    begin = {"from_line": line} | ({"from_character": character} if character else {})
+    return {
+        "told": f"The answer ends before line {line} of {last}" + (f", character {character}." if character else "."),
+        "tool": tool,
+        "arguments": {**arguments, **begin},
+    }
+
+
+def _build_no_line_error(line: int, lines: Sequence[str]) -> InvalidPage:
+    return InvalidPage(f"the page has no line {line}", hint=f"it has {len(lines)} lines")
+
+
+# Lists: pages, links both ways, commits, pages that nobody links to. Each says how to get what did not fit.
+
+
+T = TypeVar("T")
+
+
+def list_pages(wiki: WikiSession, params: ListPagesArguments, budget: int) -> ListPagesResult:
+    with wiki.use_handle() as handle:
+        found = handle.pages.list(wiki.to_git_filter(params.to_filter()), params.limit, params.offset)
+        stale = _is_stale(handle)
+    document = build_page_list_document(found, wiki.path_style)
+    pages = _take_fitting_items(document["pages"], budget)
+    return {
+        "pages": pages,
+        "total": document["total"],
+        "offset": params.offset,
+        "indexed_revision": document["indexed_revision"],
+        "stale": stale,
+        "rest": _build_list_continuation(
+            "list_pages",
+            params.model_dump(exclude_defaults=True),
+            params.offset + len(pages),
+            document["total"] - params.offset - len(pages),
+            "pages",
+        ),
+    }
+
+
+def find_orphans(wiki: WikiSession, params: OrphansArguments, budget: int) -> OrphansResult:
+    with wiki.use_handle() as handle:
+        document = build_orphans_document(handle.pages.find_orphans(), wiki.path_style)
+        stale = _is_stale(handle)
+    pages = _take_fitting_items(document["pages"][params.offset : params.offset + params.limit], budget)
+    done = params.offset + len(pages)
+    arguments = params.model_dump(exclude_defaults=True)
+    return {
+        "pages": pages,
+        "total": document["total"],
+        "offset": params.offset,
+        "stale": stale,
+        "rest": _build_list_continuation("find_orphans", arguments, done, document["total"] - done, "pages"),
+    }
+
+
+def get_links(wiki: WikiSession, params: LinksArguments, budget: int) -> LinksResult:
+    with wiki.use_handle() as handle:
+        document = build_links_document(
+            handle.pages.get_links(wiki.path_style.to_git_path(params.path)), wiki.path_style
+        )
+        stale = _is_stale(handle)
+    every = (document["links_to"], document["linked_from"], document["missing"])
+    shown = [_take_fitting_items(each[params.offset : params.offset + params.limit], budget // 3) for each in every]
+    # The same number of each, so that one offset goes on with all of them.
+    step = min(
+        (len(some) for some, each in zip(shown, every, strict=True) if params.offset + len(some) < len(each)), default=0
+    )
+    if step:
+        shown = [some[:step] for some in shown]
+    left = max(len(each) for each in every) - params.offset - max(map(len, shown))
+    arguments = params.model_dump(exclude_defaults=True)
+    return {
+        "path": document["path"],
+        "links_to": shown[0],
+        "linked_from": shown[1],
+        "missing": shown[2],
+        "totals": {
+            "links_to": len(every[0]),
+            "linked_from": len(every[1]),
+            "missing": len(every[2]),
+        },
+        "stale": stale,
+        "rest": _build_list_continuation("get_links", arguments, params.offset + step, left if step else 0, "links"),
+    }
+
+
+def list_changes(wiki: WikiSession, params: ChangesArguments, budget: int) -> ChangesResult:
+    found = wiki.handle.pages.read_changelog(params.limit + 1, params.offset)
+    document = build_changelog_document(found[: params.limit], wiki.path_style)
+    entries = _take_fitting_items(document["entries"], budget)
+    left = len(found) - len(entries)
+    arguments = params.model_dump(exclude_defaults=True)
+    return {
+        "entries": entries,
+        "rest": _build_list_continuation(
+            "recent_changes", arguments, params.offset + len(entries), left, "commits", exact=False
+        ),
+    }
+
+
+def list_history(wiki: WikiSession, params: HistoryArguments, budget: int) -> HistoryResult:
+    path = wiki.path_style.to_git_path(params.path)
+    found = wiki.handle.pages.read_history(path, params.limit + 1)
+    entries = _take_fitting_items([build_commit_document(commit) for commit in found[: params.limit]], budget)
+    rest: Continuation | None = None
+    if len(entries) < len(found):
+        wider = {"limit": min(200, params.limit * 2), "max_tokens": min(50_000, budget * 2)}
+        rest = {
+            "told": "There are older commits.",
+            "tool": "page_history",
+            "arguments": {"path": params.path, **wider},
+        }
+    return {"path": wiki.path_style.to_display_path(path), "history": entries, "rest": rest}
+
+
+def _is_stale(handle: WikiHandle) -> bool:
+    """Whether the index has not reached HEAD; raises NothingIndexed where it holds no page yet: that is no answer."""
+    known = handle.pages.list(PageFilter(), 1)
+    if not known.total:
+        raise NothingIndexed("no page of this wiki is indexed yet", hint="wait for its first sync")
+    head = handle.get_version_token()[2]
+    return head is not None and head != known.indexed_revision
+
+
+def _take_fitting_items(items: Sequence[T], budget: int) -> list[T]:
+    return take_fitting(items, lambda item: estimate_tokens(str(item)), budget)
+
+
+def _build_list_continuation(
+    tool: str, arguments: dict[str, Any], offset: int, remaining: int, noun: str, *, exact: bool = True
+) -> Continuation | None:
+    if remaining <= 0:
+        return None
+    told = f"{remaining} more {noun}." if exact else f"There are more {noun}."
+    return {"told": told, "tool": tool, "arguments": {**arguments, "offset": offset}}

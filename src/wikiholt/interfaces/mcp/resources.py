@@ -1,0 +1,120 @@
+"""Pages as resources: listed, read by their address, and their paths completed."""
+
+import re
+from collections.abc import Sequence
+from urllib.parse import parse_qs, quote, unquote
+
+from mcp_types import Completion, Resource, ResourceTemplate, TextResourceContents
+
+from wikiholt.domain.search import PageFilter
+from wikiholt.errors import InputTooLarge, InvalidPage, InvalidQuery
+from wikiholt.interfaces.http.request_context import WikiSession
+from wikiholt.interfaces.mcp.tool_schemas import DATA_NOTICE
+
+PAGE_URI_PREFIX = "wiki://page/"
+PAGE_URI_TEMPLATE = f"{PAGE_URI_PREFIX}{{+path}}{{?revision}}"
+_MARKDOWN_MEDIA_TYPE = "text/markdown"
+_LIST_PAGE_SIZE = 100
+_MAX_COMPLETIONS = 100
+_MAX_COMPLETION_PAGES = 5000
+_MAX_PAGE_CHARS = 1_000_000
+_META = {"wikiholt/notice": DATA_NOTICE}
+
+
+def list_templates() -> list[ResourceTemplate]:
+    return [
+        ResourceTemplate(
+            name="page",
+            title="A page of the wiki",
+            uri_template=PAGE_URI_TEMPLATE,
+            description=f"A page by its path, as it is or as it was at a revision. {DATA_NOTICE}",
+            mime_type=_MARKDOWN_MEDIA_TYPE,
+        )
+    ]
+
+
+def list_resources(wiki: WikiSession, cursor: str | None) -> tuple[list[Resource], str | None]:
+    """Some of the pages by path, and the cursor of the next ones."""
+    offset = _parse_cursor(cursor)
+    with wiki.use_handle() as handle:
+        found = handle.pages.list(PageFilter(), _LIST_PAGE_SIZE, offset)
+    resources = [
+        Resource(
+            name=wiki.path_style.to_display_path(page.path),
+            title=wiki.path_style.to_display_title(page.name, page.path),
+            uri=format_uri(wiki.path_style.to_display_path(page.path)),
+            mime_type=_MARKDOWN_MEDIA_TYPE,
+        )
+        for page in found.pages
+    ]
+    done = offset + len(resources)
+    return resources, f"from-{done}" if resources and done < found.total else None
+
+
+def _parse_cursor(cursor: str | None) -> int:
+    if cursor is None:
+        return 0
+    found = re.fullmatch(r"from-([0-9]{1,9})", cursor)
+    if found is None:
+        raise InvalidQuery("That is no cursor of this list.", hint="Begin without one.")
+    return int(found[1])
+
+
+def format_uri(path: str) -> str:
+    return f"{PAGE_URI_PREFIX}{quote(path)}"
+
+
+def read_resource(wiki: WikiSession, uri: str) -> TextResourceContents:
+    path, revision = _parse_uri(uri)
+    page = wiki.handle.pages.read(wiki.path_style.to_git_path(path), revision)
+    if len(page.content) > _MAX_PAGE_CHARS:
+        raise InputTooLarge(
+            f"The page has {len(page.content):,} characters.", hint="Read it in parts with the tool read_page."
+        )
+    return TextResourceContents(
+        uri=uri, mime_type=_MARKDOWN_MEDIA_TYPE, text=page.content, _meta={**_META, "wikiholt/revision": page.revision}
+    )
+
+
+def _parse_uri(uri: str) -> tuple[str, str | None]:
+    """Path and revision that an address names; raises InvalidPage."""
+    if not uri.startswith(PAGE_URI_PREFIX) or "#" in uri:
+        raise InvalidPage("That is no address of a page.", hint=f"Addresses are {PAGE_URI_TEMPLATE}.")
+    named, _, query = uri.removeprefix(PAGE_URI_PREFIX).partition("?")
+    values = parse_qs(query, keep_blank_values=True) if query else {}
+    revision = values.pop("revision", [""])[0] or None
+    if values or (revision and not re.fullmatch(r"[0-9a-fA-F]{7,64}", revision)):
+        raise InvalidPage("That is no address of a page.", hint=f"Addresses are {PAGE_URI_TEMPLATE}.")
+    return unquote(named), revision
+
+
+def complete_argument(wiki: WikiSession, name: str, value: str, path: str | None) -> Completion:
+    """What an argument of the template may go on as: paths that begin with it, then paths that hold it."""
+    if name == "revision":
+        if not path:
+            return Completion(values=[])
+        commits = wiki.handle.pages.read_history(wiki.path_style.to_git_path(path), _MAX_COMPLETIONS)
+        return _build_completion([each.revision for each in commits if each.revision.startswith(value.lower())])
+    if name != "path":
+        return Completion(values=[])
+    with wiki.use_handle() as handle:
+        pages = handle.pages.list(PageFilter(), _MAX_COMPLETION_PAGES).pages
+    wanted = value.casefold()
+    paths = [wiki.path_style.to_display_path(page.path) for page in pages]
+    first = [each for each in paths if each.casefold().startswith(wanted)]
+    return _build_completion(
+        [*first, *(each for each in paths if wanted in each.casefold() and each not in set(first))]
+    )
+
+
+def complete_topic(wiki: WikiSession, value: str) -> Completion:
+    """Categories and tags that begin with this."""
+    with wiki.use_handle() as handle:
+        facets = handle.pages.get_facets(PageFilter())
+    known = dict.fromkeys(each.value for each in (*facets.categories, *facets.tags))
+    return _build_completion([each for each in known if each.casefold().startswith(value.casefold())])
+
+
+def _build_completion(values: Sequence[str]) -> Completion:
+    more = len(values) > _MAX_COMPLETIONS
+    return Completion(values=list(values[:_MAX_COMPLETIONS]), total=len(values), has_more=more)

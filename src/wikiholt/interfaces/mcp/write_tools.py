@@ -1,0 +1,115 @@
+"""Writes: each is a commit with an author and a message, and wakes the index."""
+
+from wikiholt.domain.git import Author
+from wikiholt.domain.page import PageWriteResult
+from wikiholt.errors import InvalidPage, PageExists, PageNotFound, RevisionMismatch
+from wikiholt.interfaces.http.host_grant import ChangeKind, CommitEvent
+from wikiholt.interfaces.http.request_context import WikiSession
+from wikiholt.interfaces.http.write_request import WriteBody, get_author
+from wikiholt.interfaces.mcp.tool_schemas import (
+    AppendToPageArguments,
+    DeletePageArguments,
+    EditPageArguments,
+    RenamePageArguments,
+    WriteArguments,
+    WritePageArguments,
+)
+from wikiholt.interfaces.schemas.page_schemas import (
+    PageDeleteDocument,
+    PageRenameDocument,
+    PageWriteDocument,
+    build_delete_document,
+    build_rename_document,
+    build_write_document,
+)
+from wikiholt.wikis.pages.page_locator import get_new_file
+
+
+def write_page(wiki: WikiSession, params: WritePageArguments, _: int) -> PageWriteDocument:
+    path, author = _resolve_page_and_author(wiki, params)
+    try:
+        written = wiki.handle.pages.write(
+            path,
+            params.content,
+            author,
+            params.commit_message,
+            expected=_get_expected_revision(params),
+            create_only=params.revision is None,
+        )
+    except PageExists:
+        current = wiki.handle.pages.read(path).revision
+        raise RevisionMismatch(
+            "There is a page of this path already, and nothing says that you have read it.",
+            current=current,
+            hint="Call read_page, then write_page with its revision; or change a part of it with edit_page.",
+        ) from None
+    return _report_saved(wiki, written, author, params.commit_message)
+
+
+def edit_page(wiki: WikiSession, params: EditPageArguments, _: int) -> PageWriteDocument:
+    path, author = _resolve_page_and_author(wiki, params)
+    if params.old_string == params.new_string:
+        raise InvalidPage("old_string and new_string are the same.", hint="Say what shall change.")
+    written = wiki.handle.pages.replace_text(
+        path,
+        params.old_string,
+        params.new_string,
+        author,
+        params.commit_message,
+        expected=_get_expected_revision(params),
+    )
+    return _report_saved(wiki, written, author, params.commit_message)
+
+
+def append_to_page(wiki: WikiSession, params: AppendToPageArguments, _: int) -> PageWriteDocument:
+    path, author = _resolve_page_and_author(wiki, params)
+    written = wiki.handle.pages.append(
+        path, params.text, author, params.commit_message, expected=_get_expected_revision(params)
+    )
+    return _report_saved(wiki, written, author, params.commit_message)
+
+
+def rename_page(wiki: WikiSession, params: RenamePageArguments, _: int) -> PageRenameDocument:
+    path, author = _resolve_page_and_author(wiki, params)
+    new_path = wiki.path_style.to_git_path(params.new_path)
+    renamed = wiki.handle.pages.rename(
+        path,
+        new_path,
+        author,
+        params.commit_message,
+        expected=_get_expected_revision(params),
+        update_links=params.update_links,
+        link_path=wiki.path_style.to_link_path(new_path),
+    )
+    files = (renamed.file, *map(get_new_file, renamed.updated))
+    wiki.report_commit(
+        CommitEvent(ChangeKind.RENAMED, renamed.old_path, files, author, params.commit_message, renamed.path)
+    )
+    return build_rename_document(renamed, wiki.path_style)
+
+
+def delete_page(wiki: WikiSession, params: DeletePageArguments, _: int) -> PageDeleteDocument:
+    path, author = _resolve_page_and_author(wiki, params)
+    try:
+        deleted = wiki.handle.pages.delete(path, author, params.commit_message, expected=_get_expected_revision(params))
+    except RevisionMismatch as error:
+        if error.current is not None:
+            raise
+        raise PageNotFound(f"there is no page {params.path[:200]!r}") from None
+    wiki.report_commit(CommitEvent(ChangeKind.DELETED, deleted.path, (deleted.file,), author, params.commit_message))
+    return build_delete_document(deleted, wiki.path_style)
+
+
+def _resolve_page_and_author(wiki: WikiSession, params: WriteArguments) -> tuple[str, Author]:
+    """The page as git names it, and who the commit is by: whom the key, the token or the command line names."""
+    return wiki.path_style.to_git_path(params.path), get_author(wiki, WriteBody(), None)
+
+
+def _get_expected_revision(params: WriteArguments) -> str | None:
+    return params.revision.lower() if params.revision else None
+
+
+def _report_saved(wiki: WikiSession, result: PageWriteResult, author: Author, message: str) -> PageWriteDocument:
+    if result.changed:
+        wiki.report_commit(CommitEvent(ChangeKind.SAVED, result.path, (result.file,), author, message))
+    return build_write_document(result, wiki.path_style)

@@ -1,0 +1,182 @@
+"""Who sent a request to the wiki, and what it may do: by a key, or as Otterwiki itself would say.
+
+Everything is decided here, in the request's own thread and from what Otterwiki knows of it; what comes out is a value.
+"""
+
+import hmac
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Self
+
+from flask import current_app, request
+from werkzeug.exceptions import BadRequest
+
+from wikiholt.domain.git import Author
+from wikiholt.domain.wiki import Key, Scope
+from wikiholt.errors import Forbidden, Unauthorized
+from wikiholt.interfaces.http.host_grant import HostGrant
+from wikiholt.interfaces.http.request_context import parse_bearer_token
+from wikiholt.interfaces.otterwiki.page_paths import get_request_paths
+from wikiholt.interfaces.otterwiki.plugin_runtime import CurrentWiki
+from wikiholt.wikis.access import RequestIdentity
+
+_WRITE_METHODS = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+_SHARED_KEY_ID = "otterwiki-api-key"
+_PROXY_HEADERS = {
+    "AUTH_HEADERS_USERNAME": "x-otterwiki-name",
+    "AUTH_HEADERS_EMAIL": "x-otterwiki-email",
+    "AUTH_HEADERS_PERMISSIONS": "x-otterwiki-permissions",
+}
+"""Otterwiki's setting for each header by which a proxy speaks for a visitor, and the header it is unless set."""
+_INDEX_WAIT_S = 2.0
+"""Seconds that a program's write waits for the index: what it writes it looks for next, as with otterwiki-api."""
+
+
+@dataclass(frozen=True, slots=True)
+class SharedKey:
+    """The one key of otterwiki-api and otterwiki-semantic-search: it opens every wiki of the process for what they do,
+    which is reading, writing and reindexing."""
+
+    token: str = field(repr=False)
+    author: Author
+
+    @classmethod
+    def from_environment(cls, config: Mapping[str, Any], environ: Mapping[str, str]) -> Self:
+        """As the environment or, weaker, Otterwiki's settings have it; none where it is empty."""
+        said = {name: str(config.get(name) or "") for name in _SHARED_KEY_VARIABLES}
+        said |= {name: environ[name] for name in _SHARED_KEY_VARIABLES if environ.get(name)}
+        token, name, email = (said[each].strip() for each in _SHARED_KEY_VARIABLES)
+        return cls(
+            token,
+            Author(_clean_author_text(name) or "Otterwiki API", _clean_author_text(email) or "api@otterwiki.local"),
+        )
+
+    def matches(self, token: str) -> bool:
+        return bool(self.token) and hmac.compare_digest(self.token.encode(), token.encode("utf-8", "replace"))
+
+
+_SHARED_KEY_VARIABLES = ("OTTERWIKI_API_KEY", "OTTERWIKI_API_AUTHOR_NAME", "OTTERWIKI_API_AUTHOR_EMAIL")
+
+
+def load_shared_key(config: Mapping[str, Any]) -> SharedKey:
+    return SharedKey.from_environment(config, os.environ)
+
+
+def build_host_grant(current_wiki: CurrentWiki, shared_key: SharedKey) -> HostGrant:
+    """What the request being handled may have of its wiki; raises Refused for a key that is not known or another's."""
+    token = parse_bearer_token(request.headers.get("Authorization"))
+    if token is None:
+        return _grant_by_otterwiki(current_wiki)
+    address = request.remote_addr or ""
+    if shared_key.matches(token):
+        return _grant_by_shared_key(current_wiki, shared_key)
+    if _is_proxy_token(token):
+        return _grant_by_otterwiki(current_wiki)
+    try:
+        grant = current_wiki.application.access.authorize(RequestIdentity(token, current_wiki.wiki.slug), Scope.READ)
+    except Unauthorized:
+        current_wiki.application.rate_limiter.refuse_key(address, token)
+        raise
+    assert grant.key is not None
+    current_wiki.application.rate_limiter.check(grant.key.id, address)
+    return HostGrant(
+        wiki=current_wiki.wiki,
+        scopes=frozenset(scope for scope in Scope if grant.scope.allows(scope)),
+        author=_get_key_author(grant.key),
+        can_attach=grant.scope.allows(Scope.WRITE),
+        is_signed_in=True,
+        key=grant.key,
+        can_manage_keys=grant.scope.allows(Scope.ADMIN),
+        path_style=get_request_paths(),
+        index_wait_s=_INDEX_WAIT_S,
+    )
+
+
+def require_csrf_token() -> None:
+    """Raise Forbidden where a request without a key would change something and lacks Otterwiki's CSRF token."""
+    from otterwiki.server import csrf  # noqa: PLC0415 - Otterwiki is there only once it has set its plugins up
+
+    if request.method not in _WRITE_METHODS or not current_app.config.get("WTF_CSRF_ENABLED", True):
+        return
+    try:
+        csrf.protect()
+    except BadRequest as error:
+        raise Forbidden(
+            f"The wiki's CSRF token is needed: {error.description}",
+            hint="Send it as X-CSRFToken; every page has it in <meta name=csrf-token>. With a key it is not needed.",
+        ) from None
+
+
+def _get_otterwiki_permissions() -> tuple[frozenset[Scope], bool]:
+    """What Otterwiki lets who sent this request do with pages, and whether they may attach files."""
+    from otterwiki.auth import has_permission  # noqa: PLC0415 - see above
+
+    # Who may not read the wiki gets nothing of it, whatever else a proxy says.
+    if not has_permission("READ"):
+        return frozenset(), False
+    scopes = frozenset(scope for scope in Scope if has_permission(scope.name))
+    return scopes, bool(has_permission("UPLOAD"))
+
+
+def _grant_by_otterwiki(current_wiki: CurrentWiki) -> HostGrant:
+    from otterwiki.auth import current_user, get_author  # noqa: PLC0415 - see above
+
+    scopes, attaches = _get_otterwiki_permissions()
+    name, email = get_author()
+    return HostGrant(
+        wiki=current_wiki.wiki,
+        scopes=scopes,
+        author=Author(_clean_author_text(name) or "Anonymous", _clean_author_text(email)),
+        can_attach=attaches,
+        is_signed_in=bool(current_user.is_authenticated),
+        can_manage_keys=True,
+        path_style=get_request_paths(),
+    )
+
+
+def _grant_by_shared_key(current_wiki: CurrentWiki, shared_key: SharedKey) -> HostGrant:
+    key = Key(_SHARED_KEY_ID, current_wiki.wiki.id, Scope.ADMIN, shared_key.author.name, datetime.now(UTC), None)
+    # A proxy that says what a visitor may do may send this key with every request: the visitor gets no more by it.
+    scopes, attaches = _get_otterwiki_permissions() if _is_forwarded_visitor() else (frozenset(Scope), True)
+    return HostGrant(
+        wiki=current_wiki.wiki,
+        scopes=scopes,
+        author=shared_key.author,
+        can_attach=attaches,
+        is_signed_in=True,
+        key=key,
+        # It is meant for programs: what it lets in must be gone once it is changed.
+        can_manage_keys=False,
+        path_style=get_request_paths(),
+        index_wait_s=_INDEX_WAIT_S,
+    )
+
+
+def _is_forwarded_visitor() -> bool:
+    """Whether a proxy that Otterwiki trusts says who sent this request, or what they may do."""
+    config = current_app.config
+    if config.get("AUTH_METHOD") != "PROXY_HEADER":
+        return False  # anybody could have written those headers
+    return any((config.get(setting) or usual) in request.headers for setting, usual in _PROXY_HEADERS.items())
+
+
+def _is_proxy_token(token: str) -> bool:
+    """Whether the token is none of ours, but one that a proxy has signed the visitor in by."""
+    if current_app.config.get("AUTH_METHOD") != "PROXY_HEADER" or token.startswith("wh_"):
+        return False
+    from otterwiki.auth import current_user  # noqa: PLC0415 - see above
+
+    return bool(current_user.is_authenticated)
+
+
+def _get_key_author(key: Key) -> Author:
+    label = _clean_author_text(key.label)
+    return Author(label if any(map(str.isalnum, label)) else "Wikiholt", f"{key.id}@wikiholt.invalid")
+
+
+def _clean_author_text(text: str) -> str:
+    """A name or address without what a commit cannot hold."""
+    return re.sub(r"[\x00-\x1f\x7f<>\ud800-\udfff]", "", str(text or "")).strip()

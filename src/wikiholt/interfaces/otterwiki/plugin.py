@@ -1,0 +1,129 @@
+"""The plugin that Otterwiki finds by its entry point. Whatever fails in here is logged and kept from the wiki.
+
+Only the standard library and Otterwiki's own hooks are imported at the top: a wiki boots whatever is wrong with us.
+"""
+
+import functools
+import importlib
+import logging
+import os
+from collections.abc import Callable
+from typing import Any
+
+from otterwiki.plugins import hookimpl
+
+_log = logging.getLogger("wikiholt.otterwiki")
+_PACKAGE = "wikiholt.interfaces.otterwiki"
+_logged_reasons: set[str] = set()
+
+
+def _catch_errors(hook: Callable[..., Any]) -> Callable[..., Any]:
+    """A hook that never raises: a fault costs the wiki nothing but a line in its log, once for each reason."""
+
+    @functools.wraps(hook)
+    def guarded(*arguments: Any, **named: Any) -> Any:
+        try:
+            return hook(*arguments, **named)
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # noqa: BLE001 - whatever it is, the page was saved and is to be shown
+            _log_once(hook.__name__, error)
+            return None
+
+    return guarded
+
+
+def _make_hook(function: Callable[..., Any]) -> Callable[..., Any]:
+    marked: Callable[..., Any] = hookimpl(_catch_errors(function))
+    return marked
+
+
+def _log_once(where: str, error: BaseException) -> None:
+    reason = f"{where}: {type(error).__name__}: {error}"
+    if reason not in _logged_reasons and len(_logged_reasons) < 1000:
+        _logged_reasons.add(reason)
+        hint = getattr(error, "hint", "")
+        # An error with a hint is one we foresaw: its words are enough.
+        _log.error("Wikiholt: %s%s", reason, f" ({hint})" if hint else "", exc_info=None if hint else error)
+
+
+def _configure_logging(app: Any) -> None:
+    """Have what Wikiholt logs stand where Otterwiki's own log does, unless somebody has seen to that."""
+    log = logging.getLogger("wikiholt")
+    if not log.hasHandlers():
+        log.addHandler(importlib.import_module("flask.logging").default_handler)
+        log.setLevel(app.logger.getEffectiveLevel())
+
+
+class OtterwikiPlugin:
+    """Translates Otterwiki's hooks; holds the one host of this process."""
+
+    def __init__(self) -> None:
+        self._runtime: Any = None
+        self._injects: Any = None
+
+    @property
+    def host(self) -> Any:
+        """What this process has open; None before Otterwiki has set its plugins up."""
+        return self._runtime
+
+    @_make_hook
+    def setup(self, app: Any, db: Any, storage: Any) -> None:  # noqa: ARG002 - the names are Otterwiki's
+        _configure_logging(app)
+        importlib.import_module(f"{_PACKAGE}.plugin_config").log_legacy_advice(os.environ)
+        self._runtime = importlib.import_module(f"{_PACKAGE}.plugin_runtime").PluginRuntime(app)
+        for part in ("api", "search_pages"):
+            self._register_part(part, app)
+        self._injects = self._import_part("page_injects")
+        self._runtime.start()
+
+    @_catch_errors
+    def _register_part(self, part: str, app: Any) -> None:
+        module = self._import_part(part)
+        if module is not None:
+            module.register(app, self._runtime)
+
+    @_catch_errors
+    def _import_part(self, part: str) -> Any:
+        return importlib.import_module(f"{_PACKAGE}.{part}")
+
+    @_make_hook
+    def repository_changed(self, changed_files: Any) -> None:  # noqa: ARG002 - it leaves out half of what changed
+        self._notify_changed()
+
+    @_make_hook
+    def page_saved(self, pagepath: Any, content: Any, author: Any, message: Any) -> None:  # noqa: ARG002
+        self._notify_changed()
+
+    @_make_hook
+    def page_deleted(self, pagepath: Any, author: Any, message: Any) -> None:  # noqa: ARG002
+        self._notify_changed()
+
+    @_make_hook
+    def page_renamed(self, old_pagepath: Any, new_pagepath: Any, author: Any, message: Any) -> None:  # noqa: ARG002
+        self._notify_changed()
+
+    @_make_hook
+    def template_html_head_inject(self, page: Any) -> str | None:
+        if self._runtime is not None:
+            self._runtime.on_page_viewed()
+        return self._render_inject("head", page)
+
+    @_make_hook
+    def template_html_body_inject(self, page: Any) -> str | None:
+        return self._render_inject("body", page)
+
+    @_make_hook
+    def template_html_sidebar_right_inject(self, page: Any) -> str | None:
+        return self._render_inject("sidebar", page)
+
+    def _notify_changed(self) -> None:
+        if self._runtime is not None:  # Otterwiki writes the first page of an empty wiki before it sets plugins up
+            self._runtime.notify_changed()
+
+    def _render_inject(self, where: str, page: Any) -> str | None:
+        html = getattr(self._injects, where)(page) if self._injects is not None else None
+        return str(html) if html else None
+
+
+plugin = OtterwikiPlugin()

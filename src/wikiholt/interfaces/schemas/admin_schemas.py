@@ -1,0 +1,320 @@
+"""Health of an index, and what building one anew would take, as documents."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from typing_extensions import TypedDict
+
+from wikiholt.app.importer.import_report import ImportReport
+from wikiholt.app.settings.table import WIKI_SETTINGS
+from wikiholt.domain.index import IndexHealth, ReindexEstimate, SyncReport
+from wikiholt.domain.page import PageProblem
+from wikiholt.domain.wiki import Backup, Key, RegistryBackup, Wiki
+from wikiholt.errors import WikiholtError
+from wikiholt.git.remote_url import redact_url
+from wikiholt.interfaces.schemas.common import format_date
+from wikiholt.wikis.status import WikiStatus
+
+
+class IndexHealthDocument(TypedDict):
+    """Whether an index is whole: `broken` once damage is noticed, `healing` until another index has taken its place.
+
+    `checked_at` is when every byte was last read and found right.
+    """
+
+    condition: Literal["ok", "healing", "broken"]
+    reason: str | None
+    since: str | None
+    checked_at: str | None
+
+
+class ReindexEstimateDocument(TypedDict):
+    """What a reindexing would take; a sync after a change of settings embeds `reusable_vectors` fewer texts."""
+
+    pages: int
+    chunks: int
+    chunks_to_embed: int
+    reusable_vectors: int
+    seconds: float
+    seconds_reusing: float
+    disk_bytes: int
+    disk_free: int
+    exact: bool
+
+
+def build_health_document(health: IndexHealth) -> IndexHealthDocument:
+    return {
+        "condition": health.condition.value,
+        "reason": health.reason or None,
+        "since": format_date(health.since),
+        "checked_at": format_date(health.checked_at),
+    }
+
+
+def build_estimate_document(estimate: ReindexEstimate) -> ReindexEstimateDocument:
+    return {
+        "pages": estimate.pages,
+        "chunks": estimate.chunks,
+        "chunks_to_embed": estimate.chunks_to_embed,
+        "reusable_vectors": estimate.reusable_vectors,
+        "seconds": estimate.seconds,
+        "seconds_reusing": estimate.seconds_reusing,
+        "disk_bytes": estimate.disk_bytes,
+        "disk_free": estimate.disk_free,
+        "exact": estimate.exact,
+    }
+
+
+# Wikis, how they stand, and what a sync did, as documents.
+
+
+HIDDEN_VALUE = "(hidden)"
+_SECRET_SETTINGS = frozenset(setting.name for setting in WIKI_SETTINGS if setting.secret)
+
+
+class ErrorDocument(TypedDict):
+    """What is wrong and what to do about it."""
+
+    code: str
+    message: str
+    hint: str
+
+
+class ProblemDocument(TypedDict):
+    """A page that could not be indexed, and why."""
+
+    file: str
+    reason: str
+    detail: str
+
+
+class WikiDocument(TypedDict):
+    """A wiki as its operator sees it."""
+
+    slug: str
+    source: str
+    settings: dict[str, str]
+    created_at: str
+
+
+class StatusDocument(WikiDocument):
+    """How a wiki stands."""
+
+    pages: int
+    chunks: int
+    problems: list[ProblemDocument]
+    indexed_revision: str | None
+    head_revision: str | None
+    stale: bool
+    synced_at: str | None
+    generation: int | None
+    version: int | None
+    model: str | None
+    disk_bytes: int
+    error: ErrorDocument | None
+    health: IndexHealthDocument
+    set_aside: list[str]
+
+
+class SyncDocument(TypedDict):
+    """What a sync did."""
+
+    wiki: str
+    revision: str
+    added: int
+    changed: int
+    moved: int
+    deleted: int
+    unchanged: int
+    chunks_embedded: int
+    chunks_reused: int
+    problems: list[ProblemDocument]
+    rebuilt: bool
+    seconds: float
+
+
+def build_sync_document(wiki: Wiki, report: SyncReport) -> SyncDocument:
+    return {
+        "wiki": wiki.slug,
+        "revision": report.revision,
+        "added": report.added,
+        "changed": report.changed,
+        "moved": report.moved,
+        "deleted": report.deleted,
+        "unchanged": report.unchanged,
+        "chunks_embedded": report.chunks_embedded,
+        "chunks_reused": report.chunks_reused,
+        "problems": [build_problem_document(problem) for problem in report.problems],
+        "rebuilt": report.rebuilt,
+        "seconds": round(report.seconds, 3),
+    }
+
+
+def build_problem_document(problem: PageProblem) -> ProblemDocument:
+    return {"file": problem.file, "reason": problem.reason, "detail": problem.detail}
+
+
+def build_wiki_document(wiki: Wiki) -> WikiDocument:
+    return {
+        "slug": wiki.slug,
+        "source": redact_url(wiki.source),
+        "settings": get_public_settings(wiki),
+        "created_at": format_date(wiki.created_at),
+    }
+
+
+def get_public_settings(wiki: Wiki) -> dict[str, str]:
+    """A wiki's settings as anybody may see them: of a secret only that there is one."""
+    return {name: HIDDEN_VALUE if name in _SECRET_SETTINGS else text for name, text in wiki.settings.items()}
+
+
+def build_status_document(status: WikiStatus) -> StatusDocument:
+    state = status.state
+    return {
+        **build_wiki_document(status.wiki),
+        "pages": state.pages if state else 0,
+        "chunks": state.chunks if state else 0,
+        "problems": [build_problem_document(problem) for problem in status.problems],
+        "indexed_revision": state.revision if state else None,
+        "head_revision": status.head,
+        "stale": status.stale,
+        "synced_at": format_date(state.synced_at) if state else None,
+        "generation": state.generation if state else None,
+        "version": state.version if state else None,
+        "model": state.recipe.fingerprint if state else None,
+        "disk_bytes": status.disk_bytes,
+        "error": build_error_document(status.error) if status.error else None,
+        "health": build_health_document(status.health),
+        "set_aside": list(status.quarantined),
+    }
+
+
+def build_error_document(error: WikiholtError) -> ErrorDocument:
+    return {"code": error.code, "message": error.message, "hint": error.hint}
+
+
+# Backups as documents. No path of this machine is in them.
+
+
+class BackupDocument(TypedDict):
+    """One wiki's index as it was; what it holds is null, and `fault` says why, where it cannot be used."""
+
+    name: str
+    taken_at: str
+    occasion: str
+    bytes: int
+    generation: int | None
+    version: int | None
+    revision: str | None
+    model: str | None
+    pages: int | None
+    chunks: int | None
+    fault: str | None
+
+
+class RegistryBackupDocument(TypedDict):
+    """The registry as it was."""
+
+    name: str
+    taken_at: str
+    occasion: str
+    bytes: int
+    wikis: int
+    keys: int
+    fault: str | None
+
+
+def build_backup_document(backup: Backup) -> BackupDocument:
+    state = backup.state
+    return {
+        "name": backup.name,
+        "taken_at": format_date(backup.taken_at),
+        "occasion": str(backup.reason),
+        "bytes": backup.bytes,
+        "generation": state.generation if state else None,
+        "version": state.version if state else None,
+        "revision": state.revision if state else None,
+        "model": state.recipe.fingerprint if state else None,
+        "pages": state.pages if state else None,
+        "chunks": state.chunks if state else None,
+        "fault": backup.fault or None,
+    }
+
+
+def build_registry_backup_document(backup: RegistryBackup) -> RegistryBackupDocument:
+    return {
+        "name": backup.name,
+        "taken_at": format_date(backup.taken_at),
+        "occasion": str(backup.reason),
+        "bytes": backup.bytes,
+        "wikis": backup.wikis,
+        "keys": backup.keys,
+        "fault": backup.fault or None,
+    }
+
+
+# Keys as documents. The token is in one of them, and only when the key has just been made.
+
+
+class KeyDocument(TypedDict):
+    """A key without its secret; `wiki` is null for an operator's."""
+
+    id: str
+    wiki: str | None
+    scope: str
+    label: str
+    created_at: str
+    expires_at: str | None
+    expired: bool
+
+
+class NewKeyDocument(KeyDocument):
+    """A key that has just been made, with its token, which is never shown again."""
+
+    token: str
+
+
+def build_key_document(key: Key, wiki: Wiki | None) -> KeyDocument:
+    return {
+        "id": key.id,
+        "wiki": wiki.slug if wiki else None,
+        "scope": str(key.scope),
+        "label": key.label,
+        "created_at": format_date(key.created_at),
+        "expires_at": format_date(key.expires_at),
+        "expired": key.expires_at is not None and key.expires_at <= datetime.now(UTC),
+    }
+
+
+def build_new_key_document(key: Key, wiki: Wiki | None, token: str) -> NewKeyDocument:
+    return {**build_key_document(key, wiki), "token": token}
+
+
+# An import as JSON.
+
+
+def build_import_document(report: ImportReport) -> Mapping[str, Any]:
+    """What was found and done; `proof` is null in a dry run."""
+    return {
+        "source": report.source,
+        "dry_run": report.dry_run,
+        "rows": report.rows,
+        "dropped": {
+            why: {"rows": count, "pages": list(report.dropped.examples[why])}
+            for why, count in report.dropped.counts.items()
+        },
+        "unclear": {
+            "pages": [{"page": page, "wikis": list(wikis)} for page, wikis in report.unclear.pages.items()],
+            "tenants": [{"tenant": tenant, "rows": rows} for tenant, rows in report.unclear.tenants.items()],
+        },
+        "agreements": [asdict(each) for each in report.agreements],
+        "wikis": [
+            {"wiki" if name == "slug" else name: value for name, value in asdict(each).items()} for each in report.wikis
+        ],
+        "failed": [
+            {"wiki": slug, "error": {"code": code, "message": message}}
+            for slug, (code, message) in report.failed.items()
+        ],
+    }

@@ -1,0 +1,315 @@
+"""Commits, as documents."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from typing_extensions import TypedDict
+
+from wikiholt.domain.git import Commit, LogEntry
+from wikiholt.domain.page import (
+    Facet,
+    Facets,
+    PageContent,
+    PageDeleteResult,
+    PageGraph,
+    PageLink,
+    PageLinks,
+    PageList,
+    PageRenameResult,
+    PageWriteResult,
+)
+from wikiholt.domain.search import StoredPage
+from wikiholt.interfaces.schemas.common import STORED_PATHS, PathStyle, format_date
+from wikiholt.text.page_parser import get_page_path
+
+
+class CommitDocument(TypedDict):
+    """A commit."""
+
+    revision: str
+    author: str
+    email: str
+    date: str
+    message: str
+
+
+class HistoryDocument(TypedDict):
+    """The commits that changed a page, newest first."""
+
+    path: str
+    history: list[CommitDocument]
+
+
+class ChangeDocument(CommitDocument):
+    """A commit with the pages it touched."""
+
+    pages_affected: list[str]
+
+
+class ChangelogDocument(TypedDict):
+    """Commits that touched a page, newest first; `total` is how many are listed here."""
+
+    entries: list[ChangeDocument]
+    total: int
+
+
+def build_commit_document(commit: Commit) -> CommitDocument:
+    return {
+        "revision": commit.revision,
+        "author": commit.author,
+        "email": commit.email,
+        "date": format_date(commit.date),
+        "message": commit.message,
+    }
+
+
+def build_changelog_document(entries: Sequence[LogEntry], path_style: PathStyle = STORED_PATHS) -> ChangelogDocument:
+    return {
+        "entries": [
+            {
+                **build_commit_document(entry.commit),
+                "pages_affected": [path_style.to_display_path(get_page_path(file)) for file in entry.files],
+            }
+            for entry in entries
+        ],
+        "total": len(entries),
+    }
+
+
+# Pages, their links and their history, as documents. Names are those of otterwiki-api where it has them.
+
+
+class ListedPageDocument(TypedDict):
+    """A page in a list; `content_length` counts words."""
+
+    name: str
+    path: str
+    file: str
+    category: str | None
+    tags: list[str]
+    last_updated: str | None
+    content_length: int
+
+
+class PageListDocument(TypedDict):
+    """Some pages, by path; `total` is how many there are."""
+
+    pages: list[ListedPageDocument]
+    total: int
+    indexed_revision: str | None
+
+
+class PageDocument(TypedDict):
+    """A page as git has it; `revision` is the commit that last changed it."""
+
+    name: str
+    path: str
+    file: str
+    content: str
+    frontmatter: dict[str, Any] | None
+    category: str | None
+    tags: list[str]
+    last_updated: str | None
+    content_length: int
+    links_to: list[str]
+    linked_from: list[str]
+    missing: list[str]
+    revision: str
+    read_at: str
+    last_commit: CommitDocument | None
+    warnings: list[str]
+    notes: list[str]
+
+
+class PageWriteDocument(TypedDict):
+    """A page after a write; `changed` is false where it held that content already."""
+
+    name: str
+    path: str
+    revision: str
+    created: bool
+    changed: bool
+    warnings: list[str]
+
+
+class PageDeleteDocument(TypedDict):
+    """A page that is gone since this revision."""
+
+    deleted: bool
+    path: str
+    revision: str
+
+
+class PageRenameDocument(TypedDict):
+    """A page that has another path since this revision, and the pages whose links follow it."""
+
+    name: str
+    old_path: str
+    new_path: str
+    revision: str
+    updated_pages: list[str]
+
+
+def build_page_list_document(page_list: PageList, path_style: PathStyle = STORED_PATHS) -> PageListDocument:
+    return {
+        "pages": [build_listed_page_document(page, path_style) for page in page_list.pages],
+        "total": page_list.total,
+        "indexed_revision": page_list.indexed_revision,
+    }
+
+
+def build_listed_page_document(page: StoredPage, path_style: PathStyle = STORED_PATHS) -> ListedPageDocument:
+    return {
+        "name": path_style.to_display_title(page.name, page.path),
+        "path": path_style.to_display_path(page.path),
+        "file": page.file,
+        "category": page.category,
+        "tags": list(page.tags),
+        "last_updated": format_date(page.last_updated),
+        "content_length": page.words,
+    }
+
+
+def build_page_document(page: PageContent, path_style: PathStyle = STORED_PATHS) -> PageDocument:
+    return {
+        "name": path_style.to_display_title(page.name, page.path),
+        "path": path_style.to_display_path(page.path),
+        "file": page.file,
+        "content": page.content,
+        "frontmatter": dict(page.frontmatter) or None,
+        "category": page.metadata.category,
+        "tags": list(page.metadata.tags),
+        "last_updated": format_date(page.metadata.last_updated),
+        "content_length": page.words,
+        "links_to": to_display_paths(page.links_to, path_style),
+        "linked_from": to_display_paths(page.linked_from, path_style),
+        "missing": [path_style.to_display_path(path) for path in page.missing],
+        "revision": page.revision,
+        "read_at": page.read_at,
+        "last_commit": build_commit_document(page.last_commit) if page.last_commit else None,
+        "warnings": list(page.warnings),
+        "notes": list(page.notes),
+    }
+
+
+def build_write_document(result: PageWriteResult, path_style: PathStyle = STORED_PATHS) -> PageWriteDocument:
+    return {
+        "name": path_style.to_display_title(result.name, result.path),
+        "path": path_style.to_display_path(result.path),
+        "revision": result.revision,
+        "created": result.created,
+        "changed": result.changed,
+        "warnings": list(result.warnings),
+    }
+
+
+def build_delete_document(result: PageDeleteResult, path_style: PathStyle = STORED_PATHS) -> PageDeleteDocument:
+    return {"deleted": True, "path": path_style.to_display_path(result.path), "revision": result.revision}
+
+
+def build_rename_document(result: PageRenameResult, path_style: PathStyle = STORED_PATHS) -> PageRenameDocument:
+    return {
+        "name": path_style.to_display_title(result.name, result.path),
+        "old_path": path_style.to_display_path(result.old_path),
+        "new_path": path_style.to_display_path(result.path),
+        "revision": result.revision,
+        "updated_pages": [path_style.to_display_path(path) for path in result.updated],
+    }
+
+
+def to_display_paths(links: Sequence[PageLink], path_style: PathStyle = STORED_PATHS) -> list[str]:
+    """Each page once, in the order of the links."""
+    return list(dict.fromkeys(path_style.to_display_path(link.path) for link in links))
+
+
+# Links between pages, and what there is to filter by, as documents.
+
+
+class LinksDocument(TypedDict):
+    """The pages a page links to, those that link to it, and paths it links to that are no page."""
+
+    path: str
+    links_to: list[str]
+    linked_from: list[str]
+    missing: list[str]
+
+
+class OrphansDocument(TypedDict):
+    """Pages that no other page links to."""
+
+    pages: list[ListedPageDocument]
+    total: int
+
+
+class EdgeDocument(TypedDict):
+    """A link from one page to another."""
+
+    source: str
+    target: str
+
+
+class GraphDocument(TypedDict):
+    """All pages and the links between them; `missing` are links to what is no page."""
+
+    nodes: list[str]
+    edges: list[EdgeDocument]
+    missing: list[EdgeDocument]
+    indexed_revision: str | None
+
+
+def build_links_document(links: PageLinks, path_style: PathStyle = STORED_PATHS) -> LinksDocument:
+    return {
+        "path": path_style.to_display_path(links.path),
+        "links_to": to_display_paths(links.links_to, path_style),
+        "linked_from": to_display_paths(links.linked_from, path_style),
+        "missing": [path_style.to_display_path(path) for path in links.missing],
+    }
+
+
+def build_orphans_document(pages: Sequence[StoredPage], path_style: PathStyle = STORED_PATHS) -> OrphansDocument:
+    return {"pages": [build_listed_page_document(page, path_style) for page in pages], "total": len(pages)}
+
+
+def build_graph_document(graph: PageGraph, path_style: PathStyle = STORED_PATHS) -> GraphDocument:
+    return {
+        "nodes": [path_style.to_display_path(page.path) for page in graph.pages],
+        "edges": _build_edges(graph.edges, path_style),
+        "missing": _build_edges(graph.missing, path_style),
+        "indexed_revision": graph.indexed_revision,
+    }
+
+
+def _build_edges(pairs: Sequence[tuple[str, str]], path_style: PathStyle) -> list[EdgeDocument]:
+    return [
+        {"source": path_style.to_display_path(source), "target": path_style.to_display_path(target)}
+        for source, target in pairs
+    ]
+
+
+class FacetDocument(TypedDict):
+    """A value that filters may name, and how many pages have it."""
+
+    value: str
+    count: int
+
+
+class FacetsDocument(TypedDict):
+    """What there is to filter by, the most frequent first."""
+
+    pages: int
+    categories: list[FacetDocument]
+    tags: list[FacetDocument]
+    folders: list[FacetDocument]
+
+
+def build_facets_document(facets: Facets) -> FacetsDocument:
+    return {
+        "pages": facets.pages,
+        "categories": _build_facet_counts(facets.categories),
+        "tags": _build_facet_counts(facets.tags),
+        "folders": _build_facet_counts(facets.folders),
+    }
+
+
+def _build_facet_counts(facets: Sequence[Facet]) -> list[FacetDocument]:
+    return [{"value": facet.value, "count": facet.count} for facet in facets]

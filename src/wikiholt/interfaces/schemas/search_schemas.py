@@ -1,0 +1,318 @@
+"""That a search was made for other words than those typed, as a person is told."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from typing_extensions import TypedDict
+
+from wikiholt.domain.search import Hit, SearchResult
+from wikiholt.interfaces.schemas.common import STORED_PATHS, PathStyle, format_date
+from wikiholt.search.spell_check import find_replaced_words, format_as_typed
+from wikiholt.wikis.evaluation.quality_metrics import ConfidenceInterval, MetricDifference
+from wikiholt.wikis.evaluation.runner import EvaluationReport, EvaluationRun, QuestionOutcome, RunComparison
+from wikiholt.wikis.query_report import PageReach, QueryReport, QueryStats, SlowQuery
+
+
+def format_did_you_mean(result: SearchResult) -> str:
+    """One sentence on what is shown instead, and why."""
+    words = (result.query[start:end] for start, end in find_replaced_words(result.query, result.did_you_mean))
+    lacking = " or ".join(f"“{word}”" for word in dict.fromkeys(words))
+    return f"Showing pages for “{result.did_you_mean}”; no page holds {lacking}."
+
+
+# What a search answers, as a document.
+
+
+# Not typing's: before Python 3.12 only this form can be turned into a schema.
+
+
+class HitDocument(TypedDict):
+    """A page with its best passage."""
+
+    name: str
+    path: str
+    url: str
+    snippet: str
+    matches: list[list[int]]
+    sentence: list[int] | None
+    distance: float | None
+    score: float
+    confidence: Literal["high", "medium", "low"]
+    channels: list[str]
+    heading_path: list[str]
+    anchor: str
+    lines: list[int]
+    chunk_index: int
+    category: str | None
+    tags: list[str]
+    last_updated: str | None
+    text: str
+    section: str | None
+    section_path: str | None
+    total_chunks: int
+    page_word_count: int
+
+
+class SearchResultDocument(TypedDict):
+    """What was found, how fresh it is, and whether something had to be gone around."""
+
+    query: str
+    did_you_mean: str | None
+    as_typed: str | None
+    mode: Literal["hybrid", "semantic", "keyword"]
+    results: list[HitDocument]
+    total: int
+    considered: int
+    took_ms: float
+    indexed_revision: str | None
+    head_revision: str | None
+    stale: bool
+    degraded: bool
+    reranked: bool
+    nothing_relevant: bool
+    notes: list[str]
+
+
+def build_result_document(result: SearchResult, path_style: PathStyle = STORED_PATHS) -> SearchResultDocument:
+    return {
+        "query": result.query,
+        "did_you_mean": result.did_you_mean or None,
+        "as_typed": format_as_typed(result.query, result.did_you_mean) if result.did_you_mean else None,
+        "mode": result.mode.value,
+        "results": [build_hit_document(hit, path_style) for hit in result.hits],
+        "total": len(result.hits),
+        "considered": result.total,
+        "took_ms": result.took_ms,
+        "indexed_revision": result.indexed_revision,
+        "head_revision": result.head_revision,
+        "stale": result.stale,
+        "degraded": result.degraded,
+        "reranked": result.reranked,
+        "nothing_relevant": result.nothing_relevant,
+        "notes": list(result.notes),
+    }
+
+
+def build_hit_document(hit: Hit, path_style: PathStyle = STORED_PATHS) -> HitDocument:
+    return {
+        "name": path_style.to_display_title(hit.name, hit.path),
+        "path": path_style.to_display_path(hit.path),
+        "url": path_style.to_url(hit.url),
+        "snippet": hit.snippet.text,
+        "matches": [[span.start, span.end] for span in hit.snippet.matches],
+        "sentence": [hit.snippet.sentence.start, hit.snippet.sentence.end] if hit.snippet.sentence else None,
+        "distance": hit.distance,
+        "score": hit.score,
+        "confidence": hit.confidence.value,
+        "channels": list(hit.channels),
+        "heading_path": list(hit.heading_path),
+        "anchor": hit.anchor,
+        "lines": [hit.first_line, hit.last_line],
+        "chunk_index": hit.chunk_index,
+        "category": hit.category,
+        "tags": list(hit.tags),
+        "last_updated": format_date(hit.last_updated),
+        "text": hit.text,
+        "section": hit.heading_path[-1] if hit.heading_path else None,
+        "section_path": " > ".join(hit.heading_path) or None,
+        "total_chunks": hit.total_chunks,
+        "page_word_count": hit.page_words,
+    }
+
+
+# What was searched for in a wiki as JSON.
+
+
+class QueryStatsDocument(TypedDict):
+    """One query however it was written; `without_result` counts answers with no hit, or none clearly relevant."""
+
+    query: str
+    count: int
+    mean_hits: float
+    best_score: float
+    without_result: int
+    without_result_filtered: int
+    did_you_mean: str | None
+
+
+class SlowQueryDocument(TypedDict):
+    """The slowest answer that one query had."""
+
+    query: str
+    ms: float
+    at: str
+    mode: str
+    degraded: bool
+
+
+class PageHitCountDocument(TypedDict):
+    """A page, and how many answers showed it."""
+
+    path: str
+    count: int
+
+
+class PageReachDocument(TypedDict):
+    """Which pages answers showed; `never_found` are the first of `never_found_total`, by path."""
+
+    indexed: int
+    never_found_total: int
+    never_found: list[str]
+    found_most: list[PageHitCountDocument]
+
+
+class QueryReportDocument(TypedDict):
+    """What was searched for in one wiki; `beginnings`, of queries that were being typed, are no part of `searches`."""
+
+    wiki: str
+    since: str
+    until: str
+    logging: bool
+    searches: int
+    beginnings: int
+    queries: int
+    surfaces: dict[str, int]
+    without_result_total: int
+    degraded: int
+    lost: int
+    damaged_at: str | None
+    p50_ms: float
+    p95_ms: float
+    frequent: list[QueryStatsDocument]
+    without_result: list[QueryStatsDocument]
+    slow: list[SlowQueryDocument]
+    pages: PageReachDocument | None
+
+
+def build_query_report_document(
+    slug: str, report: QueryReport, path_style: PathStyle = STORED_PATHS
+) -> QueryReportDocument:
+    return {
+        "wiki": slug,
+        "since": format_date(report.since),
+        "until": format_date(report.until),
+        "logging": report.logging,
+        "searches": report.searches,
+        "beginnings": report.beginnings,
+        "queries": report.queries,
+        "surfaces": dict(report.surfaces),
+        "without_result_total": report.without_result,
+        "degraded": report.degraded,
+        "lost": report.lost,
+        "damaged_at": format_date(report.damaged_at),
+        "p50_ms": round(report.p50_ms, 3),
+        "p95_ms": round(report.p95_ms, 3),
+        "frequent": [_build_query_stats_document(each) for each in report.frequent],
+        "without_result": [_build_query_stats_document(each) for each in report.unanswered],
+        "slow": [_build_slow_query_document(each) for each in report.slow],
+        "pages": _build_page_reach_document(report.pages, path_style) if report.pages else None,
+    }
+
+
+def _build_query_stats_document(stats: QueryStats) -> QueryStatsDocument:
+    return {
+        "query": stats.query,
+        "count": stats.count,
+        "mean_hits": round(stats.mean_hits, 2),
+        "best_score": stats.best_score,
+        "without_result": stats.without_result,
+        "without_result_filtered": stats.filtered,
+        "did_you_mean": stats.did_you_mean or None,
+    }
+
+
+def _build_slow_query_document(slow: SlowQuery) -> SlowQueryDocument:
+    return {
+        "query": slow.query,
+        "ms": slow.ms,
+        "at": format_date(datetime.fromtimestamp(slow.at, UTC)),
+        "mode": slow.mode,
+        "degraded": slow.degraded,
+    }
+
+
+def _build_page_reach_document(pages: PageReach, path_style: PathStyle) -> PageReachDocument:
+    return {
+        "indexed": pages.indexed,
+        "never_found_total": pages.never_found,
+        "never_found": [path_style.to_display_path(path) for path in pages.never],
+        "found_most": [{"path": path_style.to_display_path(path), "count": count} for path, count in pages.often],
+    }
+
+
+# An evaluation as JSON.
+
+
+def build_evaluation_document(evaluation: EvaluationReport) -> Mapping[str, Any]:
+    """Figures are rounded to four digits: no evaluation tells more."""
+    return {
+        "wiki": evaluation.wiki,
+        "indexed_revision": evaluation.revision,
+        "seed": evaluation.seed,
+        "questions": {
+            "asked": {str(kind): count for kind, count in evaluation.runs[0].count_kinds().items()},
+            "available": {str(kind): count for kind, count in evaluation.available.items()},
+        },
+        "runs": [_build_run(run, evaluation) for run in evaluation.runs],
+        "comparison": _build_comparison(evaluation.comparison, evaluation) if evaluation.comparison else None,
+        "notes": list(evaluation.list_notes()),
+    }
+
+
+def _build_run(run: EvaluationRun, evaluation: EvaluationReport) -> dict[str, Any]:
+    kinds = run.count_kinds()
+    half, most = run.get_latency_ms()
+    return {
+        "configuration": run.label,
+        "mode": str(run.mode),
+        "figures": _build_metrics(run.compute_metrics(None, evaluation.seed)),
+        "by_kind": {str(kind): _build_metrics(run.compute_metrics(kind, evaluation.seed)) for kind in kinds},
+        "p50_ms": half,
+        "p95_ms": most,
+        "worst": [_build_outcome(outcome) for outcome in run.find_worst(evaluation.worst_count)],
+    }
+
+
+def _build_metrics(metrics: Mapping[str, ConfidenceInterval]) -> dict[str, Any]:
+    return {metric: _round_values(asdict(value)) for metric, value in metrics.items()}
+
+
+def _build_comparison(comparison: RunComparison, evaluation: EvaluationReport) -> dict[str, Any]:
+    return {
+        "ours": comparison.ours.label,
+        "theirs": _build_run(comparison.theirs, evaluation),
+        "differences": {metric: _build_difference(value) for metric, value in comparison.differences.items()},
+        "examples": [
+            {"ours": _build_outcome(ours), "theirs": _build_outcome(theirs)["found"]}
+            for ours, theirs in comparison.examples
+        ],
+    }
+
+
+def _build_difference(value: MetricDifference) -> dict[str, Any]:
+    return {
+        **_round_values(asdict(value.interval)),
+        "p_value": round(value.p_value, 4),
+        "better": value.better,
+        "worse": value.worse,
+        "same": value.same,
+    }
+
+
+def _build_outcome(outcome: QuestionOutcome) -> dict[str, Any]:
+    question = outcome.question
+    return {
+        "id": question.id,
+        "kind": str(question.kind),
+        "query": question.text,
+        "wanted": dict(question.relevant),
+        "excluded": sorted(question.excluded),
+        "found": [asdict(found) for found in outcome.returned],
+        "figures": _round_values(dict(outcome.metrics)),
+    }
+
+
+def _round_values(values: Mapping[str, float]) -> dict[str, float]:
+    return {name: round(value, 4) for name, value in values.items()}

@@ -1,0 +1,1 @@
+"""Keeps every index at HEAD while the service runs."""

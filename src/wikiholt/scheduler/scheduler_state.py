@@ -1,0 +1,199 @@
+"""What all threads of a keeper share: the wikis, when each is due, and the two lines they wait in. One lock."""
+
+import heapq
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from threading import Condition
+
+from wikiholt.domain.wiki import Wiki
+from wikiholt.scheduler.wiki_queue import SyncPriority, WikiQueue
+from wikiholt.scheduler.wiki_records import SchedulerCounters, SyncState, WikiEntry
+
+
+class SchedulerState:
+    """Every method may be called from any thread."""
+
+    def __init__(self) -> None:
+        self.changed = Condition()
+        self.stopping = False
+        self.removed_sources: set[tuple[str, str]] = set()
+        """Places of wikis that were removed while this process ran: not to be found again by itself."""
+        self.counts: Counter[str] = Counter()
+        self._entries: dict[str, WikiEntry] = {}
+        self._due: list[tuple[float, str]] = []
+        self._sync_queue = WikiQueue()
+        self._fetch_queue = WikiQueue()
+
+    def get(self, wiki_id: str) -> WikiEntry | None:
+        return self._entries.get(wiki_id)
+
+    def list_entries(self) -> Sequence[WikiEntry]:
+        with self.changed:
+            return list(self._entries.values())
+
+    def add(self, wiki: Wiki, interval_s: float, priority: SyncPriority | None = None) -> WikiEntry:
+        """Begin to look after a wiki, or take up its new settings; with a rank it is put in line at once."""
+        with self.changed:
+            self.removed_sources.discard(wiki.get_location)
+            entry = self._entries.get(wiki.id)
+            if entry is None:
+                entry = self._entries[wiki.id] = WikiEntry(wiki, interval_s, 0.0)
+            elif entry.wiki != wiki:
+                entry.wiki, entry.interval_s, entry.checked, entry.revision = wiki, interval_s, False, None
+                entry.clear_failures()
+            else:
+                return entry
+            if priority is None:
+                self.schedule(entry, 0.0)
+            else:
+                self.schedule(entry, time.monotonic() + interval_s)
+                self.enqueue(entry, priority)
+            return entry
+
+    def remove(self, wiki_id: str) -> None:
+        """The wiki was removed."""
+        with self.changed:
+            entry = self._entries.get(wiki_id)
+            if entry is not None:
+                self.removed_sources.add(entry.wiki.get_location)
+                self.release(wiki_id)
+
+    def release(self, wiki_id: str) -> None:
+        """The wiki is another node's from now on; what is being done for it here ends at its next pause."""
+        with self.changed:
+            entry = self._entries.pop(wiki_id, None)
+            if entry is not None:
+                self._sync_queue.remove(wiki_id)
+                self._fetch_queue.remove(wiki_id)
+                entry.finished_runs += 1
+                self.changed.notify_all()
+
+    def enqueue(self, entry: WikiEntry, priority: SyncPriority) -> None:
+        """Have a wiki wait for its turn; if it is having one, for another."""
+        with self.changed:
+            if entry.wiki.id not in self._entries:
+                return
+            if entry.running:
+                entry.rerun_priority = priority if entry.rerun_priority is None else min(entry.rerun_priority, priority)
+            else:
+                self._sync_queue.add(entry.wiki.id, priority)
+                self.changed.notify_all()
+
+    def enqueue_fetch(self, entry: WikiEntry, priority: SyncPriority) -> None:
+        with self.changed:
+            if entry.wiki.id in self._entries:
+                self._fetch_queue.add(entry.wiki.id, priority)
+                self.changed.notify_all()
+
+    def is_queued(self, entry: WikiEntry) -> bool:
+        return entry.wiki.id in self._sync_queue
+
+    def dequeue(self, entry: WikiEntry) -> None:
+        """Out of the line again: there is no use in a turn now."""
+        with self.changed:
+            self._sync_queue.remove(entry.wiki.id)
+
+    def iter_syncs(self, *, urgent_only: bool = False) -> Iterator[WikiEntry]:
+        """The wikis whose turn to be synced it is, as they come, until the keeper stops."""
+        while (entry := self._wait_next(self._sync_queue, urgent_only)) is not None:
+            yield entry
+
+    def iter_fetches(self) -> Iterator[WikiEntry]:
+        """The wikis whose remote is to be fetched from, as they come, until the keeper stops."""
+        while (entry := self._wait_next(self._fetch_queue, urgent_only=False)) is not None:
+            yield entry
+
+    def _wait_next(self, queue: WikiQueue, urgent_only: bool) -> WikiEntry | None:
+        """Wait for the next in line; None when the keeper stops."""
+        with self.changed:
+            self.changed.wait_for(lambda: self.stopping or (queue.has_urgent if urgent_only else len(queue)))
+            wiki_id = None if self.stopping else queue.pop(urgent_only=urgent_only)
+            if wiki_id is None:
+                return None
+            entry = self._entries[wiki_id]
+            if queue is self._sync_queue:
+                entry.running, entry.rerun_priority = True, None
+            return entry
+
+    def finish(self, entry: WikiEntry, next_priority: Callable[[SyncPriority | None], SyncPriority | None]) -> None:
+        """A turn has ended; `then` makes of what was asked for in the middle of it why there is to be another."""
+        with self.changed:
+            asked, entry.rerun_priority = entry.rerun_priority, None
+            entry.running, entry.activity = False, None
+            entry.finished_runs += 1
+            rank = next_priority(asked)
+            if rank is not None:
+                self.enqueue(entry, rank)
+            self.changed.notify_all()
+
+    def schedule(self, entry: WikiEntry, due_at: float) -> None:
+        """Look at the wiki next at this time of the monotonic clock."""
+        with self.changed:
+            entry.due_at = due_at
+            heapq.heappush(self._due, (due_at, entry.wiki.id))
+            if self._due[0][0] == due_at:
+                self.changed.notify_all()
+
+    def iter_due(self) -> Iterator[WikiEntry]:
+        """The wikis that are to be looked at, each when it is, until the keeper stops."""
+        while True:
+            with self.changed:
+                entry = self._pop_due()
+                while entry is None:
+                    if self.stopping:
+                        return
+                    self.changed.wait(self._due[0][0] - time.monotonic() if self._due else None)
+                    entry = self._pop_due()
+            yield entry
+
+    def _pop_due(self) -> WikiEntry | None:
+        now = time.monotonic()
+        while not self.stopping and self._due and self._due[0][0] <= now:
+            at, wiki_id = heapq.heappop(self._due)
+            entry = self._entries.get(wiki_id)
+            if entry is not None and entry.due_at == at:
+                return entry
+        return None
+
+    def has_waiting(self) -> bool:
+        return len(self._sync_queue) > 0
+
+    def is_busy(self) -> bool:
+        """Whether a wiki has its turn or waits for one."""
+        return len(self._sync_queue) > 0 or any(entry.running for entry in self._entries.copy().values())
+
+    def has_urgent(self) -> bool:
+        return self._sync_queue.has_urgent
+
+    def get_sync_state(self, entry: WikiEntry) -> SyncState:
+        with self.changed:
+            return SyncState(
+                waiting=entry.wiki.id in self._sync_queue or entry.wiki.id in self._fetch_queue,
+                missing=entry.missing,
+                failures=entry.failures,
+                error=entry.error,
+                next_try_seconds=max(0.0, entry.retry_at - time.monotonic()) if entry.failures else 0.0,
+                synced_revision=entry.revision,
+                backup_error=entry.backup_error,
+            )
+
+    def get_counters(self) -> SchedulerCounters:
+        with self.changed:
+            entries = self._entries.values()
+            return replace(
+                SchedulerCounters(**self.counts),
+                wikis=len(entries),
+                waiting=len(self._sync_queue) + len(self._fetch_queue),
+                running=sum(entry.running for entry in entries),
+                missing=sum(entry.missing for entry in entries),
+                failing=sum(entry.failures > 0 for entry in entries),
+                healing=sum(not entry.index_ok and not entry.failures for entry in entries),
+                broken=sum(not entry.index_ok and entry.failures > 0 for entry in entries),
+            )
+
+    def stop(self) -> None:
+        with self.changed:
+            self.stopping = True
+            self.changed.notify_all()

@@ -1,0 +1,1 @@
+"""Where indexes are stored: SQLite files, or a PostgreSQL schema per wiki."""

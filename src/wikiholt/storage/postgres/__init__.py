@@ -1,0 +1,1 @@
+"""Indexes in PostgreSQL: a schema and a login role per wiki."""

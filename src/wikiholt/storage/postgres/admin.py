@@ -1,0 +1,120 @@
+"""What an operator asks of the databases: which there are and how they stand, another one, upgrades, moves."""
+
+import shutil
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from wikiholt.domain.wiki import DatabaseStatus
+from wikiholt.errors import WikiholtError
+from wikiholt.storage.postgres import migrations, move, notes, schema
+from wikiholt.storage.postgres.catalog import Catalog, CatalogDatabase
+from wikiholt.storage.postgres.pool import ConnectionPool
+from wikiholt.storage.postgres.store import PostgresStore
+
+_SELECT_VERSIONS = """
+SELECT split_part(current_setting('server_version'), ' ', 1),
+    coalesce((SELECT extversion FROM pg_extension WHERE extname = 'vector'), '')
+"""
+_COUNT_WIKIS = """
+SELECT database, count(*), count(*) FILTER (WHERE layout < %s AND condition = 'here')
+FROM placements GROUP BY database
+"""
+
+
+class PostgresDatabaseAdmin:
+    """`Databases` of one home, beside the store that is in them."""
+
+    def __init__(self, catalog: Catalog, pool: ConnectionPool, store: PostgresStore, scratch: Path) -> None:
+        self._catalog = catalog
+        self._pool = pool
+        self._store = store
+        self._scratch = scratch
+
+    def get_statuses(self) -> Sequence[DatabaseStatus]:
+        with self._catalog.read_connection() as connection:
+            rows = connection.execute(_COUNT_WIKIS, (schema.SCHEMA_LAYOUT,)).fetchall()
+        counts = {name: (wikis, behind) for name, wikis, behind in rows}
+        return [
+            self._get_status(database, *counts.get(database.name, (0, 0)))
+            for database in self._catalog.list_databases()
+        ]
+
+    def find_unfinished_moves(self) -> Sequence[str]:
+        return move.find_unfinished_moves(self._store.placements)
+
+    def finish_move(self, wiki_id: str) -> None:
+        move.finish_move(self._store, wiki_id)
+
+    def add(self, name: str, address: str, weight: float) -> DatabaseStatus:
+        added = self._catalog.add_database(name, address, weight)
+        self._store.placements.invalidate_counts()
+        return next(each for each in self.get_statuses() if each.name == added.name)
+
+    def remove(self, name: str) -> None:
+        self._catalog.remove_database(name)
+        self._store.placements.invalidate_counts()
+
+    def set_open(self, name: str, *, accept_new: bool) -> None:
+        self._catalog.set_open(name, accept_new=accept_new)
+        self._store.placements.invalidate_counts()
+
+    def upgrade(self, progress: Callable[[int, int], None]) -> Sequence[tuple[str, str]]:
+        total = sum(each.behind for each in self.get_statuses())
+        progress(0, total)
+        return migrations.upgrade_all(self._store.placements, lambda done: progress(done, max(done, total))).failed
+
+    def get_database_name(self, wiki_id: str) -> str | None:
+        found = self._store.placements.find(wiki_id, refresh=True)
+        return found.database if found is not None else None
+
+    def move(self, wiki_id: str, to: str) -> bool:
+        self._catalog.get_database(to)
+        return move.move_wiki(self._store, wiki_id, to)
+
+    def remove_leftovers(self, wiki_ids: Collection[str]) -> None:
+        wanted = set(wiki_ids)
+        for wiki_id in notes.list_wiki_directories(self._scratch):
+            if wiki_id not in wanted:
+                shutil.rmtree(self._scratch / wiki_id, ignore_errors=True)
+        for wiki_id in self.find_unfinished_moves():
+            with suppress(WikiholtError):  # whoever is at it just now finishes it
+                move.finish_move(self._store, wiki_id, 0)
+
+    def get_metrics(self) -> Mapping[str, int]:
+        return {
+            "connections": self._catalog.connection_count + self._pool.open_count,
+            "leases": self._store.leases.count,
+        }
+
+    def get_timeout_counts(self) -> Mapping[str, int]:
+        of_wikis = self._pool.timeout_counter.get_counts
+        return {kind: count + of_wikis[kind] for kind, count in self._catalog.timeout_counter.get_counts.items()}
+
+    def get_availability(self) -> Mapping[str, bool]:
+        away = self._pool.unreachable
+        return {name: well and place not in away for name, (place, well) in self._catalog.availability.items()}
+
+    def close(self) -> None:
+        self._pool.close()
+        self._catalog.close()
+
+    def _get_status(self, database: CatalogDatabase, wikis: int, behind: int) -> DatabaseStatus:
+        server = vector = away = ""
+        try:
+            with database.connections.read_connection() as connection:
+                server, vector = connection.execute(_SELECT_VERSIONS).fetchone() or ("", "")
+        except WikiholtError as error:
+            said = " ".join(str(error.__cause__ or "").split())
+            away = f"{error.message}: {said}" if said else error.message
+        return DatabaseStatus(
+            database.name,
+            database.address.redacted,
+            database.accepts_new,
+            database.weight,
+            wikis,
+            behind,
+            server,
+            vector,
+            away,
+        )

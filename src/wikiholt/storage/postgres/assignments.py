@@ -1,0 +1,233 @@
+"""What nodes tell each other through the home's database: short words on one channel, which may get lost."""
+
+import logging
+import os
+import secrets
+import select
+import socket
+import time
+from collections.abc import Callable, Set
+from contextlib import suppress
+from threading import Lock, Thread
+
+from wikiholt.domain.storage_protocols import NodeMessage
+from wikiholt.errors import DatabaseUnavailable
+from wikiholt.storage.postgres.catalog import Catalog, TableSet
+from wikiholt.storage.postgres.errors import translate_errors
+from wikiholt.storage.postgres.pool import Connection
+
+NOTIFY_CHANNEL = "wikiholt"
+REGISTRY_CHANGED, NODES_CHANGED, WIKIS_UNASSIGNED, WIKI_MESSAGE = "registry", "nodes", "free", "work"
+"""What has changed: the registry; which nodes there are; wikis have no node now; something is to be done for a wiki."""
+
+
+def notify_nodes(connection: Connection, event: str, *arguments: str) -> None:
+    """Tell all nodes, once the transaction is committed."""
+    connection.execute("SELECT pg_notify(%s, %s)", (NOTIFY_CHANNEL, " ".join((event, *arguments))))
+
+
+# Which node looks after which wiki: claimed in the home's `work`, for as long as the node's lease in `nodes` lasts.
+# TABLES the home's part that makes them; they stand beside those of the registry PostgresShifts(home, lease=15.0) ->
+# ports.Shifts One thread with one connection beats three times a lease: it renews the lease, ends those that have run
+# out, takes as many wikis as are this node's share and gives back what is more. In between it listens. Words may get
+# lost; the rows do not, and every beat looks at them. All times are the database's.
+
+
+_LOG = logging.getLogger(__name__)
+
+ASSIGNMENT_TABLES = TableSet(
+    "shifts",
+    (
+        "CREATE TABLE nodes (id text PRIMARY KEY, name text NOT NULL, until timestamptz NOT NULL)",
+        # A node that ends, or is ended, lets go of all it had in the same transaction.
+        "CREATE TABLE work (wiki_id text PRIMARY KEY, node text REFERENCES nodes ON DELETE SET NULL, asked text)",
+        "CREATE INDEX work_of_a_node ON work (node, wiki_id)",
+        "CREATE INDEX work_asked_for ON work (node) WHERE asked IS NOT NULL",
+    ),
+)
+
+_CLAIM_BATCH_WIKIS = 500
+_RETRY_DELAY_S = 1.0
+"""Seconds until a database that is away is tried again."""
+_MIN_HEARTBEAT_INTERVAL_S = 0.2
+"""Seconds between two beats at least, however much is told."""
+_RENEW_NODE = (
+    "UPDATE nodes SET until = clock_timestamp() + make_interval(secs => %s)"
+    " WHERE id = %s AND until > clock_timestamp() RETURNING 1"
+)
+_INSERT_NODE = "INSERT INTO nodes VALUES (%s, %s, clock_timestamp() + make_interval(secs => %s))"
+_DELETE_EXPIRED_NODES = "DELETE FROM nodes WHERE until < clock_timestamp() RETURNING id"
+_INSERT_WORK = "INSERT INTO work (wiki_id) SELECT id FROM wikis ORDER BY id ON CONFLICT DO NOTHING"
+_DELETE_WORK = "DELETE FROM work WHERE NOT EXISTS (SELECT 1 FROM wikis WHERE id = wiki_id)"
+_COUNT_NODES = (
+    "SELECT count(*), extract(epoch FROM min(until) FILTER (WHERE id <> %s) - clock_timestamp())::float8,"
+    " (SELECT count(*) FROM work) FROM nodes"
+)
+_CLAIM_WORK = (
+    "UPDATE work SET node = %s WHERE wiki_id IN"
+    " (SELECT wiki_id FROM work WHERE node IS NULL LIMIT %s FOR UPDATE SKIP LOCKED) RETURNING wiki_id"
+)
+_RELEASE_WORK = "UPDATE work SET node = NULL WHERE node = %s AND wiki_id = ANY(%s)"
+_REQUEST_WORK = (
+    "INSERT INTO work AS w (wiki_id, asked) VALUES (%(wiki)s, %(why)s) ON CONFLICT (wiki_id) DO UPDATE"
+    " SET asked = CASE WHEN strpos(w.asked, %(why)s) > 0 THEN w.asked ELSE concat_ws(' ', w.asked, %(why)s) END"
+)
+_TAKE_REQUESTS = (
+    "WITH taken AS (SELECT wiki_id, asked FROM work WHERE node = %s AND asked IS NOT NULL FOR UPDATE SKIP LOCKED)"
+    " UPDATE work SET asked = NULL FROM taken WHERE work.wiki_id = taken.wiki_id"
+    " RETURNING taken.wiki_id, taken.asked"
+)
+
+
+class PostgresAssignments:
+    """One node's part of the work."""
+
+    def __init__(self, catalog: Catalog, lease_s: float = 15.0) -> None:
+        self._catalog = catalog
+        self._lease_s = lease_s
+        self._on_message: Callable[[str, NodeMessage], None] = lambda _, __: None
+        self._thread: Thread | None = None
+        self._interrupt: Callable[[], object] = lambda: None
+        self._stopping = False
+        self._closing = Lock()
+        self._reset()
+
+    def _reset(self) -> None:
+        """Be a new node, which has nothing: what the old one had may be another's by now."""
+        self._node_id = secrets.token_hex(8)
+        self._is_joined = False
+        self._registry_checksum: str | None = None
+        self._assigned: frozenset[str] = frozenset()
+        self._assigned_until = 0.0
+
+    def get_assigned(self) -> Set[str]:
+        # A node that cannot renew its lease has to take it that others have its wikis.
+        return self._assigned if time.monotonic() < self._assigned_until else frozenset()
+
+    def send(self, wiki_id: str, message: NodeMessage) -> None:
+        with self._catalog.write_transaction() as connection:
+            if message is not NodeMessage.TOUCH:  # that somebody looks at a wiki is not worth a row
+                connection.execute(_REQUEST_WORK, {"wiki": wiki_id, "why": message.value})
+            notify_nodes(connection, WIKI_MESSAGE, wiki_id, message)
+
+    def start(self, on_message: Callable[[str, NodeMessage], None]) -> None:
+        self._on_message = on_message
+        self._interrupt_socket, ringer = socket.socketpair()
+        self._interrupt = ringer.close
+        self._thread = Thread(target=self._run, name="shifts", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        with self._closing:
+            if self._stopping:
+                return
+            self._stopping = True
+            self._interrupt()
+            if self._thread is not None:
+                self._thread.join(10)
+
+    def _run(self) -> None:
+        with self._interrupt_socket:
+            self._run_loop()
+
+    def _run_loop(self) -> None:
+        while not self._stopping:
+            try:
+                with self._catalog.open_dedicated() as connection, translate_errors(connection):
+                    connection.execute(f"LISTEN {NOTIFY_CHANNEL}")
+                    while not self._stopping:
+                        self._listen(connection, self._heartbeat(connection))
+                    self._remove_node(connection)
+            except DatabaseUnavailable:
+                self._wait(None, _RETRY_DELAY_S)
+            except Exception:  # noqa: BLE001 - whatever it was, without this thread the node would lose its wikis
+                _LOG.warning("the work of the nodes could not be divided", exc_info=True)
+                self._wait(None, _RETRY_DELAY_S)
+
+    def _heartbeat(self, connection: Connection) -> float:
+        """Put everything in order; in how many seconds to do so again."""
+        before = self._assigned
+        began = time.monotonic()
+        if not self._is_joined or not connection.execute(_RENEW_NODE, (self._lease_s, self._node_id)).fetchone():
+            self._reset()
+            connection.execute(_INSERT_NODE, (self._node_id, f"{socket.gethostname()}:{os.getpid()}", self._lease_s))
+            self._is_joined = True
+            notify_nodes(connection, NODES_CHANGED)
+        self._assigned_until = began + self._lease_s
+        if connection.execute(_DELETE_EXPIRED_NODES).fetchall():
+            notify_nodes(connection, WIKIS_UNASSIGNED)
+        changed = self._sync_registry(connection)
+        row = connection.execute(_COUNT_NODES, (self._node_id,)).fetchone()
+        assert row is not None
+        nodes, soonest, wikis = row
+        self._balance(connection, -(-wikis // max(1, nodes)))
+        if changed or self._assigned != before:
+            self._on_message("", NodeMessage.ASSIGNMENTS)
+        self._handle_requests(connection)
+        # A node that dies is noticed as soon as its lease ends.
+        return max(0.05, min(self._lease_s / 3, self._lease_s if soonest is None else soonest + 0.02))
+
+    def _sync_registry(self, connection: Connection) -> bool:
+        """Have a row of work for every wiki that is registered; whether there was a change."""
+        row = connection.execute("SELECT digest FROM sealed").fetchone()
+        if row is None or row[0] == self._registry_checksum:
+            return False
+        connection.execute(_INSERT_WORK)
+        connection.execute(_DELETE_WORK)
+        mine = connection.execute("SELECT wiki_id FROM work WHERE node = %s", (self._node_id,))
+        self._assigned = frozenset(wiki_id for (wiki_id,) in mine)
+        self._registry_checksum = row[0]
+        return True
+
+    def _balance(self, connection: Connection, share: int) -> None:
+        while (wanting := share - len(self._assigned)) > 0:
+            claimed = connection.execute(_CLAIM_WORK, (self._node_id, min(_CLAIM_BATCH_WIKIS, wanting))).fetchall()
+            if not claimed:
+                return
+            self._assigned = self._assigned.union(wiki_id for (wiki_id,) in claimed)
+        if wanting < 0:
+            surplus = sorted(self._assigned)[share:]
+            self._assigned = self._assigned.difference(surplus)
+            connection.execute(_RELEASE_WORK, (self._node_id, surplus))
+            notify_nodes(connection, WIKIS_UNASSIGNED)
+
+    def _handle_requests(self, connection: Connection) -> None:
+        for wiki_id, asked in connection.execute(_TAKE_REQUESTS, (self._node_id,)).fetchall():
+            for why in asked.split():
+                with suppress(ValueError):  # what a newer node asks for is nothing to an older one
+                    self._on_message(wiki_id, NodeMessage(why))
+
+    def _listen(self, connection: Connection, seconds: float) -> None:
+        """Hear what is told until the next beat is due, or until something is that does not wait for it."""
+        soon, until = time.monotonic() + _MIN_HEARTBEAT_INTERVAL_S, time.monotonic() + seconds
+        while not self._stopping and (left := until - time.monotonic()) > 0:
+            # Some came while statements were at work, and would wake nobody any more.
+            heard = list(connection.notifies(timeout=0))
+            for each in heard:
+                what, *words = each.payload.split()
+                if what == WIKI_MESSAGE and words:
+                    self._handle_message(connection, words[0], words[-1])
+                elif what in (REGISTRY_CHANGED, NODES_CHANGED, WIKIS_UNASSIGNED):
+                    until = min(until, soon)
+            if not heard:
+                self._wait(connection, left)
+
+    def _handle_message(self, connection: Connection, wiki_id: str, message: str) -> None:
+        if wiki_id in self._assigned:
+            if message == NodeMessage.TOUCH:
+                self._on_message(wiki_id, NodeMessage.TOUCH)
+            else:
+                self._handle_requests(connection)
+
+    def _remove_node(self, connection: Connection) -> None:
+        self._assigned = frozenset()
+        connection.execute("DELETE FROM nodes WHERE id = %s", (self._node_id,))
+        notify_nodes(connection, WIKIS_UNASSIGNED)
+
+    def _wait(self, connection: Connection | None, seconds: float) -> None:
+        """Until something is told, or close() rings, or the time is over."""
+        poll = select.poll()  # select knows no descriptor above 1,023
+        poll.register(self._interrupt_socket, select.POLLIN)
+        if connection is not None:
+            poll.register(connection.pgconn.socket, select.POLLIN)
+        poll.poll(max(0.0, seconds) * 1000)

@@ -1,0 +1,293 @@
+"""One generation of a wiki's index in PostgreSQL, reached through the wiki's own door.
+
+Any thread may read; writes are single transactions, and the writer's lease keeps to one writing process.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from wikiholt.domain.index import (
+    FloatArray,
+    IndexChange,
+    IndexState,
+    IntArray,
+    KeywordDelta,
+    KeywordRow,
+    VectorDelta,
+    VectorHits,
+    VectorRows,
+)
+from wikiholt.domain.page import Facets, PageProblem
+from wikiholt.domain.search import KeywordHit, KeywordQuery, PageFilter, StoredChunk, StoredLink, StoredPage
+from wikiholt.domain.storage_protocols import VectorSnapshot
+from wikiholt.errors import Busy, IndexCorrupt
+from wikiholt.storage.postgres import index_writer, integrity, page_queries, rows, sqlite_copy, vector_search
+from wikiholt.storage.postgres.errors import make_missing_error
+from wikiholt.storage.postgres.keyword_search import PostgresKeywordSearch
+from wikiholt.storage.postgres.page_queries import build_where_clause
+from wikiholt.storage.postgres.pool import Connection, RoleConnections
+from wikiholt.storage.postgres.rows import GenerationState
+from wikiholt.storage.postgres.schema import HNSW_MIN_CHUNKS, GenerationTables
+from wikiholt.storage.postgres.timeouts import WIKI_WRITE_STATEMENT_TIMEOUT_S
+from wikiholt.storage.sqlite.rows import decode_terms, to_datetime
+
+_VECTOR_BATCH_ROWS = 2_000
+_KEYWORD_BATCH_ROWS = 500
+
+
+class PostgresIndex:
+    """A `WikiIndex` over the tables of one generation; its door leads to no other wiki's.
+
+    `fence` gives the number of the writer's lease this process holds, or None; `hnsw_from` is how many chunks an HNSW
+    index is made, and used, from.
+    """
+
+    def __init__(
+        self,
+        connections: RoleConnections,
+        generation: int,
+        fence: Callable[[], int | None] = lambda: None,
+        hnsw_min_chunks: int = HNSW_MIN_CHUNKS,
+    ) -> None:
+        self._connections = connections
+        self._fence = fence
+        self._hnsw_min_chunks = hnsw_min_chunks
+        self.wiki_id = connections.wiki_id
+        self._tables = GenerationTables(generation, connections.wiki_id)
+        self._keywords = PostgresKeywordSearch(connections, self._tables)
+        self.generation = generation
+        with connections.read_connection() as db:
+            standing, seal = index_writer.read_state(db, generation)
+        if standing.get_checksum(connections.wiki_id) != seal:
+            raise IndexCorrupt(
+                "the index has lost its state, or belongs to another wiki",
+                hint="run `wikiholt sync` to build it again",
+            )
+        self.recipe = standing.recipe
+        self._chunks = standing.chunks
+
+    # ── where it stands ──────────────────────────────────────────────────────────────────────────
+
+    def get_state(self) -> IndexState:
+        with self._connections.read_connection() as db:
+            return self._make_state(index_writer.read_state(db, self.generation)[0])
+
+    def _make_state(self, state: GenerationState) -> IndexState:
+        self._chunks = state.chunks
+        counts = state.pages, state.chunks, state.problems
+        return IndexState(
+            self.generation, state.version, self.recipe, state.revision, to_datetime(state.synced_at), *counts
+        )
+
+    def get_version(self) -> int:
+        with self._connections.read_connection() as db:
+            return self._read_version(db)[0]
+
+    def _read_version(self, db: Connection) -> tuple[int, int]:
+        """The version, and the horizon before which nothing is known of what was dropped."""
+        row = db.execute("SELECT version, horizon FROM state WHERE number = %s", (self.generation,)).fetchone()
+        if row is None:
+            raise make_missing_error()
+        return row[0], row[1]
+
+    def get_page_blobs(self) -> Mapping[str, str]:
+        with self._connections.read_connection() as db:
+            found = db.execute(f"SELECT file, blob FROM {self._tables.pages}").fetchall()
+        return {rows.decode_text(file): rows.decode_text(blob) for file, blob in found}
+
+    def get_problems(self) -> Sequence[PageProblem]:
+        with self._connections.read_connection() as db:
+            sql = f'SELECT file, blob, reason, detail FROM {self._tables.problems} ORDER BY file COLLATE "C"'
+            return [PageProblem(*rows.decode_row(row)) for row in db.execute(sql)]
+
+    def check(self, stop: Callable[[], bool] = lambda: False) -> Sequence[str]:
+        if stop():
+            raise Busy("the check was stopped", hint="try again")
+        with self._connections.read_snapshot() as db:
+            return integrity.find_faults(db, self._tables, stop)
+
+    # ── writing ──────────────────────────────────────────────────────────────────────────────────
+
+    def apply(self, change: IndexChange) -> int:
+        with self._connections.write_transaction(statement_timeout_s=WIKI_WRITE_STATEMENT_TIMEOUT_S) as db:
+            return index_writer.apply_change(db, self._tables, change, self._fence())
+
+    def find_vectors_by_hash(self, hashes: Sequence[bytes]) -> Mapping[bytes, FloatArray]:
+        sql = f"SELECT hash, vector FROM {self._tables.chunks} WHERE hash = ANY(%s)"
+        with self._connections.read_connection() as db:
+            found = db.execute(sql, (list(hashes),), binary=True).fetchall()
+        vectors = rows.decode_vectors([vector for _, vector in found], self.recipe.dimensions)
+        return {digest: vector for (digest, _), vector in zip(found, vectors, strict=True)}
+
+    def write_backup(self, to: Path, stop: Callable[[], bool] = lambda: False) -> IndexState:
+        with self._connections.read_snapshot() as db:
+            return self._make_state(sqlite_copy.write_copy(db, self._tables, to, stop))
+
+    # ── searching ────────────────────────────────────────────────────────────────────────────────
+
+    def search_keywords(self, query: KeywordQuery, limit: int, where: PageFilter) -> Sequence[KeywordHit]:
+        return self._keywords.search(query, limit, where)
+
+    def get_max_keyword_score(self, query: KeywordQuery) -> float:
+        return self._keywords.get_max_score(query)
+
+    def filter_page_ids(self, where: PageFilter) -> IntArray | None:
+        clause, values = build_where_clause(where)
+        if not clause:
+            return None
+        with self._connections.read_connection() as db:
+            sql = f"SELECT id FROM {self._tables.pages} WHERE {clause} ORDER BY id"
+            return rows.to_id_array(db.execute(sql, values, binary=True).fetchall())
+
+    def find_matching_page_ids(self, query: KeywordQuery) -> IntArray:
+        return self._keywords.find_matching_page_ids(query)
+
+    def search_vectors(self, vector: FloatArray, limit: int, page_ids: IntArray | None) -> VectorHits:
+        if page_ids is None and self._chunks >= self._hnsw_min_chunks:
+            with self._connections.read_snapshot() as db:
+                near = vector_search.search_hnsw(db, self._tables, vector, limit)
+            if near is not None:
+                return near
+        with self._connections.read_connection() as db:
+            near = vector_search.search_exact(db, self._tables, vector, limit, page_ids)
+            if page_ids is None and not len(near.chunk_ids) and limit > 0:
+                self._require_no_chunks(db)
+        return near
+
+    def _require_no_chunks(self, db: Connection) -> None:
+        """Raise where there should be chunks: nothing is silently empty."""
+        standing, _ = index_writer.read_state(db, self._tables.number)
+        if standing.chunks:
+            raise IndexCorrupt("the index has lost its passages", hint="run `wikiholt sync` to build it again")
+
+    # ── for caches ───────────────────────────────────────────────────────────────────────────────
+
+    @contextmanager
+    def open_vector_snapshot(self) -> Iterator[VectorSnapshot]:
+        with self._connections.read_snapshot() as db:
+            standing, _ = index_writer.read_state(db, self.generation)
+            yield PostgresVectorSnapshot(standing.version, standing.chunks, lambda: self._iter_blocks(db))
+
+    def get_vector_changes(self, version: int) -> VectorDelta | None:
+        with self._connections.read_snapshot() as db:
+            now, horizon = self._read_version(db)
+            if not horizon <= version <= now:
+                return None
+            added = db.execute(
+                f"SELECT c.id, c.page_id, c.vector FROM {self._tables.pages} p JOIN {self._tables.chunks} c"
+                " ON c.page_id = p.id WHERE p.version > %s ORDER BY c.id",
+                (version,),
+                binary=True,
+            ).fetchall()
+            dropped = self._read_dropped(db, "chunk_id", version)
+        return VectorDelta(now, rows.to_vector_rows(added, self.recipe.dimensions), dropped)
+
+    @contextmanager
+    def open_keyword_rows(self) -> Iterator[tuple[int, Iterator[KeywordRow]]]:
+        with self._connections.read_snapshot() as db:
+            yield self._read_version(db)[0], self._iter_keyword_rows(db)
+
+    def get_keyword_changes(self, version: int) -> KeywordDelta | None:
+        with self._connections.read_snapshot() as db:
+            now, horizon = self._read_version(db)
+            if not horizon <= version <= now:
+                return None
+            sql = f"SELECT id, words FROM {self._tables.pages} WHERE version > %s ORDER BY id"
+            found = db.execute(sql, (version,), binary=True).fetchall()
+            gone = self._read_dropped(db, "page_id", version)
+        return KeywordDelta(now, tuple(KeywordRow(i, decode_terms(w)) for i, w in found), gone)
+
+    def _read_dropped(self, db: Connection, column: str, version: int) -> IntArray:
+        sql = f"SELECT {column} FROM {self._tables.dropped} WHERE version > %s AND {column} IS NOT NULL"
+        return rows.to_id_array(db.execute(sql, (version,), binary=True).fetchall())
+
+    def _iter_blocks(self, db: Connection) -> Iterator[VectorRows]:
+        sql = f"SELECT id, page_id, vector FROM {self._tables.chunks} WHERE id > %s ORDER BY id LIMIT %s"
+        last = 0
+        while block := db.execute(sql, (last, _VECTOR_BATCH_ROWS), binary=True).fetchall():
+            last = block[-1][0]
+            yield rows.to_vector_rows(block, self.recipe.dimensions)
+
+    def _iter_keyword_rows(self, db: Connection) -> Iterator[KeywordRow]:
+        sql = f"SELECT id, words FROM {self._tables.pages} WHERE id > %s ORDER BY id LIMIT %s"
+        last = 0
+        while block := db.execute(sql, (last, _KEYWORD_BATCH_ROWS), binary=True).fetchall():
+            last = block[-1][0]
+            for page_id, packed in block:
+                yield KeywordRow(page_id, decode_terms(packed))
+
+    # ── what was found ───────────────────────────────────────────────────────────────────────────
+
+    def get_pages(self, page_ids: Sequence[int]) -> Mapping[int, StoredPage]:
+        sql = f"SELECT {rows.PAGE_COLUMNS} FROM {self._tables.pages} WHERE id = ANY(%s)"
+        with self._connections.read_connection() as db:
+            return {row[0]: rows.to_stored_page(row) for row in db.execute(sql, (list(page_ids),))}
+
+    def find_page(self, path: str) -> StoredPage | None:
+        sql = (
+            f"SELECT {rows.PAGE_COLUMNS} FROM {self._tables.pages} WHERE path = %(path)s OR file = %(path)s"
+            " ORDER BY file = %(path)s DESC, id LIMIT 1"
+        )
+        with self._connections.read_connection() as db:
+            row = db.execute(sql, {"path": rows.encode_text(path)}).fetchone()
+        return rows.to_stored_page(row) if row else None
+
+    def get_chunks(self, chunk_ids: Sequence[int]) -> Mapping[int, StoredChunk]:
+        sql = f"SELECT {rows.CHUNK_COLUMNS} FROM {self._tables.chunks} WHERE id = ANY(%s)"
+        with self._connections.read_connection() as db:
+            return {row[0]: rows.to_stored_chunk(row) for row in db.execute(sql, (list(chunk_ids),))}
+
+    def get_page_chunks(self, page_ids: Sequence[int], limit: int | None = None) -> Mapping[int, Sequence[StoredChunk]]:
+        sql = (
+            f"SELECT {rows.CHUNK_COLUMNS} FROM {self._tables.chunks} WHERE page_id = ANY(%s)"
+            f"{'' if limit is None else ' AND number < %s'} ORDER BY page_id, number"
+        )
+        found: defaultdict[int, list[StoredChunk]] = defaultdict(list)
+        with self._connections.read_connection() as db:
+            for row in db.execute(sql, (list(page_ids),) if limit is None else (list(page_ids), limit)):
+                found[row[1]].append(rows.to_stored_chunk(row))
+        return found
+
+    # ── contents ─────────────────────────────────────────────────────────────────────────────────
+
+    def list_pages(self, where: PageFilter, limit: int | None, offset: int = 0) -> tuple[int, Sequence[StoredPage]]:
+        with self._connections.read_connection() as db:
+            return page_queries.list_pages(db, self._tables, where, limit, offset)
+
+    def find_pages_by_key(self, keys: Sequence[str]) -> Sequence[StoredPage]:
+        with self._connections.read_connection() as db:
+            return page_queries.find_pages_by_key(db, self._tables, keys)
+
+    def get_links(self, page_ids: Sequence[int] | None = None) -> Sequence[StoredLink]:
+        with self._connections.read_connection() as db:
+            return list(page_queries.iter_links(db, self._tables, page_ids))
+
+    def find_links_by_key(self, keys: Sequence[str]) -> Sequence[StoredLink]:
+        with self._connections.read_connection() as db:
+            return list(page_queries.find_links_by_key(db, self._tables, keys))
+
+    def get_page_vectors(self, page_ids: Sequence[int]) -> VectorRows:
+        sql = f"SELECT id, page_id, vector FROM {self._tables.chunks} WHERE page_id = ANY(%s) ORDER BY id"
+        with self._connections.read_connection() as db:
+            found = db.execute(sql, (np.asarray(page_ids, np.int64).tolist(),), binary=True).fetchall()
+        return rows.to_vector_rows(found, self.recipe.dimensions)
+
+    def get_facets(self, where: PageFilter) -> Facets:
+        with self._connections.read_connection() as db:
+            return page_queries.get_facets(db, self._tables, where)
+
+    def close(self) -> None:
+        """Nothing is held: connections belong to the door."""
+
+
+class PostgresVectorSnapshot:
+    """All vectors at one version, while its transaction is open."""
+
+    def __init__(self, version: int, count: int, iter_blocks: Callable[[], Iterator[VectorRows]]) -> None:
+        self.version = version
+        self.count = count
+        self.iter_blocks = iter_blocks

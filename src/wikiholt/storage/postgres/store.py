@@ -1,0 +1,392 @@
+"""Indexes in PostgreSQL: a schema and a role a wiki, on the database that the home placed it on.
+
+What is read or written of a wiki goes through its Door, as its own role; the operator's connection makes and drops
+tables and looks after leases. Mirrors and caches lie in a directory of this machine, and can be thrown away.
+"""
+
+import re
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+from psycopg import sql
+
+from wikiholt.domain.index import Recipe, VerificationResult
+from wikiholt.errors import (
+    Busy,
+    DatabaseUnavailable,
+    IndexCorrupt,
+    IndexMissing,
+    IndexUnavailable,
+    LockTimeout,
+    WikiholtError,
+)
+from wikiholt.storage.postgres import generations, locks, maintenance, migrations, notes, schema, sqlite_copy
+from wikiholt.storage.postgres.catalog import Catalog
+from wikiholt.storage.postgres.errors import make_missing_error
+from wikiholt.storage.postgres.generations import GenerationRow, PostgresGenerationOrigin, SchemaStatus
+from wikiholt.storage.postgres.index import PostgresIndex
+from wikiholt.storage.postgres.leases import ACTIVITY_LEASE, WRITE_LEASE, LeaseManager, check_fence
+from wikiholt.storage.postgres.placements import Placement, PlacementCatalog, validate_wiki_id
+from wikiholt.storage.postgres.pool import Connection, ConnectionPool, RoleConnections
+from wikiholt.storage.postgres.schema import HNSW_MIN_CHUNKS, GenerationTables
+from wikiholt.storage.postgres.timeouts import SWEEP_LOCK_TIMEOUT_S, WIKI_WRITE_STATEMENT_TIMEOUT_S
+from wikiholt.storage.sqlite import schema as files
+from wikiholt.storage.sqlite.index import SqliteIndex
+
+_OLD_GENERATION_LINGER_S = 60.0
+"""How long a generation stays after another took its place: searches on other nodes may have begun in it."""
+
+
+class PostgresStore:
+    """A `Store` in one PostgreSQL or many."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        pool: ConnectionPool,
+        scratch: Path,
+        lease_s: float = 15.0,
+        *,
+        hnsw_min_chunks: int = HNSW_MIN_CHUNKS,
+        linger_s: float = _OLD_GENERATION_LINGER_S,
+    ) -> None:
+        self.placements = PlacementCatalog(catalog, pool)
+        self.leases = LeaseManager(self.placements, lease_s)
+        self._scratch = scratch
+        self._hnsw_min_chunks = hnsw_min_chunks
+        self._index_builder = maintenance.IndexBuilder()
+        self._linger_s = linger_s
+        self._fences: dict[str, int] = {}
+
+    # ── what there is ────────────────────────────────────────────────────────────────────────────
+
+    def get_directory(self, wiki_id: str) -> Path:
+        validate_wiki_id(wiki_id)
+        return self._scratch / wiki_id
+
+    def get_connections(self, wiki_id: str) -> RoleConnections:
+        """The way into the wiki's schema, as its role."""
+        return self.placements.get_connections(wiki_id)
+
+    def get_fence(self, wiki_id: str) -> int | None:
+        """The number of the writer's lease, where this process holds it."""
+        return self._fences.get(wiki_id)
+
+    def exists(self, wiki_id: str) -> bool:
+        return self.placements.find(wiki_id) is not None or self.get_directory(wiki_id).exists()
+
+    def list_wiki_ids(self) -> Sequence[str]:
+        return sorted({*self.placements.list_wiki_ids(), *notes.list_wiki_directories(self._scratch)})
+
+    def get_published(self, wiki_id: str) -> int | None:
+        try:
+            return self._read_status(wiki_id).published
+        except IndexMissing:
+            return None
+
+    def get_change_token(self, wiki_id: str) -> str:
+        try:
+            return self._read_status(wiki_id).change_token
+        except IndexMissing:
+            return "None"
+
+    def is_unmodified(self, wiki_id: str) -> bool:
+        try:
+            found = self._read_status(wiki_id)
+        except IndexMissing:
+            return False
+        return found.last_change_token == found.change_token
+
+    def compare_checksum(self, wiki_id: str, max_age_s: float = 0.0) -> VerificationResult:  # noqa: ARG002 - the same for every index
+        """PostgreSQL compares the checksums of its pages itself, whenever it reads one."""
+        return VerificationResult.COMPARED
+
+    def get_disk_bytes(self, wiki_id: str) -> int:
+        here = notes.get_directory_bytes(self.get_directory(wiki_id))
+        try:
+            with self.get_connections(wiki_id).read_connection() as connection:
+                return here + notes.get_schema_bytes(connection)
+        except IndexMissing:
+            return here
+
+    def list_quarantined(self, wiki_id: str) -> Sequence[str]:
+        try:
+            with self.get_connections(wiki_id).read_connection() as connection:
+                return generations.list_quarantined(connection)
+        except IndexMissing:
+            return []
+
+    # ── making and opening ───────────────────────────────────────────────────────────────────────
+
+    def create(self, wiki_id: str, recipe: Recipe) -> PostgresIndex:
+        self._ensure_provisioned(wiki_id)
+        if self.get_published(wiki_id) is None:
+            with self._write_as_operator(wiki_id) as (connection, placement):
+                if generations.read_status(connection).published is None:
+                    generations.create_generation(
+                        connection, placement, recipe, PostgresGenerationOrigin.SCRATCH, published=True
+                    )
+        return self.open(wiki_id)
+
+    def open(self, wiki_id: str) -> PostgresIndex:
+        while (generation := self._read_usable_status(wiki_id).published) is not None:
+            try:
+                return self._open_generation(wiki_id, generation)
+            except IndexMissing:
+                if self.get_published(wiki_id) == generation:
+                    raise
+        raise make_missing_error()
+
+    def create_generation(self, wiki_id: str, recipe: Recipe, *, from_scratch: bool = False) -> PostgresIndex:
+        self.placements.provision(wiki_id)
+        origin = PostgresGenerationOrigin.SCRATCH if from_scratch else PostgresGenerationOrigin.PREVIOUS
+        published = self._read_usable_status(wiki_id).published or 0
+        for begun in reversed(self._list_generations(wiki_id)):
+            if begun.number > published and begun.condition == "building":
+                resumed = self._resume_generation(wiki_id, begun, recipe, from_scratch=from_scratch)
+                with self._write_as_operator(wiki_id) as (connection, placement):
+                    if resumed is None:
+                        generations.remove_generations(connection, placement, [begun.number])
+                    else:
+                        generations.set_origin(connection, begun.number, origin)
+                if resumed is not None:
+                    return resumed
+        with self._write_as_operator(wiki_id) as (connection, placement):
+            number = generations.create_generation(connection, placement, recipe, origin)
+        return self._open_generation(wiki_id, number)
+
+    def publish(self, wiki_id: str, generation: int) -> None:
+        with self._write_with_fence(wiki_id) as connection:
+            generations.publish_generation(connection, generation)
+
+    def remove_old_generations(self, wiki_id: str) -> None:
+        """Remove what was before, once no search can be in it, and look after the indexes of what is now."""
+        with suppress(IndexMissing, Busy):  # what another is in just now goes the next time
+            with self._write_as_operator(wiki_id) as (connection, placement):
+                connection.execute(sql.SQL("SET LOCAL lock_timeout TO {}").format(f"{SWEEP_LOCK_TIMEOUT_S:.3f}s"))
+                generations.remove_generations(
+                    connection, placement, generations.find_old_generations(connection, self._linger_s)
+                )
+            self._index_builder.request(
+                self.placements.get_operator_connections(placement), placement.schema, self._hnsw_min_chunks
+            )
+
+    def build_missing_indexes(self, placement: Placement) -> None:
+        """Make the indexes that a wiki has come to need by its size, now, unless others hold locks on its tables."""
+        with suppress(LockTimeout):
+            maintenance.build_missing_indexes(
+                self.placements.get_operator_connections(placement), placement.schema, self._hnsw_min_chunks
+            )
+
+    # ── writing ──────────────────────────────────────────────────────────────────────────────────
+
+    @contextmanager
+    def write_lock(self, wiki_id: str, timeout: float) -> Iterator[None]:
+        self._ensure_provisioned(wiki_id)
+        with self.leases.hold(wiki_id, WRITE_LEASE, timeout) as lease:
+            if self._fences.setdefault(wiki_id, lease.fence) != lease.fence:
+                # One of this process lost its lease and does not know yet: it must not write under this one's.
+                raise Busy("another is at work on this wiki's index", hint="try again in a moment")
+            try:
+                self._remove_leftovers(wiki_id)
+                yield
+                with suppress(WikiholtError), self._write_with_fence(wiki_id) as connection:
+                    generations.write_change_mark(connection)  # without it the next sync looks more closely
+            finally:
+                self._fences.pop(wiki_id, None)
+
+    @contextmanager
+    def activity_lock(self, wiki_id: str) -> Iterator[Callable[[str], None]]:
+        self._ensure_provisioned(wiki_id)
+        with self.leases.hold(wiki_id, ACTIVITY_LEASE, 0) as lease:
+            yield lambda text: self.leases.set_text(lease, text)
+
+    def get_activity(self, wiki_id: str) -> str | None:
+        try:
+            with self.get_connections(wiki_id).read_connection() as connection:
+                return notes.read_lease_text(connection, ACTIVITY_LEASE)
+        except IndexUnavailable:
+            return None
+
+    def get_note(self, wiki_id: str, name: str) -> str | None:
+        try:
+            with self.get_connections(wiki_id).read_connection() as connection:
+                return notes.read_note(connection, name)
+        except IndexUnavailable:
+            return None
+
+    def set_note(self, wiki_id: str, name: str, text: str, *, create: bool = False) -> None:
+        if create:
+            self._ensure_provisioned(wiki_id)
+        with suppress(IndexMissing):
+            for _ in range(2):
+                with self.get_connections(wiki_id).write_transaction() as connection:
+                    kept = notes.write_note(connection, name, text)
+                if kept:
+                    return
+                self.placements.invalidate(wiki_id)
+
+    # ── health ───────────────────────────────────────────────────────────────────────────────────
+
+    def recover_published(self, wiki_id: str) -> bool:
+        with suppress(IndexMissing), self._write_with_fence(wiki_id) as connection:
+            generation = generations.read_status(connection).published
+            named = any(each.published for each in generations.list_generations(connection))
+            if generation is not None and not named:
+                generations.publish_generation(connection, generation)
+                return True
+        return False
+
+    def verify(self, wiki_id: str, *, full: bool = False) -> None:
+        generation = self.get_published(wiki_id)
+        if generation is None or (not full and self.is_unmodified(wiki_id)):
+            return
+        for file in self.get_directory(wiki_id).glob(f"*-g{generation:06d}-*"):
+            file.unlink(missing_ok=True)
+        faults = self._find_faults(wiki_id, generation)
+        if faults:
+            raise IndexCorrupt(f"the index is damaged: {faults[0]}", hint="run `wikiholt sync` to build it again")
+        with self._write_with_fence(wiki_id) as connection:
+            generations.write_change_mark(connection)
+
+    def quarantine(self, wiki_id: str, reason: str) -> str:
+        word = re.sub(r"[^a-z0-9]+", "-", reason.lower())[:40].strip("-")
+        name = f"broken-{datetime.now(UTC):%Y%m%dT%H%M%S%fZ}-{word}"
+        published = self.get_published(wiki_id)
+        known = [each for each in self._list_generations(wiki_id) if each.condition != "aside"]
+        whole = [each.number for each in known if each.number != published and self._is_usable(wiki_id, each)]
+        with self._write_with_fence(wiki_id) as connection:
+            generations.quarantine_generations(
+                connection, [each.number for each in known if each.number not in whole], name
+            )
+            if whole:
+                generations.publish_generation(connection, whole[-1])
+        return name
+
+    # ── copies ───────────────────────────────────────────────────────────────────────────────────
+
+    def open_backup(self, file: Path) -> SqliteIndex:
+        return SqliteIndex(file, connect=files.open_immutable)
+
+    def import_backup(self, wiki_id: str, file: Path) -> int:
+        recipe = sqlite_copy.verify_copy(file, wiki_id)
+        self.placements.provision(wiki_id)
+        with self._write_as_operator(wiki_id) as (connection, placement):
+            generation = generations.create_generation(connection, placement, recipe, PostgresGenerationOrigin.BACKUP)
+        try:
+            with self._write_with_fence(wiki_id) as connection:
+                sqlite_copy.import_copy(connection, file, GenerationTables(generation, wiki_id))
+            faults = self._find_faults(wiki_id, generation)
+            if faults:
+                raise IndexCorrupt(f"the backup is damaged: {faults[0]}", hint="choose an earlier one")
+        except BaseException:
+            with suppress(WikiholtError), self._write_as_operator(wiki_id) as (connection, placement):
+                generations.remove_generations(connection, placement, [generation])
+            raise
+        return generation
+
+    def delete(self, wiki_id: str) -> Sequence[str]:
+        directory = self.get_directory(wiki_id)
+        went = self.placements.remove(wiki_id)
+        went += notes.list_files(directory)
+        shutil.rmtree(directory, ignore_errors=True)
+        return went
+
+    # ── ways in ──────────────────────────────────────────────────────────────────────────────────
+
+    def _open_generation(self, wiki_id: str, generation: int) -> PostgresIndex:
+        return PostgresIndex(
+            self.get_connections(wiki_id), generation, lambda: self.get_fence(wiki_id), self._hnsw_min_chunks
+        )
+
+    def _read_status(self, wiki_id: str) -> SchemaStatus:
+        """How the wiki stands, wherever it is now; raises IndexMissing."""
+        for _ in range(2):
+            with self.get_connections(wiki_id).read_connection() as connection:
+                found = generations.read_status(connection)
+            if found.layout is not None:
+                return found
+            self.placements.invalidate(wiki_id)
+        raise make_missing_error()
+
+    def _read_usable_status(self, wiki_id: str) -> SchemaStatus:
+        """The same, of a schema that this program can use; one that is behind is brought to its layout first."""
+        found = self._read_status(wiki_id)
+        if found.layout is not None:
+            found.layout.require_supported()
+            if found.layout.number < schema.SCHEMA_LAYOUT:
+                migrations.upgrade_one(self.placements, self.placements.get(wiki_id))
+        return found
+
+    def _list_generations(self, wiki_id: str) -> list[GenerationRow]:
+        with self.get_connections(wiki_id).read_connection() as connection:
+            return generations.list_generations(connection)
+
+    @contextmanager
+    def _write_with_fence(self, wiki_id: str) -> Iterator[Connection]:
+        """One transaction as the wiki's role, of one who writes: it is lost with the lease."""
+        with self.get_connections(wiki_id).write_transaction(
+            statement_timeout_s=WIKI_WRITE_STATEMENT_TIMEOUT_S
+        ) as connection:
+            check_fence(connection, self.get_fence(wiki_id))
+            yield connection
+
+    @contextmanager
+    def _write_as_operator(self, wiki_id: str) -> Iterator[tuple[Connection, Placement]]:
+        """The same as the operator, for tables."""
+        placement = self.placements.get(wiki_id)
+        database = self.placements.get_database(placement)
+        path = sql.SQL("SET LOCAL search_path TO {}, {}")
+        with self.placements.get_operator_connections(placement).write_transaction() as connection:
+            connection.execute(path.format(sql.Identifier(placement.schema), sql.Identifier(database.types_schema)))
+            locks.acquire_lock(connection, placement.schema)
+            check_fence(connection, self.get_fence(wiki_id))
+            yield connection, placement
+
+    def _ensure_provisioned(self, wiki_id: str) -> None:
+        """Have a schema for the wiki, as others have a directory; what was lost of it or its role is made again."""
+        try:
+            self._read_status(wiki_id)
+        except (IndexMissing, DatabaseUnavailable):
+            self.placements.repair(wiki_id)
+
+    def _remove_leftovers(self, wiki_id: str) -> None:
+        """Remove what killed writers left half made."""
+        with self.get_connections(wiki_id).read_connection() as connection:
+            left = generations.find_abandoned(connection)
+        if left:
+            with self._write_as_operator(wiki_id) as (connection, placement):
+                generations.remove_generations(connection, placement, left)
+
+    def _resume_generation(
+        self, wiki_id: str, generation: GenerationRow, recipe: Recipe, *, from_scratch: bool
+    ) -> PostgresIndex | None:
+        """A generation that was begun, if it may be gone on with: one that is to take over nothing must have so far."""
+        if (
+            generation.origin is PostgresGenerationOrigin.BACKUP
+            or (from_scratch and generation.origin is not PostgresGenerationOrigin.SCRATCH)
+            or generation.recipe != recipe
+        ):
+            return None
+        return (
+            None if self._find_faults(wiki_id, generation.number) else self._open_generation(wiki_id, generation.number)
+        )
+
+    def _is_usable(self, wiki_id: str, generation: GenerationRow) -> bool:
+        return generation.revision is not None and not self._find_faults(wiki_id, generation.number)
+
+    def _find_faults(self, wiki_id: str, number: int) -> Sequence[str]:
+        """What is wrong with a generation; a database that is away is no fault of it, and is raised."""
+        try:
+            index = self._open_generation(wiki_id, number)
+        except (IndexCorrupt, IndexMissing) as error:
+            return [error.message]
+        try:
+            return index.check()
+        except IndexCorrupt as error:
+            return [error.message]
+        finally:
+            index.close()

@@ -1,0 +1,1 @@
+"""Indexes as SQLite files, one per generation."""

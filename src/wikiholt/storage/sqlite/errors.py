@@ -1,0 +1,69 @@
+"""SQLite's errors as errors of ours."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from wikiholt.errors import Busy, IndexCorrupt, IndexUnavailable, StorageError
+
+_BUSY_CODES = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+_STORAGE_ERROR_CODES = {
+    *(sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN),
+    *(sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH, sqlite3.SQLITE_NOLFS),
+}
+_TRANSIENT_CODES = {
+    *(sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_PROTOCOL, sqlite3.SQLITE_SCHEMA, sqlite3.SQLITE_TOOBIG),
+    *(sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_MISUSE, sqlite3.SQLITE_RANGE),
+}
+_LIMIT_MESSAGES = ("too large", "too many")
+_PROGRAMMING_ERRORS = (sqlite3.ProgrammingError, sqlite3.InterfaceError, sqlite3.NotSupportedError)
+
+
+@contextmanager
+def translate_errors() -> Iterator[None]:
+    """Raise the error of the tree that says what an sqlite3 error means for a wiki's index."""
+    try:
+        yield
+    except _PROGRAMMING_ERRORS:
+        raise
+    except sqlite3.DatabaseError as error:
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
+        if code in _BUSY_CODES:
+            raise Busy("the index is being written by another process", hint="try again in a moment") from error
+        if code in _STORAGE_ERROR_CODES:
+            raise StorageError(
+                f"the index cannot be written ({error})",
+                hint="check free disk space and the data directory's permissions",
+            ) from error
+        if code in _TRANSIENT_CODES or any(words in str(error) for words in _LIMIT_MESSAGES):
+            raise IndexUnavailable(
+                f"the index could not do this ({describe_error(error)})", hint="ask for less at once"
+            ) from error
+        raise make_corrupt_error(error) from error
+    except UnicodeDecodeError as error:  # a message of SQLite that quotes the damage
+        raise make_corrupt_error(error) from error
+
+
+@contextmanager
+def translate_os_errors() -> Iterator[None]:
+    """Raise StorageRefused for what the file system refuses."""
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(
+            f"the data directory cannot be written ({error.strerror or error})",
+            hint="check free disk space and the directory's permissions",
+        ) from error
+
+
+def make_corrupt_error(error: Exception) -> IndexCorrupt:
+    """The error for a file that does not hold what was written; it never quotes what the file holds."""
+    return IndexCorrupt(
+        f"the index file is damaged ({describe_error(error)})", hint="run `wikiholt sync` to build it again from git"
+    )
+
+
+def describe_error(error: Exception) -> str:
+    """What an error says, without the page's text that Python's sqlite3 puts into some: messages end up in logs."""
+    text = str(error)
+    return "text that is not UTF-8" if "decode" in text.lower() else text

@@ -1,0 +1,141 @@
+"""What one transaction does to an index file."""
+
+import sqlite3
+from datetime import UTC, datetime
+
+from wikiholt.domain.index import IndexChange, PageEntry
+from wikiholt.domain.page import PageProblem
+from wikiholt.storage.checksums import compute_problem_checksum, write_page_checksum, write_state_checksum
+from wikiholt.storage.sqlite import page_queries, rows
+
+_MAX_DROPPED_ROWS = 200_000
+"""How many dropped chunks are remembered; a cache older than that is built anew."""
+
+
+def apply_change(db: sqlite3.Connection, change: IndexChange) -> int:
+    """Make the change true inside the open transaction and return the version the index then has."""
+    (version,) = db.execute("SELECT version FROM state").fetchone()
+    writer = _SqliteWriter(db, version + 1)
+    for file in change.deleted:
+        writer.delete_file(file)
+    for problem in change.problems:
+        writer.write_problem(problem)
+    for entry in change.pages:
+        writer.write_entry(entry)
+    if change.revision is not None:
+        writer.set_revision(change.revision)
+    if writer.changed:
+        version += 1
+        db.execute("UPDATE state SET version = ?", (version,))
+        _trim_dropped(db)
+    if writer.changed or change.revision is not None:
+        write_state_checksum(db)
+    return int(version)
+
+
+def _trim_dropped(db: sqlite3.Connection) -> None:
+    """Keep the list of dropped rows short; `horizon` says from which version on it is whole."""
+    (count,) = db.execute("SELECT count(*) FROM dropped").fetchone()
+    if count <= _MAX_DROPPED_ROWS:
+        return
+    (middle,) = db.execute("SELECT version FROM dropped ORDER BY version LIMIT 1 OFFSET ?", (count // 2,)).fetchone()
+    db.execute("DELETE FROM dropped WHERE version <= ?", (middle,))
+    db.execute("UPDATE state SET horizon = ?", (middle,))
+
+
+class _SqliteWriter:
+    def __init__(self, db: sqlite3.Connection, version: int) -> None:
+        self._db = db
+        self._version = version
+        self.changed = False
+
+    def delete_file(self, file: str) -> None:
+        if self._db.execute("DELETE FROM problems WHERE file = ?", (file,)).rowcount:
+            self.changed = True
+        row = self._db.execute("SELECT id, words FROM pages WHERE file = ?", (file,)).fetchone()
+        if row is None:
+            return
+        page_id, words = row
+        self._remove_page_contents(page_id, words)
+        self._db.execute("DELETE FROM pages WHERE id = ?", (page_id,))
+        self._db.execute("INSERT INTO dropped VALUES (?, NULL, ?)", (self._version, page_id))
+
+    def write_problem(self, problem: PageProblem) -> None:
+        row = (problem.file, problem.blob, problem.reason, problem.detail, compute_problem_checksum(problem))
+        if self._db.execute("SELECT * FROM problems WHERE file = ?", (problem.file,)).fetchone() == row:
+            return
+        self.delete_file(problem.file)
+        self._db.execute("INSERT INTO problems VALUES (?, ?, ?, ?, ?)", row)
+        self.changed = True
+
+    def write_entry(self, entry: PageEntry) -> None:
+        known = self._db.execute("SELECT id, words FROM pages WHERE file = ?", (entry.page.file,)).fetchone()
+        if known is not None and self._is_unchanged(known[0], entry):
+            return
+        self._db.execute("DELETE FROM problems WHERE file = ?", (entry.page.file,))
+        if known is not None:
+            self._remove_page_contents(known[0], known[1])
+        page_id = self._write_page(entry, known[0] if known is not None else None)
+        self._write_chunks(page_id, entry)
+        words = entry.terms
+        row = (page_id, words.name, words.headings, words.body)
+        self._db.execute("INSERT INTO words (rowid, name, headings, body) VALUES (?, ?, ?, ?)", row)
+        write_page_checksum(self._db, page_id)
+        self.changed = True
+
+    def set_revision(self, revision: str) -> None:
+        (known,) = self._db.execute("SELECT revision FROM state").fetchone()
+        self._db.execute("UPDATE state SET revision = ?, synced_at = ?", (revision, datetime.now(UTC).timestamp()))
+        self.changed = self.changed or known != revision
+
+    def _is_unchanged(self, page_id: int, entry: PageEntry) -> bool:
+        columns = rows.to_page_columns(entry)
+        names = ", ".join(columns)
+        stored = self._db.execute(f"SELECT {names} FROM pages WHERE id = ?", (page_id,)).fetchone()
+        if stored != tuple(columns.values()):
+            return False
+        chunks = self._db.execute(
+            "SELECT hash, text FROM chunks WHERE page_id = ? ORDER BY number", (page_id,)
+        ).fetchall()
+        return chunks == [(h, c.text) for h, c in zip(entry.hashes, entry.chunks, strict=True)]
+
+    def _write_page(self, entry: PageEntry, page_id: int | None) -> int:
+        columns = rows.to_page_columns(entry) | {"version": self._version}
+        if page_id is not None:
+            columns["id"] = page_id
+        names, marks = ", ".join(columns), ", ".join("?" * len(columns))
+        row = tuple(columns.values())
+        cursor = self._db.execute(f"INSERT OR REPLACE INTO pages ({names}) VALUES ({marks})", row)
+        page_id = int(cursor.lastrowid or 0)
+        tags = [(tag, page_id) for tag in sorted(rows.fold_tags(entry.page.metadata))]
+        self._db.executemany("INSERT INTO tags VALUES (?, ?)", tags)
+        page_queries.insert_links(self._db, page_id, entry.page)
+        return page_id
+
+    def _write_chunks(self, page_id: int, entry: PageEntry) -> None:
+        for chunk, digest, vector in zip(entry.chunks, entry.hashes, entry.vectors, strict=True):
+            path, lines = rows.encode_strings(chunk.heading_path), (chunk.first_line, chunk.last_line)
+            row = (page_id, chunk.index, chunk.text, path, chunk.anchor, *lines, digest)
+            cursor = self._db.execute(
+                "INSERT INTO chunks (page_id, number, text, heading_path, anchor, first_line, last_line, hash)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                row,
+            )
+            vector_row = (cursor.lastrowid, page_id, rows.encode_vector(vector))
+            self._db.execute("INSERT INTO vectors VALUES (?, ?, ?)", vector_row)
+
+    def _remove_page_contents(self, page_id: int, packed: bytes) -> None:
+        """Remove all that hangs on a page, leaving its row."""
+        db = self._db
+        words = rows.decode_terms(packed)
+        db.execute(
+            "INSERT INTO words (words, rowid, name, headings, body) VALUES ('delete', ?, ?, ?, ?)",
+            (page_id, words.name, words.headings, words.body),
+        )
+        db.execute("INSERT INTO dropped SELECT ?, id, NULL FROM chunks WHERE page_id = ?", (self._version, page_id))
+        db.execute("DELETE FROM vectors WHERE chunk_id IN (SELECT id FROM chunks WHERE page_id = ?)", (page_id,))
+        db.execute("DELETE FROM chunks WHERE page_id = ?", (page_id,))
+        db.execute("DELETE FROM tags WHERE page_id = ?", (page_id,))
+        db.execute("DELETE FROM links WHERE page_id = ?", (page_id,))
+        db.execute("DELETE FROM seals WHERE page_id = ?", (page_id,))
+        self.changed = True

@@ -1,0 +1,194 @@
+"""What a wiki was asked, as a SQLite file in its own directory: queries.sqlite, which goes with the wiki.
+
+Any number of processes write it, each for an instant; a file that is damaged is thrown away, not set aside, since what
+is kept aside would outlive the days that it may be kept.
+"""
+
+import json
+import logging
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+from wikiholt.domain.search import QueryRecord, QueryRecords, QueryRetention
+from wikiholt.errors import IndexCorrupt, IndexForeign, IndexTooNew
+from wikiholt.storage.sqlite.errors import translate_errors, translate_os_errors
+
+_T = TypeVar("_T")
+_LOG = logging.getLogger(__name__)
+
+QUERY_LOG_FILE = "queries.sqlite"
+_SCHEMA_VERSION = 2
+"""2 says whose log it is; one that does not is begun anew."""
+_CREATE_TABLES = """
+CREATE TABLE IF NOT EXISTS searches (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL, surface TEXT NOT NULL, query TEXT NOT NULL,
+    mode TEXT NOT NULL, filtered INTEGER NOT NULL, hits INTEGER NOT NULL, nothing_relevant INTEGER NOT NULL,
+    degraded INTEGER NOT NULL, score REAL NOT NULL, ms REAL NOT NULL, did_you_mean TEXT NOT NULL,
+    pages TEXT NOT NULL, lost INTEGER NOT NULL) STRICT;
+CREATE INDEX IF NOT EXISTS searches_at ON searches (at);
+CREATE TABLE IF NOT EXISTS damage (at REAL NOT NULL) STRICT;
+CREATE TABLE IF NOT EXISTS owner (wiki_id TEXT NOT NULL) STRICT;
+"""
+_PRAGMAS = (
+    "PRAGMA auto_vacuum = FULL",
+    "PRAGMA synchronous = NORMAL",
+    "PRAGMA secure_delete = ON",  # what is forgotten is not to be read from the file either
+)
+_INSERT = "INSERT INTO searches VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_SELECT_SINCE = (
+    "SELECT at, surface, query, mode, filtered, hits, nothing_relevant, degraded, score, ms, did_you_mean, pages, lost"
+    " FROM searches WHERE at >= ? ORDER BY at, id"
+)
+_BUSY_TIMEOUT_S = 2.0
+"""Seconds to wait for another process that is writing; what was to be written is tried again."""
+
+
+class SqliteQueryLog:
+    """A `QueryLog` in one file. Opened for each use: there may be thousands of wikis, and forks."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._file = directory / QUERY_LOG_FILE
+
+    def write(self, records: Sequence[QueryRecord], retention: QueryRetention) -> None:
+        rows = [to_query_row(searched) for searched in records]
+
+        def add(db: sqlite3.Connection) -> None:
+            db.executemany(_INSERT, rows)
+            _delete_expired(db, retention)
+
+        if not self._directory.is_dir():
+            return
+        self._create_file()
+        self._run_transaction(add)
+
+    def read(self, since: float) -> QueryRecords | None:
+        def all_of(db: sqlite3.Connection) -> QueryRecords:
+            found = db.execute(_SELECT_SINCE, (since,)).fetchall()
+            (damaged_at,) = db.execute("SELECT max(at) FROM damage").fetchone()
+            return QueryRecords(tuple(map(from_query_row, found)), damaged_at)
+
+        return self._run_with_recovery(all_of) if self._file.exists() else None
+
+    def trim(self, retention: QueryRetention) -> None:
+        if self._file.exists():
+            self._run_transaction(lambda db: _delete_expired(db, retention))
+
+    def clear(self) -> int:
+        if not self._file.exists():
+            return 0
+        held = 0
+
+        def forget(db: sqlite3.Connection) -> None:
+            nonlocal held
+            held = db.execute("DELETE FROM searches").rowcount
+            db.execute("DELETE FROM damage")
+
+        self._run_transaction(forget)
+        return held
+
+    def _run_transaction(self, change: Callable[[sqlite3.Connection], None]) -> None:
+        """Make one change in one transaction."""
+
+        def committed(db: sqlite3.Connection) -> None:
+            db.execute("BEGIN IMMEDIATE")
+            change(db)
+            db.execute("COMMIT")
+
+        self._run_with_recovery(committed)
+
+    def _run_with_recovery(self, action: Callable[[sqlite3.Connection], _T]) -> _T:
+        """Use the file, or, where it is damaged, an empty one that takes its place."""
+        inode = self._get_inode()
+        try:
+            with self._open() as db:
+                return action(db)
+        except IndexCorrupt:
+            self._replace_damaged(inode)
+        with self._open() as db:
+            return action(db)
+
+    @contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        with translate_errors():
+            uri = f"file:{quote(str(self._file))}?mode=rw"
+            db = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=_BUSY_TIMEOUT_S)
+            try:
+                # One connection, one file: the boundary between wikis is not to be crossed by a statement.
+                db.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+                for setting in _PRAGMAS:
+                    db.execute(setting)
+                _create_tables(db, self._directory.name)
+                yield db
+            finally:
+                db.close()
+
+    def _create_file(self) -> None:
+        """Have a file, for nobody but us to read."""
+        with translate_os_errors():
+            os.close(os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+
+    def _get_inode(self) -> int:
+        try:
+            return self._file.stat().st_ino
+        except OSError:
+            return 0
+
+    def _replace_damaged(self, inode: int) -> None:
+        """Throw a damaged file away, unless another process has, and note in a new one that this was done."""
+        if self._get_inode() != inode:
+            return
+        _LOG.warning("a wiki's query log was damaged, or another wiki's, and is begun anew")
+        with translate_os_errors():
+            for name in (QUERY_LOG_FILE, f"{QUERY_LOG_FILE}-journal"):
+                (self._directory / name).unlink(missing_ok=True)
+        self._create_file()
+        with self._open() as db:
+            db.execute("INSERT INTO damage VALUES (?)", (time.time(),))
+
+
+def to_query_row(record: QueryRecord) -> tuple[str | float, ...]:
+    """An entry as columns of either store."""
+    return (
+        *(record.at, record.surface, record.query, record.mode, int(record.filtered), record.hits),
+        *(int(record.nothing_relevant), int(record.degraded), record.score, record.ms),
+        *(record.did_you_mean, json.dumps(record.pages), record.lost),
+    )
+
+
+def from_query_row(columns: tuple[Any, ...]) -> QueryRecord:
+    """An entry of columns of either store, typed by both; raises IndexCorrupt for pages that are no list."""
+    at, surface, query, mode, filtered, hits, nothing, degraded, score, ms, meant, pages, lost = columns
+    try:
+        paths = tuple(json.loads(pages))
+    except (ValueError, TypeError) as error:
+        raise IndexCorrupt("the query log is damaged", hint="clear it: `wikiholt report SLUG --clear`") from error
+    flags = bool(filtered), bool(nothing), bool(degraded)
+    return QueryRecord(at, surface, query, mode, flags[0], hits, *flags[1:], score, ms, meant, paths, lost)
+
+
+def _create_tables(db: sqlite3.Connection, wiki_id: str) -> None:
+    """Make the tables of a new log; raises IndexForeign for that of another wiki, or of nobody."""
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    if version > _SCHEMA_VERSION:
+        raise IndexTooNew("the query log was written by a newer Wikiholt", hint="upgrade Wikiholt")
+    if version == 0:
+        db.execute("BEGIN IMMEDIATE")
+        for statement in filter(str.strip, _CREATE_TABLES.split(";")):
+            db.execute(statement)
+        db.execute("INSERT INTO owner SELECT ? WHERE NOT EXISTS (SELECT * FROM owner)", (wiki_id,))
+        db.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
+        db.execute("COMMIT")
+    if 0 < version < _SCHEMA_VERSION or db.execute("SELECT wiki_id FROM owner").fetchone() != (wiki_id,):
+        raise IndexForeign("the query log belongs to another wiki", hint="nothing to do: it is begun anew")
+
+
+def _delete_expired(db: sqlite3.Connection, retention: QueryRetention) -> None:
+    db.execute("DELETE FROM searches WHERE at < ?", (time.time() - retention.max_days * 86_400,))
+    db.execute("DELETE FROM searches WHERE id <= (SELECT max(id) FROM searches) - ?", (retention.max_records,))

@@ -1,0 +1,161 @@
+"""What every store must do for listing and links; part of `StoreConformance`."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from wikiholt.domain.index import IndexChange
+from wikiholt.domain.search import PageFilter
+from wikiholt.domain.storage_protocols import IndexStore, WikiIndex
+from wikiholt.errors import Busy
+from wikiholt.testing.fakes import FakeEmbedder, make_entry
+
+EMBEDDER = FakeEmbedder()
+
+
+class ListingConformance:
+    """The tests; `index` is an empty index of a fresh store."""
+
+    def test_pages_are_listed_by_path_in_parts_and_filtered(self, index: WikiIndex) -> None:
+        pages = [
+            make_entry(f"{name}.md", [name], EMBEDDER, tags=["T"] if name > "b" else [])
+            for name in ("c", "a", "d/e", "b")
+        ]
+        index.apply(IndexChange(pages=tuple(pages)))
+        total, listed = index.list_pages(PageFilter(), 2, 1)
+        assert (total, [page.path for page in listed]) == (4, ["b", "c"])
+        total, listed = index.list_pages(PageFilter(tags=("t",)), None)
+        assert (total, [page.path for page in listed]) == (2, ["c", "d/e"])
+        assert [(page.words, page.length) for page in listed] == [(1, 1), (1, 3)]
+        assert index.list_pages(PageFilter(), 5, 10) == (4, [])
+
+    def test_links_are_found_from_both_ends(self, index: WikiIndex) -> None:
+        links = ["My Page", "../Home.md", "https://example.org"]
+        one = make_entry("dir/one.md", ["x"], EMBEDDER, links=links)
+        index.apply(
+            IndexChange(
+                pages=(one, make_entry("my_page.md", ["y"], EMBEDDER), make_entry("a/My-Page.md", ["z"], EMBEDDER))
+            )
+        )
+        page = index.find_page("dir/one")
+        assert page is not None
+        found = index.get_links([page.page_id])
+        assert [(link.target, link.line, link.wiki, link.paths) for link in found] == [
+            ("My Page", 1, True, ("My Page",)),
+            ("../Home.md", 2, False, ("Home",)),
+            ("https://example.org", 3, True, ()),
+        ]
+        assert index.get_links() == found
+        assert [link.target for link in index.find_links_by_key(["my-page"])] == ["My Page"]
+        assert [link.target for link in index.find_links_by_key(["home", "my-page", "none"])] == [
+            "My Page",
+            "../Home.md",
+        ]
+        assert {each.file for each in index.find_pages_by_key(["my-page"])} == {"my_page.md", "a/My-Page.md"}
+        assert {each.file for each in index.find_pages_by_key(["a/my-page", "none"])} == {"a/My-Page.md"}
+        assert (index.find_pages_by_key([]), index.get_links([]), index.find_links_by_key([])) == ([], [], [])
+        index.apply(IndexChange(deleted=("dir/one.md",)))
+        assert index.get_links() == index.find_links_by_key(["my-page"]) == []
+        assert index.check() == []
+
+    def test_many_keys_may_be_asked_for_at_once(self, index: WikiIndex) -> None:
+        names = [f"p{number}" for number in range(1200)]
+        index.apply(IndexChange(pages=tuple(make_entry(f"{name}.md", [], EMBEDDER, links=["p0"]) for name in names)))
+        assert len(index.find_pages_by_key(names)) == 1200
+        assert len(index.find_links_by_key(names)) == 1200
+        assert len(index.get_links([page.page_id for page in index.find_pages_by_key(names)])) == 1200
+
+    def test_facets_fold_case_and_count_what_passes(self, index: WikiIndex) -> None:
+        pages = [make_entry(f"x/{i}.md", ["a"], EMBEDDER, tags=["Soil"], category="Guide") for i in range(2)]
+        pages.append(make_entry("y.md", ["a"], EMBEDDER, tags=["soil", "Air"], category="guide"))
+        index.apply(IndexChange(pages=tuple(pages)))
+        facets = index.get_facets(PageFilter())
+        assert facets.pages == 3
+        assert [(facet.value, facet.count) for facet in facets.tags] == [("Soil", 3), ("Air", 1)]
+        assert [(facet.value, facet.count) for facet in facets.categories] == [("Guide", 3)]
+        assert [(facet.value, facet.count) for facet in facets.folders] == [("x", 2)]
+        assert [facet.value for facet in index.get_facets(PageFilter(tags=("air",))).tags] == ["Air", "soil"]
+
+    def test_the_vectors_of_pages_come_with_their_chunks(self, index: WikiIndex) -> None:
+        one, two = make_entry("a.md", ["alpha", "beta"], EMBEDDER), make_entry("b.md", ["gamma"], EMBEDDER)
+        index.apply(IndexChange(pages=(one, two)))
+        rows = index.get_page_vectors([2, 1])
+        assert rows.page_ids.tolist() == [1, 1, 2]
+        np.testing.assert_array_equal(rows.vectors, np.concatenate([one.vectors, two.vectors]))
+        assert (
+            index.get_page_vectors([]).vectors.shape
+            == index.get_page_vectors([99]).vectors.shape
+            == (0, EMBEDDER.dimensions)
+        )
+
+
+# What every store must do beside an index: notes that all processes read, and the desk of who is at work.
+
+
+_WIKI_ID, _OTHER_WIKI_ID, _MISSING_WIKI_ID = "aaaaaaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbbbbbb", "cccccccccccccccccccc"
+
+
+class NotesConformance:
+    """The tests; each runs on a fresh store with one empty index."""
+
+    def test_a_note_is_read_as_it_was_left_and_belongs_to_one_wiki(self, store: IndexStore, index: WikiIndex) -> None:
+        assert index.check() == []
+        assert store.get_note(_WIKI_ID, "health") is None
+        for text in ('{"a": "é ☕"}', "", "x" * 10_000):
+            store.set_note(_WIKI_ID, "health", text)
+            assert (store.get_note(_WIKI_ID, "health"), store.get_note(_WIKI_ID, "reindex")) == (text, None)
+        store.set_note(_OTHER_WIKI_ID, "health", "other", create=True)
+        assert (store.get_note(_WIKI_ID, "health"), store.get_note(_OTHER_WIKI_ID, "health")) == ("x" * 10_000, "other")
+
+    def test_a_note_recreates_a_removed_wiki_only_on_request(self, store: IndexStore) -> None:
+        store.set_note(_MISSING_WIKI_ID, "health", "text")
+        assert (store.exists(_MISSING_WIKI_ID), store.get_note(_MISSING_WIKI_ID, "health"), store.list_wiki_ids()) == (
+            False,
+            None,
+            [],
+        )
+        store.set_note(_MISSING_WIKI_ID, "health", "text", create=True)
+        assert (store.exists(_MISSING_WIKI_ID), store.get_note(_MISSING_WIKI_ID, "health")) == (True, "text")
+        assert store.delete(_MISSING_WIKI_ID)
+        assert (store.exists(_MISSING_WIKI_ID), store.get_note(_MISSING_WIKI_ID, "health")) == (False, None)
+
+    def test_many_notes_at_once_are_each_whole(self, store: IndexStore, index: WikiIndex) -> None:
+        texts = [str(number) * 2000 for number in range(8)]
+        with ThreadPoolExecutor(4) as threads:
+            list(threads.map(lambda text: store.set_note(_WIKI_ID, "health", text), texts))
+        assert store.get_note(_WIKI_ID, "health") in texts
+        assert index.check() == []
+
+    def test_activity_is_readable_until_its_lock_is_released(self, store: IndexStore, index: WikiIndex) -> None:
+        assert (index.check(), store.get_activity(_WIKI_ID)) == ([], None)
+        with store.activity_lock(_WIKI_ID) as leave:
+            assert store.get_activity(_WIKI_ID) == ""
+            for text in ("a long first note", "short"):
+                leave(text)
+                assert store.get_activity(_WIKI_ID) == text
+            with pytest.raises(Busy), store.activity_lock(_WIKI_ID):
+                pass
+            assert store.get_activity(_WIKI_ID) == "short"
+            with store.activity_lock(_OTHER_WIKI_ID):
+                assert store.get_activity(_OTHER_WIKI_ID) == ""
+        assert (store.get_activity(_WIKI_ID), store.get_activity(_OTHER_WIKI_ID)) == (None, None)
+        with store.activity_lock(_WIKI_ID):
+            assert store.get_activity(_WIKI_ID) == "", "what another left is gone"
+
+    def test_activity_lock_and_write_lock_are_independent(self, store: IndexStore, index: WikiIndex) -> None:
+        with store.activity_lock(_WIKI_ID), store.write_lock(_WIKI_ID, 1.0):
+            assert index.get_version() == 0
+        with store.write_lock(_WIKI_ID, 1.0), store.activity_lock(_WIKI_ID) as leave:
+            leave("here")
+            assert store.get_activity(_WIKI_ID) == "here"
+
+    def test_quarantined_indexes_are_listed_and_disk_use_is_counted(self, store: IndexStore, index: WikiIndex) -> None:
+        index.close()
+        assert store.list_quarantined(_WIKI_ID) == []
+        assert store.get_disk_bytes(_WIKI_ID) > 0
+        with store.write_lock(_WIKI_ID, 1.0):
+            names = [store.quarantine(_WIKI_ID, "it was broken")]
+        assert list(store.list_quarantined(_WIKI_ID)) == names
+        assert store.get_disk_bytes(_WIKI_ID) > 0
+        assert (store.get_disk_bytes(_MISSING_WIKI_ID), store.list_quarantined(_MISSING_WIKI_ID)) == (0, [])

@@ -1,0 +1,117 @@
+"""A stand-in for a model: fast, deterministic, and near for texts that share words."""
+
+import re
+from collections.abc import Sequence
+from datetime import datetime
+from hashlib import blake2b
+
+import numpy as np
+
+from wikiholt.domain.index import CosineScale, FloatArray, PageEntry
+from wikiholt.domain.page import Chunk, Link, Page, PageMetadata, PageTerms
+from wikiholt.text.links import resolve_link_paths
+
+_TOKEN_PATTERN = re.compile(r"\w+|[^\w\s]")
+
+
+class FakeEmbedder:
+    """Each word points in a direction of its own; a text is the sum of its words."""
+
+    def __init__(self, dimensions: int = 32, name: str = "fake", max_tokens: int = 254) -> None:
+        self.fingerprint = f"{name}/{dimensions}"
+        self.model = name
+        self.precision = ""
+        self.dimensions = dimensions
+        self.scale = CosineScale()
+        self.max_tokens = max_tokens
+        self.embedded: list[str] = []
+        """Every passage that was embedded, so that a test can count them."""
+
+    def get_token_spans(self, text: str) -> Sequence[tuple[int, int]]:
+        return [match.span() for match in _TOKEN_PATTERN.finditer(text)]
+
+    def is_known_word(self, word: str) -> bool:  # noqa: ARG002
+        """It has read nothing."""
+        return False
+
+    def embed_passages(self, texts: Sequence[str]) -> FloatArray:
+        self.embedded += texts
+        if not texts:
+            return np.empty((0, self.dimensions), np.float32)
+        return np.stack([self._embed(text) for text in texts])
+
+    def embed_query(self, text: str) -> FloatArray:
+        return self._embed(text)
+
+    def run_self_test(self) -> None:
+        """Nothing to prove."""
+
+    def _embed(self, text: str) -> FloatArray:
+        total = np.full(self.dimensions, 1e-3, np.float32)
+        for word in _TOKEN_PATTERN.findall(text.lower()):
+            seed = int.from_bytes(blake2b(word.encode("utf-8", "replace"), digest_size=8).digest())
+            total += np.random.default_rng(seed).standard_normal(self.dimensions).astype(np.float32)
+        return np.asarray(total / np.linalg.norm(total), np.float32)
+
+
+# A stand-in for a reranker: fast, deterministic, and fond of texts that have the query's words.
+
+
+_WORD_PATTERN = re.compile(r"\w+")
+
+
+class FakeReranker:
+    """The more of the query's words a text has, the higher its score."""
+
+    name = "fake"
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, tuple[str, ...]]] = []
+        """What was asked and which texts were read for it, so that a test can look."""
+
+    def score(self, query: str, texts: Sequence[str], timeout_s: float) -> Sequence[float] | None:
+        self.calls.append((query, tuple(texts)))
+        if timeout_s <= 0:
+            return None
+        asked = set(_WORD_PATTERN.findall(query.casefold()))
+        return [
+            12 * len(asked & set(_WORD_PATTERN.findall(text.casefold()))) / max(1, len(asked)) - 6 for text in texts
+        ]
+
+    def run_self_test(self) -> None:
+        """Nothing to prove."""
+
+
+# Pages ready to be stored, made without a parser or a model.
+
+
+def make_entry(
+    file: str,
+    texts: Sequence[str],
+    embedder: FakeEmbedder,
+    *,
+    tags: Sequence[str] = (),
+    category: str | None = None,
+    updated: datetime | None = None,
+    links: Sequence[str] = (),
+) -> PageEntry:
+    """A page of these chunks; the words are simply the lower-case words of the text.
+
+    Each of `links` is the target of a wiki link, or of a Markdown link if it ends in `.md`, on a line of its own.
+    """
+    body = "\n\n".join(texts)
+    path = file.removesuffix(".md")
+    metadata = PageMetadata(category=category, tags=tuple(tags), last_updated=updated)
+    name, size = path.rsplit("/", 1)[-1], len(body)
+    written = tuple(_make_link(target, line, file) for line, target in enumerate(links, 1))
+    page = Page(file, path, name, metadata, (), written, body, 1, words=len(body.split()), length=size)
+    chunks = tuple(Chunk(i, text, ("Heading",), "heading", i + 1, i + 1, 0, len(text)) for i, text in enumerate(texts))
+    hashes = tuple(blake2b(text.encode(), digest_size=16).digest() for text in texts)
+    words = PageTerms(page.name.lower(), "heading", " ".join(body.lower().split()))
+    blob = blake2b(f"{body}{tags}{category}{updated}{links}".encode(), digest_size=20).hexdigest()
+    return PageEntry(blob, page, chunks, hashes, embedder.embed_passages(texts), words)
+
+
+def _make_link(target: str, line: int, file: str) -> Link:
+    wiki = not target.endswith(".md")
+    return Link(target, "text", line, wiki, resolve_link_paths((target,), wiki, file))

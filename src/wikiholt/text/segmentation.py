@@ -1,0 +1,160 @@
+"""Where sentences and words begin, in scripts with and without spaces."""
+
+import re
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Sequence
+
+# Han, Kana, Hangul and their compatibility forms: scripts written without spaces, or matched below the word
+CJK_RANGES = (
+    "\u1100-\u11ff\u2e80-\u2fdf\u3005-\u3007\u3021-\u3029\u3031-\u3035\u3038-\u303b\u3040-\u30ff\u3105-\u318f"
+    + (
+        "\u31a0-\u31bf\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff66-\uff9f\uffa0-\uffdc"
+        "\U0001b000-\U0001b16f\U00020000-\U0003ffff"
+    )
+)
+SENTENCE_END_CHARACTERS = ".!?…。！？｡．؟۔।"
+_SENTENCE_END_EXPRESSION = (
+    r"(?<![.!?…])[.!?…]++[\"'”’)\]*_`]*+\s++(?=[^\sa-z])"
+    r"|[。！？｡．؟۔।]++[\"'”’」』）)\]]*+\s*+"
+    r"|\n[ \t]*+\n\s*+"
+)
+_SENTENCE_END = re.compile(_SENTENCE_END_EXPRESSION)
+_SENTENCE_OR_LINE_END = re.compile(rf"{_SENTENCE_END_EXPRESSION}|\n\s*+")
+_SPACED_RUN = re.compile(r"\S++")
+_WORD_OR_CJK = re.compile(rf"[{CJK_RANGES}]|[^\s{CJK_RANGES}]++")
+
+
+def find_sentence_starts(text: str, start: int, end: int, *, by_line: bool) -> list[int]:
+    """Where sentences begin within [start, end), `start` itself left out; with `by_line`, lines begin them too."""
+    pattern = _SENTENCE_OR_LINE_END if by_line else _SENTENCE_END
+    return [at for found in pattern.finditer(text, start, end) if start < (at := found.end()) < end]
+
+
+def find_word_starts(text: str, start: int, end: int) -> list[int]:
+    """Where words begin within [start, end); each CJK character is one."""
+    return [found.start() for found in _WORD_OR_CJK.finditer(text, start, end)]
+
+
+def find_spaced_starts(text: str, start: int, end: int) -> list[int]:
+    """Where runs without a space begin within [start, end)."""
+    return [found.start() for found in _SPACED_RUN.finditer(text, start, end)]
+
+
+# Counting tokens in any range of a text that was tokenised once.
+
+
+TokenSpans = Callable[[str], Sequence[tuple[int, int]]]
+
+_MAX_TOKEN_CHARS = 100
+_MAX_GAP_CHARS = 64
+_PIECE_CHARS = 64
+_STRETCH_CHARS = 65_536
+_APPROXIMATE_TOKEN = re.compile(rf"[{CJK_RANGES}]|[^\W_{CJK_RANGES}]{{1,6}}|[^\w\s]|_")
+
+
+def estimate_token_spans(text: str) -> list[tuple[int, int]]:
+    """Tokens as a sub-word model would roughly make them, where no model is at hand."""
+    return [found.span() for found in _APPROXIMATE_TOKEN.finditer(text)]
+
+
+def has_at_most(text: str, limit: int, token_spans: TokenSpans) -> bool:
+    """Return whether the model makes at most `limit` tokens of the text.
+
+    A token covers at least one ASCII character, and a model may put one token in front, so a short ASCII text needs
+    no counting. This matters for long runs of signs, which are measured many times.
+    """
+    return (len(text) < limit and text.isascii()) or len(token_spans(text)) <= limit
+
+
+class PageWorkLimitExceeded(Exception):
+    """Preparing a page takes more work than one page may."""
+
+
+class MeteredTokenSpans:
+    """A model's `token_spans` that does a limited amount of work for one page, then raises PageTooCostly.
+
+    Work is counted in characters that the tokenizer reads, never in seconds: a page that is refused on one machine is
+    refused on every other.
+    """
+
+    def __init__(self, token_spans: TokenSpans, max_work: int) -> None:
+        self._token_spans = token_spans
+        self._left = max_work
+
+    def __call__(self, text: str) -> Sequence[tuple[int, int]]:
+        self.spend(len(text))
+        return self._token_spans(text)
+
+    def spend(self, work: int) -> None:
+        """Count work that was done elsewhere."""
+        self._left -= work
+        if self._left < 0:
+            raise PageWorkLimitExceeded
+
+
+class TokenCounter:
+    """Counts the tokens of a text by range, on the safe side.
+
+    A model may make one unknown token of a whole run of characters (BERT does so over 100). Once such a run is cut, its
+    pieces are read again, so it counts as what its pieces would be, and at least as a quarter of its characters. Text
+    that no token covers counts a little, so that nothing grows without bound.
+    """
+
+    def __init__(self, text: str, token_spans: TokenSpans) -> None:
+        self._starts = array("q")
+        self._ends = array("q")
+        done = 0
+        for start, end in _iter_spans(text, token_spans):
+            if start - done > _MAX_GAP_CHARS:
+                self._add_evenly(done, start, (start - done) // 16)
+            if end - start > _MAX_TOKEN_CHARS:
+                self._add_long_token(text, start, end, token_spans)
+            else:
+                self._starts.append(start)
+                self._ends.append(end)
+            done = end
+        if len(text) - done > _MAX_GAP_CHARS:
+            self._add_evenly(done, len(text), (len(text) - done) // 16)
+
+    def count(self, start: int, end: int) -> int:
+        """How many tokens the range touches."""
+        return max(0, bisect_left(self._starts, end) - bisect_right(self._ends, start))
+
+    def find_start(self, end: int, max_tokens: int, floor: int) -> int:
+        """The earliest place, not before `floor`, from which to `end` there are at most so many tokens."""
+        last = bisect_left(self._starts, end)
+        if last - max_tokens <= 0 or self.count(floor, end) <= max_tokens:
+            return floor
+        return max(floor, self._starts[last - max_tokens]) if max_tokens > 0 else end
+
+    def find_token_starts(self, start: int, end: int, every: int) -> list[int]:
+        """The places within a range where a token begins: every so many tokens one."""
+        first = bisect_right(self._starts, start) + every - 1
+        return list(self._starts[first : bisect_left(self._starts, end) : every])
+
+    def _add_long_token(self, text: str, start: int, end: int, token_spans: TokenSpans) -> None:
+        for begin in range(start, end, _PIECE_CHARS):
+            stop = min(begin + _PIECE_CHARS, end)
+            self._add_evenly(begin, stop, max(len(token_spans(text[begin:stop])), (stop - begin + 3) // 4))
+
+    def _add_evenly(self, start: int, end: int, count: int) -> None:
+        size = end - start
+        for index in range(count):
+            self._starts.append(start + size * index // count)
+            self._ends.append(start + size * (index + 1) // count)
+
+
+def _iter_spans(text: str, token_spans: TokenSpans) -> Iterator[tuple[int, int]]:
+    """The tokens of a text, read a stretch at a time: a tokenizer takes some 200 bytes of memory for each character."""
+    begin = 0
+    while begin < len(text):
+        end = begin + _STRETCH_CHARS
+        if end < len(text):
+            # between lines, or at least between words, nothing is lost by reading apart
+            cut = text.rfind("\n", begin, end)
+            cut = cut if cut > begin else text.rfind(" ", begin, end)
+            end = cut + 1 if cut > begin else end
+        for start, stop in token_spans(text[begin:end]):
+            yield begin + start, begin + stop
+        begin = end

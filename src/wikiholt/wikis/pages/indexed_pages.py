@@ -1,0 +1,102 @@
+"""How the pages of one wiki hang together, as its index knows them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from wikiholt.domain.page import Facets, Link, PageGraph, PageLink, PageLinks, PageList, PageRef
+from wikiholt.domain.search import PageFilter, StoredLink, StoredPage
+from wikiholt.domain.storage_protocols import WikiIndex
+from wikiholt.errors import InvalidQuery
+from wikiholt.text.links import PageNameIndex, fold_path, get_fragment, get_last_part, is_attachment
+from wikiholt.wikis.pages.page_locator import IndexOpener
+
+_NO_FILTER = PageFilter()
+
+
+class IndexedPages:
+    """Lists pages and follows links, by the index."""
+
+    def __init__(self, open_index: IndexOpener) -> None:
+        self._open_index = open_index
+
+    def list(self, where: PageFilter, limit: int | None, offset: int) -> PageList:
+        where.validate()
+        if offset < 0 or (limit is not None and limit < 0):
+            raise InvalidQuery("limit and offset count pages", hint="use numbers from 0 on")
+        with self._open_index() as index:
+            total, pages = index.list_pages(where, limit, offset)
+            return PageList(tuple(pages), total, index.get_state().revision)
+
+    def get_facets(self, where: PageFilter) -> Facets:
+        where.validate()
+        with self._open_index() as index:
+            return index.get_facets(where)
+
+    def get_links(self, path: str) -> PageLinks:
+        """The links on a page as it was indexed, and those to it."""
+        with self._open_index() as index:
+            page = index.find_page(path)
+            found = index.get_links([page.page_id]) if page else ()
+            return _resolve_links(index, path, found)
+
+    def resolve_links(self, path: str, links: Iterable[Link]) -> PageLinks:
+        """The links that are written on a page, whether it is indexed so or not, and those to it."""
+        with self._open_index() as index:
+            return _resolve_links(index, path, links)
+
+    def build_graph(self) -> PageGraph:
+        with self._open_index() as index:
+            pages, found = _load_all(index)
+            revision = index.get_state().revision
+        names = PageNameIndex(page.path for page in pages.values())
+        edges: dict[tuple[str, str], None] = {}
+        missing: dict[tuple[str, str], None] = {}
+        for link in found:
+            page = pages.get(link.page_id)
+            if page is None or not link.paths:
+                continue
+            target = names.find_page(link.paths, link.wiki)
+            if target is None and not is_attachment(link.paths[0], link.wiki):
+                missing[page.path, link.paths[0]] = None
+            elif target is not None and target != page.path:
+                edges[page.path, target] = None
+        refs = sorted((PageRef(page.path, page.name) for page in pages.values()), key=lambda ref: ref.path)
+        return PageGraph(tuple(refs), tuple(sorted(edges)), tuple(sorted(missing)), revision)
+
+    def find_orphans(self) -> Sequence[StoredPage]:
+        linked = {target for _, target in self.build_graph().edges}
+        return [page for page in self.list(_NO_FILTER, None, 0).pages if page.path not in linked]
+
+
+def _load_all(index: WikiIndex) -> tuple[Mapping[int, StoredPage], Sequence[StoredLink]]:
+    _, pages = index.list_pages(_NO_FILTER, None)
+    return {page.page_id: page for page in pages}, index.get_links()
+
+
+def _resolve_links(index: WikiIndex, path: str, links: Iterable[Link | StoredLink]) -> PageLinks:
+    leaving = [link for link in links if link.paths]
+    coming = index.find_links_by_key(list({fold_path(path), fold_path(get_last_part(path))}))
+    keys = {fold_path(path)} | {fold_path(aim) for link in (*leaving, *coming) for aim in link.paths}
+    known = {page.path: page for page in index.find_pages_by_key(sorted(keys))}
+    names = PageNameIndex([*known, path])
+    links_to: list[PageLink] = []
+    missing: dict[str, None] = {}
+    for link in leaving:
+        target = names.find_page(link.paths, link.wiki)
+        if target is None and not is_attachment(link.paths[0], link.wiki):
+            missing[link.paths[0]] = None
+        elif target is not None and target != path and target in known:
+            links_to.append(PageLink(target, known[target].name, link.text, get_fragment(link.target), link.line))
+    return PageLinks(path, tuple(links_to), _find_backlinks(index, path, coming, names), tuple(missing))
+
+
+def _find_backlinks(
+    index: WikiIndex, path: str, incoming: Sequence[StoredLink], names: PageNameIndex
+) -> tuple[PageLink, ...]:
+    here = [link for link in incoming if names.find_page(link.paths, link.wiki) == path]
+    pages = index.get_pages(list({link.page_id for link in here}))
+    found = [
+        PageLink(pages[link.page_id].path, pages[link.page_id].name, link.text, get_fragment(link.target), link.line)
+        for link in here
+        if link.page_id in pages and pages[link.page_id].path != path
+    ]
+    return tuple(sorted(found, key=lambda link: (link.path, link.line)))

@@ -1,0 +1,106 @@
+"""From the path somebody names to the page file there is."""
+
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+from wikiholt.domain.git import EntryKind
+from wikiholt.domain.protocols import Source
+from wikiholt.domain.storage_protocols import WikiIndex
+from wikiholt.errors import IndexUnavailable, InvalidPage, NoCommits, PageNotFound
+from wikiholt.text.links import fold_path, has_page_extension
+from wikiholt.text.page_parser import get_page_path
+
+IndexOpener = Callable[[], AbstractContextManager[WikiIndex]]
+"""Lends the wiki's index as it is published now; raises IndexMissing while there is none."""
+
+MAX_PATH_CHARS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class PageFile:
+    """A page's file at a revision."""
+
+    file: str
+    blob: str
+
+    @property
+    def path(self) -> str:
+        return get_page_path(self.file)
+
+
+class PageLocator:
+    """Finds the files of one wiki's pages."""
+
+    def __init__(self, source: Source, open_index: IndexOpener) -> None:
+        self._source = source
+        self._open_index = open_index
+
+    def get_head(self) -> str | None:
+        """HEAD, or None before the first commit."""
+        try:
+            return self._source.get_head()
+        except NoCommits:
+            return None
+
+    def get_page(self, path: str, revision: str | None) -> PageFile:
+        """The page that a path names at the revision; raises PageNotFound."""
+        found = self.find_page(path, revision)
+        if found is None:
+            raise PageNotFound(f"there is no page {path[:200]!r}", hint="list the pages to see their paths")
+        return found
+
+    def find_page(self, path: str, revision: str | None) -> PageFile | None:
+        """The page that a path names: exactly, else as the only one that differs in case alone."""
+        path = validate_path(path)
+        if revision is None:
+            return None
+        for file in get_candidate_files(path):
+            entry = self._source.find_file(file, revision)
+            if entry is not None and entry.kind is EntryKind.FILE:
+                return PageFile(file, entry.blob)
+        alike = {file for file in self._list_candidates(path, revision) if _is_same_path(file, path)}
+        if len(alike) != 1:
+            return None
+        (file,) = alike
+        entry = self._source.find_file(file, revision)
+        return PageFile(file, entry.blob) if entry is not None and entry.kind is EntryKind.FILE else None
+
+    def _list_candidates(self, path: str, revision: str) -> Iterable[str]:
+        """Files among which those of a like path are: by the index if it stands for the revision, else by the tree."""
+        try:
+            with self._open_index() as index:
+                if index.get_state().revision == revision:
+                    return [page.file for page in index.find_pages_by_key([fold_path(path)])]
+        except IndexUnavailable:
+            pass
+        return self._source.read_tree(revision)
+
+
+def validate_path(path: str) -> str:
+    """The path without slashes around it; raises InvalidPage for what can be no path."""
+    inner = path.strip("/")
+    if not inner or len(inner) > MAX_PATH_CHARS or not _is_text(inner):
+        raise InvalidPage(
+            f"{path[:80]!r} is no path of a page", hint="name it as in the list of pages, such as guides/backup"
+        )
+    return inner
+
+
+def get_candidate_files(path: str) -> tuple[str, ...]:
+    """The files a path may stand for, the likeliest first."""
+    return (path, f"{path}.md") if has_page_extension(path) else (f"{path}.md",)
+
+
+def get_new_file(path: str) -> str:
+    """The file of a page that is yet to be."""
+    return get_candidate_files(validate_path(path))[0]
+
+
+def _is_same_path(file: str, path: str) -> bool:
+    return path.casefold() in (file.casefold(), get_page_path(file).casefold())
+
+
+def _is_text(path: str) -> bool:
+    # git has files with line ends in their names; whether one may be written under a name is for the source to say
+    return not any(char == "\0" or "\ud800" <= char <= "\udfff" for char in path)

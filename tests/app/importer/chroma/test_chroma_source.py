@@ -1,0 +1,222 @@
+"""A shared Chroma collection, by directory and by server, with the real Chroma; it may crash, and nothing is lost."""
+
+import hashlib
+import shutil
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.app.importer.import_fixtures import ImportFixture, write_rows
+from wikiholt.app.importer.chroma_source import ChromaDirectory, ChromaServer, ImportedCollection
+from wikiholt.app.importer.import_report import ImportReport
+from wikiholt.app.importer.importer import Importer, ImportOptions
+from wikiholt.app.importer.shared_index import OwnershipRules, SharedIndex
+from wikiholt.errors import InvalidImport, StorageError
+
+pytest.importorskip("chromadb_rust_bindings")
+
+OWNERSHIP_RULES = OwnershipRules((("Home", "harbour"),))
+CREATE_SCRIPT = """
+import json, sys
+import chromadb
+from chromadb.config import Settings
+client = chromadb.PersistentClient(sys.argv[1], Settings(anonymized_telemetry=False))
+rows = json.load(open(sys.argv[2]))
+often = {"hnsw:sync_threshold": 2, "hnsw:batch_size": 2}
+made = client.get_or_create_collection("otterwiki_pages", embedding_function=None, metadata=often)
+columns = ([row[name] for row in rows] for name in ("id", "vector", "metadata", "text"))
+made.upsert(*columns)
+client.get_or_create_collection("recipes", embedding_function=None)
+"""
+
+
+@pytest.fixture(scope="module")
+def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ImportFixture]:
+    made = ImportFixture(tmp_path_factory.mktemp("chroma"))
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def directory(ground: ImportFixture) -> Path:
+    """What the plugin of a single wiki left: both wikis' pages, and of the two Homes the one written last."""
+    rows = {(row.page, row.index): row for slug in ("garden", "harbour") for row in ground.make_rows(slug)}
+    write_rows(ground.place / "rows.json", [*rows.values()])
+    made = ground.place / "shared"
+    subprocess.run(
+        [sys.executable, "-c", CREATE_SCRIPT, str(made), str(ground.place / "rows.json")], check=True, timeout=120
+    )
+    return made
+
+
+def hash_files(directory: Path) -> dict[str, str]:
+    return {str(file): hashlib.sha256(file.read_bytes()).hexdigest() for file in directory.rglob("*") if file.is_file()}
+
+
+def run_import(
+    ground: ImportFixture, shared: SharedIndex | None = None, directory: Path | None = None, **options: object
+) -> ImportReport:
+    def opened(place: Path) -> SharedIndex:
+        return shared or ChromaDirectory(directory or place, place, **options)  # type: ignore[arg-type]
+
+    return Importer(ground.service, ground.data, ImportOptions(OWNERSHIP_RULES, dry_run=True)).run(opened)
+
+
+def test_a_directory_is_imported_and_left_as_it_was(ground: ImportFixture, directory: Path) -> None:
+    before = hash_files(directory)
+    report = Importer(ground.service, ground.data, ImportOptions(OWNERSHIP_RULES)).run(
+        lambda place: ChromaDirectory(directory, place)
+    )
+    assert hash_files(directory) == before
+    assert report.rows == 4
+    assert {each.slug: (each.rows, each.reused) for each in report.wikis} == {"garden": (1, 1), "harbour": (3, 3)}
+    assert all(each.proof for each in report.wikis)
+    assert [*(ground.data / "importing").iterdir()] == [ground.data / "importing" / "lock"]
+
+
+def test_a_collection_that_is_not_there_is_named_with_those_that_are(ground: ImportFixture, directory: Path) -> None:
+    with pytest.raises(InvalidImport, match="there is: otterwiki_pages, recipes"):
+        run_import(ground, directory=directory, which=ImportedCollection("otterwiki"))
+
+
+def test_a_directory_that_is_none_of_chromas_is_refused(ground: ImportFixture, tmp_path: Path) -> None:
+    for place in (tmp_path, tmp_path / "missing"):
+        with pytest.raises(InvalidImport, match=r"there is no chroma\.sqlite3"):
+            run_import(ground, directory=place)
+
+
+def empty_database(copy: Path) -> None:
+    (copy / "chroma.sqlite3").write_bytes(b"")
+
+
+def cut_database(copy: Path) -> None:
+    data = (copy / "chroma.sqlite3").read_bytes()
+    (copy / "chroma.sqlite3").write_bytes(data[: len(data) // 3])
+
+
+def noise_for_vectors(copy: Path) -> None:
+    dice = np.random.default_rng(3)
+    for file in [*copy.rglob("data_level0.bin"), *copy.rglob("header.bin")]:
+        file.write_bytes(dice.bytes(file.stat().st_size))
+
+
+def of_another_version(copy: Path) -> None:
+    """With other steps of migration behind it than this version of Chroma knows."""
+    with sqlite3.connect(copy / "chroma.sqlite3") as database:
+        database.execute("UPDATE migrations SET hash = 'another', filename = '00001-other.sqlite.sql'")
+    database.close()
+
+
+def without_segments(copy: Path) -> None:
+    for place in [place for place in copy.iterdir() if place.is_dir()]:
+        shutil.rmtree(place)
+
+
+def zeros_for_vectors(copy: Path) -> None:
+    for file in copy.rglob("data_level0.bin"):
+        file.write_bytes(bytes(file.stat().st_size))
+
+
+DAMAGES = [
+    *(empty_database, cut_database, noise_for_vectors, of_another_version),
+    *(without_segments, zeros_for_vectors),  # which a query of Chroma's would not notice
+]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_directory_is_a_clear_error_and_nothing_is_lost(
+    ground: ImportFixture, directory: Path, tmp_path: Path, damage: object
+) -> None:
+    copy = tmp_path / "damaged"
+    shutil.copytree(directory, copy)
+    damage(copy)  # type: ignore[operator]
+    before, indexes = hash_files(copy), ground.read_all_files()
+    with pytest.raises(InvalidImport) as caught:
+        run_import(ground, directory=copy)
+    assert any(word in caught.value.message for word in ("crashed", "cannot read", "damaged", "no collection"))
+    assert caught.value.hint
+    assert hash_files(copy) == before
+    assert ground.read_all_files() == indexes
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("import time; time.sleep(600)", "said nothing for 1 s"),
+        ("import os; os.kill(os.getpid(), 11)", "signal 11"),
+        ("import os; os._exit(3)", "code 3"),
+        ("class Panic(BaseException): pass\nraise Panic('range start index')", "Panic: range start index"),
+    ],
+)
+def test_a_child_that_hangs_or_dies_ends_the_import_and_nothing_else(
+    ground: ImportFixture, directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, told: str
+) -> None:
+    (tmp_path / "chromadb.py").write_text(code, "utf-8")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with pytest.raises(InvalidImport, match=told):
+        run_import(ground, directory=directory, patience=1.0 if "sleep" in code else 60.0)
+
+
+def test_a_file_of_absurd_size_is_not_copied(ground: ImportFixture, directory: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "sparse"
+    shutil.copytree(directory, copy)
+    with (copy / "link_lists.bin").open("wb") as file:
+        file.truncate(1 << 43)
+    with pytest.raises(StorageError, match="are free"):
+        run_import(ground, directory=copy)
+    assert not (ground.data / "importing" / "chroma").exists()
+
+
+@pytest.fixture(scope="module")
+def server(directory: Path) -> Iterator[str]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    copy = directory.parent / "served"
+    shutil.copytree(directory, copy)
+    command = [str(Path(sys.executable).with_name("chroma")), "run", "--path", str(copy)]
+    command += ["--host", "127.0.0.1", "--port", str(port)]
+    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    url, until = f"http://127.0.0.1:{port}", time.monotonic() + 60
+    try:
+        while True:
+            try:
+                urllib.request.urlopen(f"{url}/api/v2/heartbeat", timeout=5).close()
+                break
+            except OSError:
+                assert time.monotonic() < until, "the server did not start"
+                time.sleep(0.05)
+        yield url
+    finally:
+        child.kill()
+        child.wait()
+
+
+def test_a_server_is_imported_like_its_directory(ground: ImportFixture, server: str) -> None:
+    report = run_import(ground, ChromaServer(server))
+    assert report.rows == 4
+    assert {each.slug: each.rows for each in report.wikis} == {"garden": 1, "harbour": 3}
+
+
+def test_a_server_without_that_collection_or_tenant_says_so(ground: ImportFixture, server: str) -> None:
+    with pytest.raises(InvalidImport, match="there is: otterwiki_pages, recipes"):
+        run_import(ground, ChromaServer(server, ImportedCollection("pages")))
+    with pytest.raises(InvalidImport, match="no such tenant"):
+        run_import(ground, ChromaServer(f"{server}/nowhere"))
+
+
+def test_an_address_where_nobody_answers_is_an_error_without_a_token(ground: ImportFixture) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        shared = ChromaServer(f"http://127.0.0.1:{taken.getsockname()[1]}", token="mackerel-token")
+        with pytest.raises(InvalidImport, match="cannot be asked") as caught:
+            run_import(ground, shared)
+    assert "mackerel-token" not in f"{caught.value.message} {shared!r} {shared.name}"

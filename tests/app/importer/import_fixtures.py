@@ -1,0 +1,107 @@
+"""Wikis that shared an index: two repositories, a service with a model that counts, and rows as others wrote them."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from tests.support.git_repository import Repository
+from wikiholt.app import bootstrap
+from wikiholt.app.importer.import_report import ImportReport
+from wikiholt.app.importer.importer import Importer, ImportOptions
+from wikiholt.app.importer.shared_index import OwnershipRules, SharedRow, SharedRows
+from wikiholt.app.importer.survey import iter_prepared_pages
+from wikiholt.app.settings.settings_loader import load_settings
+from wikiholt.domain.index import FloatArray
+from wikiholt.domain.protocols import Embedder
+from wikiholt.testing import FakeEmbedder
+from wikiholt.wikis.service import WikiService
+
+HARBOUR_PAGES = {
+    "home.md": "# Home\n\nThe quay where mackerelcanary is landed.\n",
+    "ships/dredger.md": "# Dredger\n\nIt keeps the channel deep for ferries.\n",
+    "tides.md": "# Tides\n\nHigh water comes twice a day.\n",
+}
+GARDEN_PAGES = {
+    "home.md": "# Home\n\nThe bed where rhubarbcanary grows.\n",
+    "compost.md": "# Compost\n\nLeaves, peel and patience.\n",
+}
+
+
+@dataclass
+class FakeSharedIndex:
+    """A shared index in memory."""
+
+    given: list[SharedRow] = field(default_factory=list)
+    name: str = "rows"
+
+    def iter_rows(self) -> SharedRows:
+        yield from self.given
+
+
+class ImportFixture:
+    """`harbour` and `garden`, registered and not yet indexed."""
+
+    def __init__(self, place: Path, wikis: Mapping[str, Mapping[str, str]] | None = None) -> None:
+        self.place = place
+        self.data = place / "data"
+        self.embedder = FakeEmbedder()
+        self.service = self.open_service(self.data, self.embedder)
+        self.repositories: dict[str, Repository] = {}
+        for slug, pages in (wikis or {"harbour": HARBOUR_PAGES, "garden": GARDEN_PAGES}).items():
+            self.repositories[slug] = Repository(place / "repositories" / slug)
+            self.repositories[slug].commit(dict(pages))
+            self.service.add(slug, str(self.repositories[slug].path), {})
+
+    @staticmethod
+    def open_service(data: Path, embedder: Embedder) -> WikiService:
+        service = bootstrap.build_service(load_settings(data))
+        service.components = replace(service.components, embedder=lambda: embedder, identity=None)
+        return service
+
+    def read_chunk_texts(self, slug: str) -> list[tuple[str, int, str]]:
+        """Page, number and text of every chunk, as our own pipeline embeds it."""
+        parts = self.service.get_config(self.service.registry.get(slug))
+        made = iter_prepared_pages(parts, parts.source.get_head(), self.embedder)
+        return [(draft.page.path, n, text) for some in made for draft in some for n, text in enumerate(draft.texts)]
+
+    def make_rows(self, slug: str, *, tenant: str | None = None, embedder: Embedder | None = None) -> list[SharedRow]:
+        """The rows of one wiki, page names as Otterwiki writes them."""
+        texts = self.read_chunk_texts(slug)
+        vectors = (embedder or FakeEmbedder()).embed_passages([text for _, _, text in texts])
+        return [
+            SharedRow(page.title(), text, vector, tenant, n)
+            for (page, n, text), vector in zip(texts, vectors, strict=True)
+        ]
+
+    def run_import(
+        self, rows: Sequence[SharedRow], rules: OwnershipRules | None = None, **options: object
+    ) -> ImportReport:
+        self.embedder.embedded.clear()
+        made = ImportOptions(rules or OwnershipRules(), **options)  # type: ignore[arg-type]
+        return Importer(self.service, self.data, made).run(lambda _: FakeSharedIndex(list(rows)))
+
+    def read_all_files(self) -> dict[str, bytes]:
+        below = (self.data / "wikis").rglob("*")
+        return {str(file): file.read_bytes() for file in below if file.is_file() and not file.name.endswith("-shm")}
+
+    def close(self) -> None:
+        self.service.close()
+
+
+def to_metadata(row: SharedRow) -> dict[str, object]:
+    """A row as otterwiki-semantic-search writes it beside its vector."""
+    metadata = {"page_path": row.page, "chunk_index": row.index}
+    return {"id": f"{row.page}::chunk_{row.index}", "text": row.text, "metadata": metadata}
+
+
+def write_rows(file: Path, rows: Sequence[SharedRow]) -> None:
+    """For a child that is to put them into Chroma."""
+    listed = [{**to_metadata(row), "vector": row.vector.tolist()} for row in rows]
+    file.write_text(json.dumps(listed), "utf-8")
+
+
+def to_vectors(rows: Sequence[SharedRow]) -> FloatArray:
+    return np.stack([row.vector for row in rows])

@@ -1,0 +1,106 @@
+"""A shared PostgreSQL table with pgvector, on a real server; it is read in one snapshot and never written."""
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from tests.app.importer.import_fixtures import ImportFixture
+from tests.support.postgres_server import PostgresServer
+from wikiholt.app.importer.import_report import ImportReport
+from wikiholt.app.importer.importer import Importer, ImportOptions
+from wikiholt.app.importer.postgres_source import PostgresTable
+from wikiholt.app.importer.shared_index import OwnershipRules
+from wikiholt.errors import InvalidImport
+
+
+@pytest.fixture(scope="module")
+def server(pg: PostgresServer) -> Iterator[str]:
+    """The address of a database, with a password in it that no error may tell."""
+    address = pg.create_database()
+    yield address
+    pg.drop_database(address)
+
+
+@pytest.fixture(scope="module")
+def ground(server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ImportFixture]:
+    """Both wikis in the table `chunks`, as the shared design had it; and the same in a table of another make."""
+    made = ImportFixture(tmp_path_factory.mktemp("postgres"))
+    rows = made.make_rows("harbour", tenant="harbour") + made.make_rows("garden", tenant="t-2")
+    with psycopg.connect(server) as connection:
+        connection.execute(
+            "CREATE TABLE chunks (id serial, tenant_id text, source text, chunk_index int, content text,"
+            " embedding vector(32))"
+        )
+        connection.execute('CREATE TABLE "Odd Pieces" (whose text, "the page" text, words text, numbers real[])')
+        for row in rows:
+            vector = str(row.vector.tolist())
+            connection.execute(
+                "INSERT INTO chunks (tenant_id, source, chunk_index, content, embedding) VALUES (%s, %s, %s, %s, %s)",
+                (row.tenant, f"{row.page}.md", row.index, row.text, vector),
+            )
+            connection.execute(
+                'INSERT INTO "Odd Pieces" VALUES (%s, %s, %s, %s)',
+                (row.tenant, row.page, row.text, row.vector.tolist()),
+            )
+        connection.execute("INSERT INTO chunks (tenant_id, source) VALUES ('harbour', 'home'), (NULL, NULL)")
+        connection.execute("CREATE TABLE other (id int, body text)")
+    yield made
+    made.close()
+
+
+RULES = OwnershipRules(tenants={"t-2": "garden", "": "-"})
+
+
+def run_import(ground: ImportFixture, table: PostgresTable, rules: OwnershipRules = RULES) -> ImportReport:
+    return Importer(ground.service, ground.data, ImportOptions(rules, dry_run=True)).run(lambda _: table)
+
+
+def test_a_shared_table_is_imported_by_tenant(ground: ImportFixture, server: str) -> None:
+    report = Importer(ground.service, ground.data, ImportOptions(RULES)).run(lambda _: PostgresTable(server))
+    assert report.rows == 7
+    assert {each.slug: each.reused for each in report.wikis} == {"harbour": 3, "garden": 2}
+    assert report.dropped.counts == {"wrong-dimensions": 1, "left-out": 1}
+    assert all(each.proof for each in report.wikis)
+
+
+def test_tenants_that_are_no_wiki_are_refused_with_how_many_rows_they_have(ground: ImportFixture, server: str) -> None:
+    assert run_import(ground, PostgresTable(server), OwnershipRules()).unclear.tenants == {"": 1, "t-2": 2}
+
+
+def test_a_table_of_other_names_is_read_once_they_are_told(ground: ImportFixture, server: str) -> None:
+    names = {"tenant": "whose", "page": "the page", "text": "words", "vector": "numbers"}
+    report = run_import(ground, PostgresTable(server, "public.Odd Pieces", names))
+    assert {each.slug: each.rows for each in report.wikis} == {"harbour": 3, "garden": 2}
+
+
+@pytest.mark.parametrize(
+    ("table", "columns", "told"),
+    [
+        ("other", {}, "which column is the tenant and the page and the text and the vector"),
+        ("other", {"tenant": "id"}, "page and the text and the vector"),
+        ("chunks", {"tenant": "nobody"}, "there is no 'nobody'"),
+        ("chunks", {"owner": "id"}, "there is no 'owner'"),
+        ("missing", {}, "does not exist"),
+        ('chunks"; DROP TABLE chunks; --', {}, "does not exist"),
+        ("", {}, "PostgreSQL says"),
+    ],
+)
+def test_a_table_that_cannot_be_read_is_a_clear_error(
+    ground: ImportFixture, server: str, table: str, columns: dict[str, str], told: str
+) -> None:
+    with pytest.raises(InvalidImport) as caught:
+        run_import(ground, PostgresTable(server, table, columns))
+    assert told in caught.value.message
+    assert run_import(ground, PostgresTable(server)).rows == 7
+
+
+def test_no_error_tells_the_password(ground: ImportFixture, server: str) -> None:
+    secret = str(psycopg.conninfo.conninfo_to_dict(server)["password"])
+    name = str(psycopg.conninfo.conninfo_to_dict(server)["dbname"])
+    nowhere, nobody = server.replace(name, "nowhere"), f"postgresql://u:{secret}@127.0.0.1:1/x"
+    for address in (nowhere, nobody, f"={secret}"):
+        table = PostgresTable(address)
+        with pytest.raises(InvalidImport) as caught:
+            run_import(ground, table)
+        assert secret not in f"{caught.value.message} {caught.value.hint} {table!r} {table.name}"

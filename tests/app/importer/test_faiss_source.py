@@ -1,0 +1,146 @@
+"""A FAISS directory of otterwiki-semantic-search: read without FAISS, and nothing in it is executed."""
+
+import json
+import pickle
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.app.importer.import_fixtures import ImportFixture, to_metadata, to_vectors
+from wikiholt.app.importer.faiss_source import FaissDirectory
+from wikiholt.app.importer.import_report import ImportReport
+from wikiholt.app.importer.importer import Importer, ImportOptions
+from wikiholt.app.importer.shared_index import OwnershipRules
+from wikiholt.errors import InvalidImport
+
+faiss = pytest.importorskip("faiss")
+
+OWNERSHIP_RULES = OwnershipRules((("Home", "harbour"),))
+
+
+@pytest.fixture
+def ground(tmp_path: Path) -> Iterator[ImportFixture]:
+    made = ImportFixture(tmp_path)
+    yield made
+    made.close()
+
+
+def write_faiss_directory(ground: ImportFixture, slug: str, place: Path, kind: type = faiss.IndexFlatIP) -> Path:
+    """A wiki's index as the plugin writes it, with the real FAISS."""
+    rows = ground.make_rows(slug)
+    place.mkdir(parents=True)
+    index = kind(32)
+    index.add(to_vectors(rows))
+    faiss.write_index(index, str(place / "index.faiss"))
+    (place / "embeddings.json").write_text(json.dumps([to_metadata(row) for row in rows]), "utf-8")
+    return place
+
+
+def run_import(ground: ImportFixture, place: Path, rules: OwnershipRules = OWNERSHIP_RULES) -> ImportReport:
+    return Importer(ground.service, ground.data, ImportOptions(rules)).run(lambda _: FaissDirectory(place))
+
+
+@pytest.mark.parametrize("kind", [faiss.IndexFlatIP, faiss.IndexFlatL2])
+def test_one_index_is_imported(ground: ImportFixture, tmp_path: Path, kind: type) -> None:
+    report = run_import(ground, write_faiss_directory(ground, "harbour", tmp_path / "faiss", kind))
+    assert (report.rows, report.wikis[1].reused) == (3, 3)
+
+
+def test_a_directory_of_indexes_names_their_wikis(ground: ImportFixture, tmp_path: Path) -> None:
+    for slug in ("harbour", "garden"):
+        write_faiss_directory(ground, slug, tmp_path / "faiss" / slug)
+    report = run_import(ground, tmp_path / "faiss", OwnershipRules())
+    assert {each.slug: each.reused for each in report.wikis} == {"harbour": 3, "garden": 2}
+    assert not report.unclear
+
+
+def test_a_directory_that_is_no_wiki_is_a_tenant_to_be_named(ground: ImportFixture, tmp_path: Path) -> None:
+    write_faiss_directory(ground, "harbour", tmp_path / "faiss" / "old-name")
+    assert run_import(ground, tmp_path / "faiss", OwnershipRules()).unclear.tenants == {"old-name": 3}
+    assert run_import(ground, tmp_path / "faiss", OwnershipRules(tenants={"old-name": "harbour"})).wikis[1].reused == 3
+
+
+def test_pickles_are_never_opened(ground: ImportFixture, tmp_path: Path) -> None:
+    class Harm:
+        def __reduce__(self) -> tuple[object, tuple[str]]:
+            return (Path.touch, (tmp_path / "harmed",))  # type: ignore[return-value]
+
+    (tmp_path / "faiss").mkdir()
+    (tmp_path / "faiss" / "index.pkl").write_bytes(pickle.dumps(Harm()))
+    with pytest.raises(InvalidImport, match="pickle"):
+        run_import(ground, tmp_path / "faiss")
+    write_faiss_directory(ground, "harbour", tmp_path / "with-pickle")
+    (tmp_path / "with-pickle" / "embeddings.json").write_bytes(pickle.dumps([Harm()]))
+    with pytest.raises(InvalidImport, match="no JSON"):
+        run_import(ground, tmp_path / "with-pickle")
+    assert not (tmp_path / "harmed").exists()
+
+
+def make_header(**changes: object) -> bytes:
+    values = {"kind": b"IxFI", "d": 32, "n": 3, "a": 0, "b": 0, "trained": True, "metric": 0, "numbers": 96} | changes
+    return struct.pack("<4siqqq?iQ", *values.values())
+
+
+DAMAGED_FILES = {
+    "empty": b"",
+    "only a name": b"IxFI",
+    "cut": make_header() + bytes(100),
+    "another kind": b"IwFl" + make_header()[4:] + bytes(400),
+    "too many": make_header(n=1 << 60, numbers=32 << 60 & (1 << 64) - 1) + bytes(384),
+    "negative": make_header(d=-32, n=-3) + bytes(384),
+    "no dimensions": make_header(d=0, numbers=0) + bytes(384),
+    "fewer numbers": make_header(numbers=95) + bytes(384),
+    "noise": np.random.default_rng(5).bytes(500),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED_FILES)
+def test_damaged_vectors_are_a_clear_error_and_nothing_is_lost(
+    ground: ImportFixture, tmp_path: Path, name: str
+) -> None:
+    place = write_faiss_directory(ground, "harbour", tmp_path / "faiss")
+    (place / "index.faiss").write_bytes(DAMAGED_FILES[name])
+    before = ground.read_all_files()
+    with pytest.raises(InvalidImport) as caught:
+        run_import(ground, place)
+    assert caught.value.hint
+    assert ground.read_all_files() == before
+
+
+@pytest.mark.parametrize(
+    "texts", [b"", b"[", b"{}", b"[1, 2, 3]", b'[{"id": 1}, {}, {}]', b"[]", b"\xff\xfe", b"[" * 100_000]
+)
+def test_damaged_texts_are_a_clear_error(ground: ImportFixture, tmp_path: Path, texts: bytes) -> None:
+    place = write_faiss_directory(ground, "harbour", tmp_path / "faiss")
+    (place / "embeddings.json").write_bytes(texts)
+    with pytest.raises(InvalidImport):
+        run_import(ground, place)
+
+
+def test_an_index_that_cuts_vectors_down_is_refused(ground: ImportFixture, tmp_path: Path) -> None:
+    place = write_faiss_directory(ground, "harbour", tmp_path / "faiss")
+    small = faiss.index_factory(32, "SQ8", faiss.METRIC_INNER_PRODUCT)
+    small.train(np.eye(32, dtype=np.float32))
+    small.add(np.eye(3, 32, dtype=np.float32))
+    faiss.write_index(small, str(place / "index.faiss"))
+    with pytest.raises(InvalidImport, match="no flat FAISS index"):
+        run_import(ground, place)
+
+
+@pytest.mark.parametrize("name", ["missing", "index.faiss", "empty"])
+def test_a_directory_that_is_none_is_refused(ground: ImportFixture, tmp_path: Path, name: str) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "index.faiss").touch()
+    with pytest.raises(InvalidImport):
+        run_import(ground, tmp_path / name)
+
+
+def test_texts_alone_or_vectors_alone_are_refused(ground: ImportFixture, tmp_path: Path) -> None:
+    for lost in ("index.faiss", "embeddings.json"):
+        place = write_faiss_directory(ground, "harbour", tmp_path / lost)
+        (place / lost).unlink()
+        with pytest.raises(InvalidImport, match="cannot be read"):
+            run_import(ground, place)

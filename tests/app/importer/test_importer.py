@@ -1,0 +1,298 @@
+"""From a shared index to one a wiki: what fits is reused, the rest is embedded, and no wiki gets another's."""
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.app.importer.import_fixtures import HARBOUR_PAGES, FakeSharedIndex, ImportFixture
+from wikiholt.app.importer.importer import Importer, ImportOptions
+from wikiholt.app.importer.shared_index import OwnershipRules, SharedRow
+from wikiholt.app.importer.survey import count_chunks, verify_index
+from wikiholt.domain.index import IndexChange
+from wikiholt.domain.search import SearchMode
+from wikiholt.errors import Busy, SyncFailed, WikiNotFound
+from wikiholt.search.request import SearchRequest
+from wikiholt.testing import FakeEmbedder
+
+OWNERSHIP_RULES = OwnershipRules((("Home", "harbour"),))
+
+
+@pytest.fixture
+def ground(tmp_path: Path) -> Iterator[ImportFixture]:
+    made = ImportFixture(tmp_path)
+    yield made
+    made.close()
+
+
+def test_vectors_of_texts_that_are_the_same_are_reused_and_the_rest_is_embedded(ground: ImportFixture) -> None:
+    report = ground.run_import(ground.make_rows("harbour"), OWNERSHIP_RULES)
+    harbour, garden = report.wikis[1], report.wikis[0]
+    assert (harbour.slug, harbour.rows, harbour.matched, harbour.reused, harbour.embedded) == ("harbour", 3, 3, 3, 0)
+    assert (garden.slug, garden.reused, garden.embedded) == ("garden", 0, 2)
+    assert report.agreements[0].agrees
+    assert report.agreements[0].sampled == 3
+    assert harbour.proof is not None
+    assert (harbour.proof.pages, harbour.proof.chunks, harbour.proof.foreign) == (3, 3, 0)
+    found = ground.service.get_handle("harbour").search(
+        SearchRequest("channel deep for ferries", 1, SearchMode.SEMANTIC)
+    )
+    assert found.hits[0].path == "ships/dredger"
+
+
+def test_an_imported_index_is_the_one_a_sync_makes(ground: ImportFixture, tmp_path: Path) -> None:
+    ground.run_import(ground.make_rows("harbour"), OWNERSHIP_RULES)
+    synced = ImportFixture(tmp_path / "synced")
+    synced.service.get_handle("harbour").sync()
+    rows = []
+    for each in (ground, synced):
+        wiki = each.service.registry.get("harbour")
+        index = each.service.components.store.open(wiki.id)
+        with index.open_vector_snapshot() as snapshot:
+            rows.append(np.concatenate([block.vectors for block in snapshot.iter_blocks()]))
+        assert index.get_state().recipe == each.service.get_config(wiki).pipeline.build_recipe(each.embedder)
+        index.close()
+    synced.close()
+    assert np.array_equal(*[each[np.lexsort(each.T)] for each in rows])
+
+
+def test_one_vector_of_the_sample_that_is_another_and_none_is_reused(ground: ImportFixture) -> None:
+    rows = ground.make_rows("harbour")
+    rows[1] = replace(rows[1], vector=np.roll(rows[1].vector, 1))
+    report = ground.run_import(rows, OWNERSHIP_RULES)
+    assert [(each.agrees, each.sampled) for each in report.agreements] == [(False, 3)]
+    assert "another model" in report.agreements[0].reason
+    assert sum(each.reused for each in report.wikis) == 0
+    assert len(ground.embedder.embedded) == 3 + 5  # the sample, then every chunk
+    assert all(each.proof for each in report.wikis)
+
+
+def test_vectors_that_are_only_near_are_said_to_be_of_another_precision(ground: ImportFixture) -> None:
+    rows = []
+    for row in ground.make_rows("harbour"):
+        blurred = row.vector + np.float32(0.02) * np.sign(row.vector)
+        rows.append(replace(row, vector=blurred / np.linalg.norm(blurred)))
+    report = ground.run_import(rows, OWNERSHIP_RULES)
+    assert not report.agreements[0].agrees
+    assert "precision" in report.agreements[0].reason
+
+
+def test_each_model_that_rows_name_is_tried_by_itself(ground: ImportFixture) -> None:
+    right = [replace(row, model="right") for row in ground.make_rows("harbour")]
+    wrong = [replace(row, model="wrong", vector=-row.vector) for row in ground.make_rows("garden")]
+    report = ground.run_import([*right, *wrong], OwnershipRules((("Home", "harbour"),)))
+    assert {each.model: each.agrees for each in report.agreements} == {"right": True, "wrong": False}
+    assert {each.slug: each.reused for each in report.wikis} == {"harbour": 3, "garden": 0}
+
+
+def test_rows_of_no_page_and_vectors_that_are_none_are_dropped_and_counted(ground: ImportFixture) -> None:
+    good = ground.make_rows("harbour")
+    rows = [
+        *(replace(good[0], page=f"Gone/{n}") for n in range(12)),
+        replace(good[1], vector=np.ones(7, np.float32)),
+        replace(good[1], vector=np.zeros_like(good[1].vector)),
+        replace(good[1], vector=np.full_like(good[1].vector, np.nan)),
+        replace(good[1], text="\ud800 no text at all"),
+        good[1],
+    ]
+    report = ground.run_import(rows, OWNERSHIP_RULES)
+    assert report.rows == 17
+    assert report.dropped.counts == {"no-page": 12, "wrong-dimensions": 1, "unusable-vector": 2}
+    assert len(report.dropped.examples["no-page"]) == 10
+    assert [each.reused for each in report.wikis] == [0, 1]
+
+
+def test_a_page_of_two_wikis_without_an_owner_is_refused_and_nothing_is_touched(ground: ImportFixture) -> None:
+    before = ground.read_all_files()
+    report = ground.run_import([*ground.make_rows("harbour"), *ground.make_rows("garden")])
+    assert report.unclear.pages == {"Home": ("garden", "harbour")}
+    assert not report.wikis
+    assert ground.read_all_files() == before
+    assert not ground.embedder.embedded
+
+
+def test_a_tenant_that_is_no_wiki_is_refused_until_the_operator_says_which(ground: ImportFixture) -> None:
+    rows = ground.make_rows("harbour", tenant="t-1") + ground.make_rows("garden", tenant="garden")
+    assert ground.run_import(rows).unclear.tenants == {"t-1": 3}
+    report = ground.run_import(rows, OwnershipRules(tenants={"t-1": "harbour"}))
+    assert {each.slug: each.reused for each in report.wikis} == {"harbour": 3, "garden": 2}
+
+
+def test_a_rule_that_names_no_wiki_is_an_error(ground: ImportFixture) -> None:
+    with pytest.raises(WikiNotFound):
+        ground.run_import([], OwnershipRules((("*", "nowhere"),)))
+    with pytest.raises(WikiNotFound):
+        ground.run_import([], wikis=("nowhere",))
+
+
+@pytest.mark.parametrize("tenants", [("harbour", "garden"), ("garden", "harbour"), (None, None)])
+def test_no_canary_crosses_whatever_the_shared_index_claims(
+    ground: ImportFixture, tenants: tuple[str | None, ...]
+) -> None:
+    """Rows with the right tenant, with each other's, and without; the operator's rule may be wrong too."""
+    rows = ground.make_rows("harbour", tenant=tenants[0]) + ground.make_rows("garden", tenant=tenants[1])
+    ground.run_import(rows, OwnershipRules((("*", "garden"),)))
+    for slug, canary in (("harbour", "rhubarbcanary"), ("garden", "mackerelcanary")):
+        handle = ground.service.get_handle(slug)
+        for mode in SearchMode:
+            answer = handle.search(SearchRequest(canary, 100, mode))
+            assert canary not in repr(answer.hits)
+        directory = ground.service.components.store.get_directory(handle.wiki.id)
+        assert not [file for file in directory.rglob("*") if file.is_file() and canary.encode() in file.read_bytes()]
+    assert [*(ground.data / "importing").iterdir()] == [ground.data / "importing" / "lock"]
+
+
+def test_a_dry_run_writes_nothing_and_says_what_is_then_done(ground: ImportFixture) -> None:
+    before = ground.read_all_files()
+    rows = ground.make_rows("harbour")[1:]
+    planned = ground.run_import(rows, OWNERSHIP_RULES, dry_run=True)
+    assert ground.read_all_files() == before
+    done = ground.run_import(rows, OWNERSHIP_RULES)
+    for plan, real in zip(planned.wikis, done.wikis, strict=True):
+        assert (plan.slug, plan.pages, plan.chunks, plan.matched) == (real.slug, real.pages, real.chunks, real.matched)
+        assert (plan.to_embed, plan.proof) == (real.embedded, None)
+        assert plan.seconds >= 0
+    assert [each.indexed for each in ground.run_import(rows, OWNERSHIP_RULES, dry_run=True).wikis] == [2, 3]
+
+
+def test_a_dry_run_lists_what_is_unclear_and_counts_all_the_same(ground: ImportFixture) -> None:
+    report = ground.run_import(ground.make_rows("harbour"), dry_run=True)
+    assert report.unclear.pages == {"Home": ("garden", "harbour")}
+    assert [each.pages for each in report.wikis] == [2, 3]
+
+
+def test_a_second_import_has_nothing_to_do_and_doubles_nothing(ground: ImportFixture) -> None:
+    first = ground.run_import(ground.make_rows("harbour"), OWNERSHIP_RULES)
+    second = ground.run_import(ground.make_rows("harbour"), OWNERSHIP_RULES)
+    assert [each.proof for each in first.wikis] == [each.proof for each in second.wikis]
+    assert sum(each.reused + each.embedded for each in second.wikis) == 0
+
+
+def test_only_the_wikis_that_are_named_are_imported(ground: ImportFixture) -> None:
+    report = ground.run_import(ground.make_rows("harbour"), OWNERSHIP_RULES, wikis=("harbour",))
+    assert [each.slug for each in report.wikis] == ["harbour"]
+    assert ground.service.components.store.get_published(ground.service.registry.get("garden").id) is None
+
+
+def test_a_wiki_whose_repository_is_gone_keeps_no_other_from_it(ground: ImportFixture) -> None:
+    rows = ground.make_rows("harbour")
+    ground.repositories["garden"].path.rename(ground.place / "elsewhere")
+    report = ground.run_import(rows)
+    assert [each.slug for each in report.wikis] == ["harbour"]
+    assert report.failed["garden"][0] == "source-missing"
+
+
+def test_without_a_wiki_there_is_nothing_to_import_into(tmp_path: Path) -> None:
+    service = ImportFixture.open_service(tmp_path, FakeEmbedder())
+    with pytest.raises(WikiNotFound, match="no wikis to import into"):
+        Importer(service, tmp_path, ImportOptions()).run(lambda _: FakeSharedIndex())
+    service.close()
+
+
+def test_one_import_at_a_time_works_in_a_data_directory(ground: ImportFixture) -> None:
+    def inner(_: Path) -> FakeSharedIndex:
+        with pytest.raises(Busy):
+            ground.run_import([])
+        return FakeSharedIndex()
+
+    assert Importer(ground.service, ground.data, ImportOptions()).run(inner).rows == 0
+
+
+def test_an_index_with_a_page_that_is_not_in_the_tree_is_not_proved(ground: ImportFixture) -> None:
+    ground.run_import([])
+    wiki = ground.service.registry.get("harbour")
+    parts, store = ground.service.get_config(wiki), ground.service.components.store
+
+    def proved() -> object:
+        return verify_index(wiki.id, store, parts.source, lambda at: count_chunks(parts, at, ground.embedder), 10)
+
+    assert proved()
+    index = store.open(wiki.id)
+    index.apply(IndexChange(deleted=("tides.md",)))
+    with pytest.raises(SyncFailed, match="0 of its pages are not in the wiki's tree, 1 are missing"):
+        proved()
+    index.close()
+    ground.service.get_handle("harbour").sync()
+    moved = ground.repositories["harbour"].commit({"tides.md": None, "neap.md": HARBOUR_PAGES["tides.md"]})
+    index = store.open(wiki.id)
+    index.apply(IndexChange(revision=moved))
+    index.close()
+    with pytest.raises(SyncFailed, match="1 of its pages are not in the wiki's tree, 1 are missing"):
+        proved()
+
+
+KILLED_SCRIPT = """
+import json, sys
+from pathlib import Path
+sys.path[:0] = json.loads(sys.argv[2])
+from shared_ground import Ground, Rows
+from wikiholt.importing import Importer, Options
+from wikiholt.testing import FakeEmbedder
+
+class Stopping(FakeEmbedder):
+    batches = 0
+    def passages(self, texts):
+        self.batches += 1
+        if self.batches == 3:
+            print("in the middle", flush=True)
+            sys.stdin.read()
+        return super().passages(texts)
+
+place = Path(sys.argv[1])
+service = Ground.opened(place, Stopping())
+Importer(service, place, Options()).run(lambda _: Rows())
+"""
+
+
+def test_an_import_that_was_killed_goes_on_and_doubles_nothing(tmp_path: Path) -> None:
+    ground = ImportFixture(tmp_path, {"many": {f"page-{n}.md": f"# Page {n}\n\nunique{n} words\n" for n in range(200)}})
+    rows = ground.make_rows("many")
+    ground.close()
+    child = subprocess.Popen(
+        [sys.executable, "-c", KILLED_SCRIPT, str(ground.data), json.dumps([str(Path(__file__).parent), *sys.path])],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert child.stdout is not None
+    assert child.stdin is not None
+    assert child.stdout.readline() == b"in the middle\n"
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    child.stdout.close()
+    child.stdin.close()
+    ground.service = ImportFixture.open_service(ground.data, ground.embedder)
+    report = ground.run_import(rows)
+    done = report.wikis[0]
+    assert 0 < done.reused < 200
+    assert done.embedded == 0
+    assert done.proof is not None
+    assert (done.proof.pages, done.proof.chunks) == (200, 200)
+    ground.close()
+
+
+def test_a_wiki_that_has_an_index_already_is_brought_to_head(ground: ImportFixture) -> None:
+    ground.service.get_handle("harbour").sync()
+    ground.repositories["harbour"].commit({"tides.md": "# Tides\n\nNeap tides are small.\n"})
+    report = ground.run_import(ground.make_rows("harbour"), OWNERSHIP_RULES)
+    harbour = report.wikis[1]
+    assert (harbour.indexed, harbour.matched, harbour.reused, harbour.embedded) == (2, 1, 1, 0)
+
+
+def test_rows_in_any_number_of_copies_count_once(ground: ImportFixture) -> None:
+    report = ground.run_import(ground.make_rows("harbour") * 3, OWNERSHIP_RULES)
+    assert (report.rows, report.wikis[1].matched, report.wikis[1].reused) == (9, 3, 3)
+
+
+def test_pages_differ_only_in_case_or_joints_and_are_found(tmp_path: Path) -> None:
+    ground = ImportFixture(tmp_path, {"notes": {"My Page.md": "plain words alone\n"}})
+    row = ground.make_rows("notes")[0]
+    report = ground.run_import([replace(row, page="my_page"), SharedRow("Other", row.text, row.vector)])
+    assert (report.wikis[0].rows, report.wikis[0].reused) == (1, 1)
+    assert report.dropped.counts == {"no-page": 1}
+    ground.close()

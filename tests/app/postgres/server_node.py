@@ -1,0 +1,116 @@
+"""A node: a real `wikiholt serve` over PostgreSQL in a process of its own, with a stand-in for the model if wanted.
+
+As a script: `python pg_node.py SLOW ARGUMENT…`. While there is a file SLOW, texts with the word in it take their time.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from wikiholt import embedding
+from wikiholt.domain.index import FloatArray
+from wikiholt.interfaces.cli.main import main
+from wikiholt.testing import FakeEmbedder
+
+FAST_SETTINGS = {
+    "discover.interval": "5",
+    "sync.interval": "3600",
+    "sync.slice": "1",
+    "postgres.lease": "3",
+    "lock.timeout": "20",
+    "remote.schemes": "file",
+    "remote.allow_private": "true",
+}
+REAL_MODEL = Path("/nowhere")
+"""In the place of the file SLOW: the model the product comes with."""
+
+
+class DelayedEmbedder(FakeEmbedder):
+    """Takes its time over texts when it is told to."""
+
+    def __init__(self, delay_file: Path) -> None:
+        super().__init__()
+        self._delay_file = delay_file
+
+    def embed_passages(self, texts: Sequence[str]) -> FloatArray:
+        for text in texts:
+            if self._delay_file.exists() and self._delay_file.read_text() in text:
+                time.sleep(0.04)
+        return super().embed_passages(texts)
+
+
+class ServerNode:
+    """A running server and who visits it."""
+
+    def __init__(self, process: "subprocess.Popen[str]", token: str) -> None:
+        self.process = process
+        self._token = token
+
+    @cached_property
+    def url(self) -> str:
+        """Where it listens; waits until it does."""
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, "the node did not start"
+        return str(json.loads(line)["listening"])
+
+    def send_request(self, method: str, path: str, token: str = "", **more: Any) -> httpx.Response:
+        headers = {"Authorization": f"Bearer {token or self._token}"}
+        return httpx.request(method, f"{self.url}{path}", headers=headers, timeout=60, **more)
+
+    def can_find(self, slug: str, query: str, path: str, more: str = "") -> bool:
+        found = self.send_request("GET", f"w/{slug}/api/v1/search?q={query}{more}")
+        return found.status_code == 200 and path in [hit["path"] for hit in found.json()["results"]]
+
+    def get_status(self, slug: str) -> dict[str, Any]:
+        found = self.send_request("GET", f"w/{slug}/api/v1/status")
+        return dict(found.json()) if found.status_code == 200 else {}
+
+    def kill(self) -> None:
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait(60)
+
+
+@contextmanager
+def run_node(
+    place: Path,
+    store: str,
+    token: str,
+    *wikis: Path,
+    delay_file: Path = REAL_MODEL,
+    quick: dict[str, str] = FAST_SETTINGS,
+) -> Iterator[ServerNode]:
+    """A node with a data directory of its own, until the end of the block."""
+    place.mkdir(parents=True, exist_ok=True)
+    settings = [word for name, value in {**quick, "store": store}.items() for word in ("--set", f"{name}={value}")]
+    served = ["serve", "--json", "--port", "0", *map(str, wikis)]
+    command = [sys.executable, __file__, str(delay_file), "--data", str(place / "data"), *settings, *served]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("WIKIHOLT_")}
+    with (
+        (place / "log").open("w") as log,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment) as process,
+    ):
+        try:
+            yield ServerNode(process, token)
+        finally:
+            if process.poll() is None:
+                process.terminate()
+                assert process.wait(60) == 0, (place / "log").read_text()[-3000:]
+
+
+if __name__ == "__main__":
+    told = Path(sys.argv[1])
+    if told != REAL_MODEL:
+        embedding.load_embedder = lambda *_, **__: DelayedEmbedder(told)  # type: ignore[assignment]
+        embedding.identify_model = lambda *_: DelayedEmbedder(told)  # type: ignore[assignment]
+    raise SystemExit(main(sys.argv[2:]))

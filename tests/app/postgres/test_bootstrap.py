@@ -1,0 +1,88 @@
+"""What the settings make of a store in PostgreSQL: which caches a node keeps, and how it bears its home's absence."""
+
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from tests.support.git_repository import Repository
+from tests.support.postgres_server import PostgresServer
+from tests.support.wait import wait_until
+from wikiholt.app.bootstrap import build_service, open_application
+from wikiholt.app.settings.settings_loader import load_settings
+from wikiholt.domain.wiki import Scope
+from wikiholt.errors import InvalidSetting
+from wikiholt.interfaces.http.app import create_app
+from wikiholt.search.request import SearchRequest
+from wikiholt.testing import FakeEmbedder
+from wikiholt.wikis.service import WikiService
+
+
+def use_fake_model(service: WikiService) -> WikiService:
+    embedder = FakeEmbedder()
+    service.components = replace(service.components, embedder=lambda: embedder, identity=None)
+    return service
+
+
+@pytest.mark.parametrize("pages", [20, 80])
+def test_a_node_keeps_the_caches_that_are_set_and_answers_are_the_same(
+    database: str, tmp_path: Path, pages: int
+) -> None:
+    repository = Repository(tmp_path / "wiki")
+    repository.commit({f"Page-{n}.md": f"# Page {n}\n\nword{n} and word{n % 7} together\n" for n in range(pages)})
+    answers, files = {}, {}
+    ways = {"store": {}, "auto": {}, "auto above": {"postgres.hnsw_from": "5"}, "exact": {}, "faiss": {}}
+    for kind, more in ways.items():
+        data = tmp_path / kind
+        overrides = {"store": database, "vectors": kind.split()[0], **more}
+        with closing(use_fake_model(build_service(load_settings(data, overrides=overrides)))) as service:
+            if kind == "store":
+                service.add("notes", str(repository.path), {})
+                service.get_handle("notes").sync()
+            handle = service.get_handle("notes")
+            handle.search(SearchRequest("word3 together"))
+            handle.wait_for_caches(60)
+            answer = handle.search(SearchRequest("word3 together", n=10))
+            answers[kind] = [(hit.path, round(hit.score, 6)) for hit in answer.hits]
+            assert (answer.degraded, answer.stale) == (False, False)
+            files[kind] = sorted({file.suffix for file in data.rglob("*-g000001-*")})
+    assert all(answer == answers["store"] for answer in answers.values())
+    words = [".postings"] if pages == 80 else []
+    exact = [".exact", *words]
+    assert files == {"store": words, "auto": words, "auto above": exact, "exact": exact, "faiss": [".faiss", *words]}
+
+
+def test_asking_the_store_each_time_needs_one_that_can(tmp_path: Path) -> None:
+    with pytest.raises(InvalidSetting) as caught:
+        load_settings(tmp_path, overrides={"vectors": "store"})
+    assert "postgresql://" in caught.value.hint
+
+
+def test_a_service_outlives_the_absence_of_its_home(pg: PostgresServer, database: str, tmp_path: Path) -> None:
+    repository = Repository(tmp_path / "wiki")
+    repository.commit({"Page.md": "# Page\n\nwords\n"})
+    farm = open_application(load_settings(tmp_path / "data", overrides={"store": database}))
+    use_fake_model(farm.service)
+    farm.service.add("notes", str(repository.path), {"public": "true"})
+    farm.service.get_handle("notes").sync()
+    farm.service.registry.keys.create(None, Scope.ADMIN)
+    with closing(farm.service), TestClient(create_app(farm), base_url="http://127.0.0.1") as client:
+
+        def asked() -> int:
+            return client.get("/w/notes/api/v1/search", params={"q": "words"}).status_code
+
+        assert asked() == 200
+        pg.stop()
+        try:
+            refused = client.get("/w/notes/api/v1/search", params={"q": "words"})
+            assert (refused.status_code, refused.json()["code"]) == (503, "database-away")
+            assert int(refused.headers["Retry-After"]) >= 1
+            assert str(pg.place) not in refused.text
+            assert client.get("/readyz").status_code == 503
+            assert client.get("/healthz").status_code == 200
+        finally:
+            pg.start()
+        wait_until(lambda: asked() == 200)
+        assert farm.service.get_handle("notes").health.is_ok

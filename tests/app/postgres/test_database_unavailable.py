@@ -1,0 +1,168 @@
+"""A database that is away: its wikis answer 503 with Retry-After, others go on, nothing is taken for damage."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg import conninfo
+from starlette.testclient import TestClient
+
+from tests.support.git_repository import Repository
+from tests.support.postgres_server import PostgresServer
+from tests.support.wait import wait_until
+from wikiholt.app.bootstrap import Application, open_application
+from wikiholt.app.settings.settings_loader import load_settings
+from wikiholt.domain.index import IndexHealth
+from wikiholt.domain.wiki import Scope
+from wikiholt.errors import DatabaseUnavailable
+from wikiholt.interfaces.http.app import create_app
+from wikiholt.interfaces.mcp.text_output import format_error
+from wikiholt.scheduler.scheduler import Scheduler
+from wikiholt.scheduler.wiki_records import SchedulerConfig
+from wikiholt.search.request import SearchRequest
+from wikiholt.testing import FakeEmbedder
+
+
+@pytest.fixture
+def farm(database: str, tmp_path: Path) -> Iterator[Application]:
+    farm = open_application(
+        load_settings(tmp_path / "data", overrides={"store": database, "limit.address_per_minute": 0})
+    )
+    embedder = FakeEmbedder()
+    farm.service.components = replace(farm.service.components, embedder=lambda: embedder, identity=None)
+    yield farm
+    farm.service.close()
+
+
+class DatabaseLink:
+    """The way to a database of the test's server, by a socket of its own, which can be cut."""
+
+    def __init__(self, pg: PostgresServer, place: Path) -> None:
+        self._pg = pg
+        self._database = str(conninfo.conninfo_to_dict(pg.create_database())["dbname"])
+        self._socket, self._link = pg.place / ".s.PGSQL.5432", place / ".s.PGSQL.5432"
+        place.mkdir()
+        self._link.symlink_to(self._socket)
+        self.address = conninfo.make_conninfo(pg.get_dsn(self._database), host=str(place))
+
+    @contextmanager
+    def disconnected(self) -> Iterator[None]:
+        """Let nobody reach the database, and throw out who is in."""
+        self._link.unlink()
+        ending = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s"
+        with psycopg.connect(self._pg.get_dsn(), autocommit=True) as connection:
+            connection.execute(ending, (self._database,))
+        try:
+            yield
+        finally:
+            self._link.symlink_to(self._socket)
+
+    def drop_database(self) -> None:
+        self._pg.drop_database(self.address)
+
+
+@pytest.fixture
+def east(pg: PostgresServer, farm: Application, tmp_path: Path) -> Iterator[DatabaseLink]:
+    """A second database, with the wiki `far` on it; the wiki `near` is at home."""
+    line = DatabaseLink(pg, tmp_path / "line")
+    databases = farm.service.components.databases
+    assert databases is not None
+    databases.add("east", line.address, 1.0)
+    for slug, closed in (("near", "east"), ("far", "home")):
+        databases.set_open(closed, accept_new=False)
+        repository = Repository(tmp_path / slug)
+        repository.commit({"Page.md": f"# Page\n\nof the wiki {slug}\n"})
+        farm.service.add(slug, str(repository.path), {})
+        farm.service.get_handle(slug).sync()
+        databases.set_open(closed, accept_new=True)
+    yield line
+    line.drop_database()
+
+
+def can_answer(farm: Application, slug: str) -> bool:
+    try:
+        return [hit.path for hit in farm.service.get_handle(slug).search(SearchRequest(slug)).hits] == ["Page"]
+    except DatabaseUnavailable:
+        return False
+
+
+def test_its_wikis_answer_503_and_others_go_on_and_it_comes_back_by_itself(
+    farm: Application, east: DatabaseLink
+) -> None:
+    _, key = farm.service.registry.keys.create(None, Scope.ADMIN)
+    headers = {"Authorization": f"Bearer {key}"}
+    with TestClient(create_app(farm), base_url="http://127.0.0.1") as client:
+
+        def asked(slug: str) -> tuple[int, str | None]:
+            answer = client.get(f"/w/{slug}/api/v1/search", params={"q": slug}, headers=headers)
+            return answer.status_code, answer.headers.get("Retry-After")
+
+        assert (asked("far"), asked("near")) == ((200, None), (200, None))
+        with east.disconnected():
+            assert (asked("far"), asked("near")) == ((503, "2"), (200, None))
+            body = client.get("/w/far/api/v1/search", params={"q": "x"}, headers=headers).json()
+            assert (body["code"], body["detail"]) == (
+                "database-away",
+                "The database of this wiki cannot be reached now.",
+            )
+            figures = client.get("/metrics", headers=headers).text
+            assert 'wikiholt_database_up{database="east"} 0.0' in figures
+            assert 'wikiholt_database_up{database="home"} 1.0' in figures
+            listed = client.get("/api/v1/wikis", headers=headers)
+            assert (listed.status_code, len(listed.json()["wikis"])) == (200, 2)
+        wait_until(lambda: asked("far") == (200, None))
+        assert 'wikiholt_database_up{database="east"} 1.0' in client.get("/metrics", headers=headers).text
+
+
+def test_it_is_never_taken_for_damage(farm: Application, east: DatabaseLink) -> None:
+    handle = farm.service.get_handle("far")
+    with east.disconnected():
+        for attempt in (handle.sync, handle.reindex, handle.check_integrity, handle.check, handle.backups.create):
+            with pytest.raises(DatabaseUnavailable):
+                attempt()
+        status = handle.get_status()
+        assert isinstance(status.error, DatabaseUnavailable)
+        assert status.head is not None
+    wait_until(lambda: can_answer(farm, "far"))
+    assert (handle.health.condition, handle.get_status().quarantined, handle.check()) == (
+        IndexHealth().condition,
+        (),
+        [],
+    )
+    report = handle.sync()
+    assert (report.added, report.chunks_embedded, report.rebuilt) == (0, 0, False)
+
+
+def test_a_keeper_goes_on_with_the_others_and_comes_back_to_it(
+    farm: Application, east: DatabaseLink, tmp_path: Path
+) -> None:
+    keeper = Scheduler(farm.service, SchedulerConfig(1, 0.1, 0.1, lambda _: 0.1))
+    keeper.start()
+    try:
+        with east.disconnected():
+            for slug in ("far", "near"):
+                Repository(tmp_path / slug).commit({"New.md": "# New\n"})
+            wait_until(
+                lambda: (
+                    farm.service.get_handle("near").get_indexed_revision() == Repository(tmp_path / "near").get_head()
+                )
+            )
+            assert keeper.get_sync_state(farm.service.registry.get("far").id).failures == 0, (
+                "it is no fault of the wiki"
+            )
+        wait_until(
+            lambda: farm.service.get_handle("far").get_indexed_revision() == Repository(tmp_path / "far").get_head()
+        )
+    finally:
+        assert keeper.stop(60)
+
+
+def test_an_agent_is_told_how_long_to_wait() -> None:
+    told = format_error(DatabaseUnavailable("the database at 10.0.0.1 is away", retry_after=2.0))
+    assert (
+        told
+        == "database-away: The database of this wiki cannot be reached now.\nNext: Wait 2 seconds and call it again."
+    )

@@ -1,0 +1,97 @@
+"""What `doctor` finds beside broken indexes: old backups, files that others may read, keys that open nothing."""
+
+import os
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from tests.support.damaged_wiki import DamagedWiki
+from wikiholt.app.doctor import CheckResult, run_checks
+from wikiholt.domain.wiki import BackupReason, Scope
+
+DAY_S = 86_400.0
+
+
+@pytest.fixture
+def ward(tmp_path: Path) -> Iterator[DamagedWiki]:
+    made = DamagedWiki(tmp_path, pages=3)
+    yield made
+    made.close()
+
+
+def get_failures(ward: DamagedWiki, interval: float = DAY_S) -> list[CheckResult]:
+    return [each for each in run_checks(ward.service, ward.place / "data", interval) if not each.well]
+
+
+def get_registry_file(ward: DamagedWiki) -> Path:
+    return ward.place / "data" / "registry.sqlite"
+
+
+def test_a_wiki_that_was_just_made_needs_no_backup_yet_and_one_that_is_older_does(ward: DamagedWiki) -> None:
+    assert get_failures(ward) == []
+    (fault,) = get_failures(ward, interval=1e-6)
+    assert (fault.subject, fault.detail) == ("wiki notes", "its newest backup is not there yet")
+    assert "wikiholt backup notes" in fault.advice
+    assert get_failures(ward, interval=0.0) == [], "none is wanted by schedule"
+
+
+def test_a_backup_is_old_only_when_the_index_has_changed_since(ward: DamagedWiki) -> None:
+    ward.handle.backups.create(BackupReason.REQUESTED)
+    assert get_failures(ward, interval=1e-6) == []
+    ward.repository.commit({"later.md": "# Later\n"})
+    ward.handle.sync()
+    (fault,) = get_failures(ward, interval=1e-6)
+    assert "the index has changed since" in fault.detail
+    assert get_failures(ward) == [], "the next one by schedule is not due"
+
+
+def test_changes_of_the_registry_that_are_in_no_backup_are_told_of_after_an_hour(ward: DamagedWiki) -> None:
+    ward.service.registry.backups.create()
+    ward.service.registry.keys.create(None, Scope.ADMIN)
+    assert get_failures(ward) == [], "it is backed up within minutes"
+    an_age_ago = time.time() - 2 * 3600
+    os.utime(get_registry_file(ward), (an_age_ago, an_age_ago))
+    (fault,) = get_failures(ward)
+    assert (fault.subject, "wikiholt backup --registry" in fault.advice) == ("backups", True)
+    ward.service.registry.backups.create()
+    assert get_failures(ward) == []
+
+
+def test_a_registry_that_others_may_read_is_told_of_and_tightened_by_the_next_change(ward: DamagedWiki) -> None:
+    for file in get_registry_file(ward).parent.glob("registry.sqlite*"):
+        file.chmod(0o644)
+    (fault,) = get_failures(ward)
+    assert (fault.subject, "chmod 600" in fault.advice) == ("registry", True)
+    ward.service.list_wikis()
+    assert get_registry_file(ward).stat().st_mode & 0o777 == 0o644, "who only reads changes nothing"
+    ward.service.registry.keys.create(None, Scope.ADMIN)
+    assert {file.stat().st_mode & 0o777 for file in get_registry_file(ward).parent.glob("registry.sqlite*")} == {0o600}
+    assert get_failures(ward) == []
+
+
+def test_a_data_directory_that_everybody_may_write_to_is_told_of(ward: DamagedWiki) -> None:
+    (ward.place / "data").chmod(0o777)
+    (fault,) = get_failures(ward)
+    assert (fault.subject, "chmod o-w" in fault.advice) == ("data directory", True)
+
+
+def test_keys_that_have_expired_are_told_of_by_name(ward: DamagedWiki, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = ward.service.registry.keys
+    soon = datetime.now(UTC) + timedelta(hours=1)
+    names = [keys.create(ward.handle.wiki.id, Scope.READ, f"robot {n}", soon)[0].id for n in range(7)]
+    keys.create(ward.handle.wiki.id, Scope.READ)
+    assert get_failures(ward) == []
+
+    class Later(datetime):
+        @classmethod
+        def now(cls, tz: object = None) -> datetime:
+            return datetime.now(UTC) + timedelta(hours=2)
+
+    monkeypatch.setattr("wikiholt.app.doctor.datetime", Later)
+    (fault,) = [each for each in get_failures(ward) if each.subject == "keys"]
+    assert f"{names[0]} (robot 0)" in fault.detail
+    assert fault.detail.endswith("and 2 more")
+    assert "key revoke" in fault.advice

@@ -1,0 +1,246 @@
+import dataclasses
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wikiholt.app.settings.manual_page import render_settings_page
+from wikiholt.app.settings.settings_loader import Settings, WikiSettings, load_settings
+from wikiholt.app.settings.table import SETTINGS, WIKI_SETTINGS
+from wikiholt.errors import InvalidSetting
+
+DOCS = Path(__file__).parent.parent / "docs" / "settings.md"
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty directory to be in."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def write_settings(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, "utf-8")
+    return path
+
+
+def test_every_setting_has_a_field_and_every_field_a_setting() -> None:
+    assert [field.name for field in dataclasses.fields(Settings)] == [setting.attribute for setting in SETTINGS]
+    assert [field.name for field in dataclasses.fields(WikiSettings)] == [
+        setting.attribute for setting in WIKI_SETTINGS
+    ]
+
+
+def test_variables_are_distinct() -> None:
+    assert len({setting.variable for setting in SETTINGS}) == len(SETTINGS)
+
+
+@pytest.mark.parametrize("setting", [*SETTINGS, *WIKI_SETTINGS], ids=lambda setting: setting.name)
+def test_every_default_is_a_value_that_would_be_accepted(setting) -> None:  # type: ignore[no-untyped-def]
+    assert setting.parse(setting.default, "default") == setting.default
+    assert setting.help.endswith(".")
+
+
+def test_the_manual_is_written_from_the_table() -> None:
+    assert DOCS.read_text("utf-8") == render_settings_page(), (
+        "run `python -c 'import wikiholt.settings as s; print(s.describe(), end=\"\")' > docs/settings.md`"
+    )
+    assert all(f"`{setting.name}`" in render_settings_page() for setting in (*SETTINGS, *WIKI_SETTINGS))
+
+
+@pytest.mark.usefixtures("here")
+def test_without_anything_the_defaults_hold() -> None:
+    settings = load_settings()
+    assert settings.data == Path("wikiholt-data")
+    assert (settings.model, settings.chunk_target_tokens, settings.search_stale_check) == (
+        "all-MiniLM-L6-v2",
+        200,
+        True,
+    )
+
+
+def test_loading_touches_nothing(here: Path) -> None:
+    load_settings(data=here / "data")
+    assert list(here.iterdir()) == []
+
+
+def test_each_place_is_stronger_than_the_one_before(here: Path) -> None:
+    write_settings(
+        here / "wikiholt-data" / "wikiholt.toml", "threads = 1\nlanguage = 'german'\nanchors = 'otterwiki'\nmodel = 'a'"
+    )
+    environ = {"WIKIHOLT_THREADS": "2", "WIKIHOLT_LANGUAGE": "french"}
+    settings = load_settings(environ=environ, overrides={"threads": 3})
+    assert (settings.threads, settings.language, settings.anchors, settings.model) == (3, "french", "otterwiki", "a")
+    assert settings.precision == load_settings().precision
+
+
+def test_the_data_directory_comes_from_argument_environment_or_here(here: Path) -> None:
+    environ = {"WIKIHOLT_DATA": "from-environment"}
+    assert load_settings(environ=environ).data == Path("from-environment")
+    assert load_settings(data=here / "x", environ=environ).data == here / "x"
+    assert load_settings(overrides={"data": "y"}, environ=environ).data == Path("y")
+
+
+def test_the_file_in_the_data_directory_is_read(here: Path) -> None:
+    write_settings(here / "elsewhere" / "wikiholt.toml", "threads = 7")
+    assert load_settings(data=here / "elsewhere").threads == 7
+    assert load_settings(environ={"WIKIHOLT_DATA": "elsewhere"}).threads == 7
+    assert load_settings().threads == 0
+
+
+def test_a_named_file_is_read_instead_and_may_name_the_data_directory(here: Path) -> None:
+    write_settings(here / "wikiholt-data" / "wikiholt.toml", "threads = 7")
+    file = write_settings(here / "etc" / "my.toml", "threads = 5\ndata = '../store'")
+    for settings in (load_settings(config=file), load_settings(environ={"WIKIHOLT_CONFIG": str(file)})):
+        assert (settings.threads, settings.data) == (5, here / "store")
+
+
+def test_a_named_file_must_be_there(here: Path) -> None:
+    with pytest.raises(InvalidSetting, match="There is no settings file"):
+        load_settings(config=here / "gone.toml")
+
+
+@pytest.mark.usefixtures("here")
+def test_the_file_in_the_data_directory_cannot_move_it(here: Path) -> None:
+    write_settings(here / "wikiholt-data" / "wikiholt.toml", "data = 'other'")
+    with pytest.raises(InvalidSetting, match="data cannot be set"):
+        load_settings()
+
+
+def test_tables_and_dots_say_the_same(here: Path) -> None:
+    tables = write_settings(here / "a.toml", "vectors = 'exact'\n[chunk]\ntarget_tokens = 100\n[faiss]\ncrossover = 5")
+    dots = write_settings(here / "b.toml", "chunk.target_tokens = 100\nvectors = 'exact'\nfaiss.crossover = 5")
+    assert load_settings(config=tables) == load_settings(config=dots)
+    assert load_settings(config=dots).vectors == "exact"
+
+
+@pytest.mark.parametrize(
+    ("text", "told", "hint"),
+    [
+        ("modle = 'x'", "no setting 'modle' \\(in .*my.toml\\)", "Did you mean model?"),
+        ("[chunk]\ntarget = 5", "no setting 'chunk.target'", "Did you mean chunk.target_tokens?"),
+        ("[chunks.deep]\nx = 5", "no setting 'chunks.deep.x'", "Known settings: data"),
+        ("threads = '4'", "is in quotes", "Write threads = 4."),
+        ("threads = true", "must be a whole number", "Threads"),
+        ("threads = 1.5", "must be a whole number", "Threads"),
+        ("threads = -1", "between 0 and 1,024", "Threads"),
+        ("threads = [1]", "must be a whole number", "Threads"),
+        ("model = 5", "must be a text", "embedding model"),
+        ("model = {name = 'x'}", "must be a text", "embedding model"),
+        ("language = 'englisch'", "not known", "Did you mean 'english'?"),
+        ("vectors = 'FAISS'", "not known", "Did you mean 'faiss'?"),
+        ("lock.timeout = nan", "between 0 and", "Seconds"),
+        ("search.stale_check = 1", "true or false", "answer"),
+        ("url = 'https://example.org/'", "must contain {path}", "link"),
+        ("url = '{path}{slug}'", "{slug} is not known", "link"),
+        ("url = 'javascript:{path}'", "http or https", "link"),
+        ("chunk.overlap_tokens = 200", "must be less than", "quarter"),
+        ("this is not toml", "cannot be read", "TOML"),
+    ],
+)
+def test_what_makes_no_sense_in_the_file_is_named(here: Path, text: str, told: str, hint: str) -> None:
+    with pytest.raises(InvalidSetting, match=told) as caught:
+        load_settings(config=write_settings(here / "my.toml", text))
+    assert hint in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("environ", "told"),
+    [
+        ({"WIKIHOLT_MODLE": "x"}, "no setting 'WIKIHOLT_MODLE' \\(in the environment\\)"),
+        ({"WIKIHOLT_THREADS": "four"}, "threads = 'four' \\(environment variable WIKIHOLT_THREADS\\)"),
+        ({"WIKIHOLT_THREADS": "４"}, "whole number"),
+        ({"WIKIHOLT_THREADS": "1_000"}, "whole number"),
+        ({"WIKIHOLT_SEARCH_STALE_CHECK": "maybe"}, "true or false"),
+        ({"WIKIHOLT_LOCK_TIMEOUT": "inf"}, "must be a number"),
+        ({"WIKIHOLT_DATA": "~nobody-by-this-name/x"}, "must be a path"),
+    ],
+)
+@pytest.mark.usefixtures("here")
+def test_what_makes_no_sense_in_the_environment_is_named(environ: dict[str, str], told: str) -> None:
+    with pytest.raises(InvalidSetting, match=told):
+        load_settings(environ=environ)
+
+
+@pytest.mark.usefixtures("here")
+def test_unknown_arguments_are_named() -> None:
+    with pytest.raises(InvalidSetting, match="no setting 'thread'") as caught:
+        load_settings(overrides={"thread": 1})
+    assert caught.value.hint == "Did you mean threads?"
+
+
+@pytest.mark.usefixtures("here")
+def test_the_environment_is_read_as_text() -> None:
+    settings = load_settings(
+        environ={
+            "WIKIHOLT_CHUNK_TARGET_TOKENS": " 300 ",
+            "WIKIHOLT_SEARCH_STALE_CHECK": "Off",
+            "WIKIHOLT_LOCK_TIMEOUT": "1.5",
+            "WIKIHOLT_MODEL": "",
+            "PATH": "/bin",
+        }
+    )
+    assert (settings.chunk_target_tokens, settings.search_stale_check, settings.lock_timeout) == (300, False, 1.5)
+    assert settings.model == "all-MiniLM-L6-v2"
+
+
+@pytest.mark.usefixtures("here")
+def test_what_container_platforms_announce_is_no_setting() -> None:
+    announced = {
+        "WIKIHOLT_SERVICE_HOST": "10.0.0.1",
+        "WIKIHOLT_SERVICE_PORT_HTTP": "80",
+        "WIKIHOLT_PORT": "tcp://10.0.0.1:80",
+        "WIKIHOLT_PORT_80_TCP_ADDR": "10.0.0.1",
+        "WIKIHOLT_OTTERWIKI_HIDE": "Drafts/",
+    }
+    assert load_settings(environ=announced) == load_settings()
+
+
+@given(st.dictionaries(st.sampled_from([setting.variable for setting in SETTINGS]), st.text(max_size=20)))
+def test_any_text_is_taken_or_refused_by_name(environ: dict[str, str]) -> None:
+    try:
+        settings = load_settings(data=Path("nowhere at all"), environ=environ)
+    except InvalidSetting as refusal:
+        hint = refusal.hint
+    else:
+        hint = "taken" if settings.chunk_overlap_tokens < settings.chunk_target_tokens else ""
+    assert hint
+
+
+def test_settings_of_a_wiki_are_understood() -> None:
+    settings = WikiSettings.parse(
+        {"subdirectory": "docs", "ignore": "drafts/**, *.tmp.md\n/private", "language": "german"}
+    )
+    assert settings == WikiSettings("docs", ("drafts/**", "*.tmp.md", "/private"), language="german")
+    assert WikiSettings.parse({}) == WikiSettings()
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"langauge": "german"}, "no setting 'langauge'"),
+        ({"language": "klingon"}, "not known"),
+        ({"anchors": "gitlab"}, "not known"),
+        ({"url": "https://example.org"}, "must contain {path}"),
+        ({"model": "x"}, "no setting 'model'"),
+    ],
+)
+def test_settings_of_a_wiki_that_make_no_sense_are_refused(settings: dict[str, str], told: str) -> None:
+    with pytest.raises(InvalidSetting, match=told):
+        WikiSettings.parse(settings)
+
+
+@pytest.mark.parametrize("address", ["postgresql://a:hush@db/wikis", "postgres:///wikis?host=/run/postgresql"])
+def test_the_address_of_a_database_is_taken_and_never_shown(address: str) -> None:
+    settings = load_settings(overrides={"store": address})
+    assert settings.store == address
+    assert address not in repr(settings)
+
+
+@pytest.mark.parametrize("address", ["mysql://a:hush@db/x", "hush", "postgresql:", "postgresql://[hush/x", "://hush"])
+def test_what_is_no_address_of_a_database_is_refused_without_being_repeated(address: str) -> None:
+    with pytest.raises(InvalidSetting, match=r"^store = … ") as refused:
+        load_settings(overrides={"store": address})
+    assert "hush" not in refused.value.message + refused.value.hint

@@ -1,0 +1,100 @@
+"""A truth with pages, a Chroma of its own, and what tests wait for."""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from wikiholt.caches.chroma.chroma_cache import ChromaVectorCache
+from wikiholt.caches.chroma.engine import ChromaConfig, ChromaEngine
+from wikiholt.domain.index import FloatArray, IndexChange, Recipe, VectorHits
+from wikiholt.domain.storage_protocols import WikiIndex
+from wikiholt.storage.sqlite.store import SqliteStore
+from wikiholt.testing.fakes import FakeEmbedder, make_entry
+
+TIMEOUT_S = 100.0
+WIKI_ID, OTHER_WIKI_ID = "aaaaaaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbbbbbb"
+EMBEDDER = FakeEmbedder()
+
+
+def wait_until(condition: Callable[[], object], what: str) -> None:
+    """Wait until it holds, within a bound no machine is too slow for."""
+    end = time.monotonic() + TIMEOUT_S
+    while not condition():
+        assert time.monotonic() < end, f"in vain: {what}"
+        time.sleep(0.02)
+
+
+class ChromaFixture:
+    """A data directory with wikis, and Chroma beside it."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        self.store = SqliteStore(place / "wikis")
+        self.path = place / "chroma"
+        self.open_indexes: dict[str, WikiIndex] = {}
+
+    def create_index(self, wiki_id: str, pages: int = 35, word: str = "river") -> WikiIndex:
+        """An index of so many pages of two chunks each."""
+        index = self.store.create(wiki_id, Recipe(EMBEDDER.fingerprint, EMBEDDER.dimensions, "text"))
+        texts = [(f"p{i}.md", [f"{word} {i} stone{i % 7}", f"bridge {i} {word}{i % 5} wood"]) for i in range(pages)]
+        index.apply(IndexChange(pages=tuple(make_entry(file, text, EMBEDDER, tags=["a", "b"]) for file, text in texts)))
+        self.open_indexes[wiki_id] = index
+        return index
+
+    @contextmanager
+    def open_engine(self, **options: object) -> Iterator[ChromaEngine]:
+        place = {"path": self.path, "timeout": 60.0, "heartbeat": 30.0, "patience": 60.0, **options}
+        engine = ChromaEngine(ChromaConfig(**place), self.place / "chroma-owner", lambda: list(self.open_indexes))  # type: ignore[arg-type]
+        try:
+            yield engine
+        finally:
+            engine.close()
+
+    def open_cache(self, engine: ChromaEngine, wiki_id: str = WIKI_ID, slug: str = "one") -> ChromaVectorCache:
+        return engine.open_cache(self.open_indexes[wiki_id], self.store.get_directory(wiki_id), wiki_id, slug)
+
+    def get_child_pid(self, engine: ChromaEngine) -> int:
+        """The process that hosts Chroma."""
+        process = engine._worker.host._process  # type: ignore[attr-defined]
+        assert process is not None
+        return int(process.pid)
+
+    def close(self) -> None:
+        for index in self.open_indexes.values():
+            index.close()
+
+
+QUERY = EMBEDDER.embed_query("the old river bridge stone3")
+
+
+def is_helped_by_chroma(cache: ChromaVectorCache, query: FloatArray = QUERY) -> bool:
+    """Whether a search is answered with Chroma's help."""
+    cache.refresh()
+    return not cache.search(query, 10, None).degraded
+
+
+def assert_same_as_store(
+    cache: ChromaVectorCache, index: WikiIndex, limit: int = 10, query: FloatArray = QUERY
+) -> VectorHits:
+    """The answer is that of the truth, whoever gave it."""
+    cache.refresh()
+    found, expected = cache.search(query, limit, None), index.search_vectors(query, limit, None)
+    np.testing.assert_allclose(found.distances, expected.distances, atol=1e-5)
+    assert set(found.chunk_ids.tolist()) == set(expected.chunk_ids.tolist()) or len(set(expected.distances)) < limit
+    return found
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def get_metric(engine: ChromaEngine, name: str) -> int:
+    return engine.get_metrics()[name][1]

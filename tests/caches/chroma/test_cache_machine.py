@@ -1,0 +1,52 @@
+"""Whatever happens to index, cache and child, in whatever order: the answer is that of the truth."""
+
+import os
+import signal
+
+from hypothesis.stateful import rule
+
+from tests.caches.cache_state_machine import QUERIES, VectorCacheMachine, run_cache_machine
+from tests.caches.chroma.chroma_fixtures import WIKI_ID, wait_until
+from wikiholt.caches.chroma.chroma_cache import ChromaVectorCache
+from wikiholt.caches.chroma.engine import ChromaConfig, ChromaEngine
+
+
+class ChromaCacheMachine(VectorCacheMachine):
+    """Beside what may happen to any cache, the child is killed, and has its work done."""
+
+    cache: ChromaVectorCache
+
+    def prepare(self) -> None:
+        place = ChromaConfig(path=self.folder / "chroma", timeout=60.0, heartbeat=30.0, background_timeout=60.0)
+        self.engine = ChromaEngine(place, self.folder / "owner", lambda: [WIKI_ID])
+
+    def make_cache(self) -> ChromaVectorCache:
+        return self.engine.open_cache(self.index.as_index(), self.folder, WIKI_ID, "one")
+
+    @rule()
+    def kill_the_child(self) -> None:
+        process = self.engine._worker.host._process  # type: ignore[attr-defined]
+        if process is not None:
+            os.kill(process.pid, signal.SIGKILL)
+
+    @rule()
+    def wait_until_synced(self) -> None:
+        self.cache.refresh()
+        wait_until(lambda: self.cache.wait_idle(1) and not self._is_degraded(), "Chroma helps")
+
+    def _is_degraded(self) -> bool:
+        self.cache.refresh()
+        return self.cache.search(QUERIES[0], 5, None).degraded
+
+    def teardown(self) -> None:
+        """Compare with Chroma's help, whatever was done to it before."""
+        if hasattr(self, "cache"):
+            self.wait_until_synced()
+        super().teardown()
+
+    def release_cache(self) -> None:
+        self.engine.close()
+
+
+def test_the_cache_of_chroma_follows_the_truth() -> None:
+    assert run_cache_machine(ChromaCacheMachine, 5, steps=15) >= 3 * 5, "answers are compared in every example"

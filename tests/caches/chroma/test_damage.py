@@ -1,0 +1,184 @@
+"""Every file of Chroma's damaged in every way that is known to hurt: the answers stay right, and Chroma comes back."""
+
+import os
+import random
+import shutil
+import signal
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.caches.chroma.chroma_fixtures import (
+    EMBEDDER,
+    OTHER_WIKI_ID,
+    WIKI_ID,
+    ChromaFixture,
+    assert_same_as_store,
+    is_helped_by_chroma,
+    wait_until,
+)
+from wikiholt.caches.chroma import rest_api
+from wikiholt.caches.chroma.chroma_cache import ChromaVectorCache
+from wikiholt.caches.chroma.engine import ChromaEngine
+from wikiholt.domain.index import IndexChange
+from wikiholt.domain.storage_protocols import WikiIndex
+from wikiholt.testing.fakes import make_entry
+
+Damage = Callable[[Path], None]
+
+
+def zero_length(file: Path) -> None:
+    os.truncate(file, 0)
+
+
+def half(file: Path) -> None:
+    os.truncate(file, file.stat().st_size // 2)
+
+
+def zeroed(file: Path) -> None:
+    file.write_bytes(bytes(file.stat().st_size))
+
+
+def random_bytes(file: Path) -> None:
+    file.write_bytes(random.Random(7).randbytes(file.stat().st_size))
+
+
+def bad_head(file: Path) -> None:
+    with file.open("r+b") as opened:
+        opened.write(random.Random(7).randbytes(100))
+
+
+def gone(file: Path) -> None:
+    file.unlink()
+
+
+def directory_gone(file: Path) -> None:
+    shutil.rmtree(file.parent)
+
+
+DAMAGES: list[tuple[str, Damage]] = [
+    *(("chroma.sqlite3", damage) for damage in (zero_length, gone, half, random_bytes, bad_head)),
+    ("index_metadata.pickle", directory_gone),
+    *(("index_metadata.pickle", damage) for damage in (gone, zero_length, half, random_bytes)),
+    *(("header.bin", damage) for damage in (zeroed, random_bytes, half)),
+    *(("data_level0.bin", damage) for damage in (zeroed, half, random_bytes)),
+    *(("link_lists.bin", damage) for damage in (zeroed, random_bytes, half)),
+]
+NAMES = [f"{file} {damage.__name__}" for file, damage in DAMAGES]
+
+
+class DamageFixture:
+    """Two wikis in one directory of Chroma's, and where the first one's vectors lie in it."""
+
+    def __init__(self, place: Path) -> None:
+        self.fixture = ChromaFixture(place)
+        self.index, self.other = (
+            self.fixture.create_index(WIKI_ID, 40),
+            self.fixture.create_index(OTHER_WIKI_ID, 25, "forest"),
+        )
+        self.saved = place / "kept"
+        with self.fixture.open_engine() as engine:
+            cache, other = self.open_caches(engine)
+            wait_until_recovered(cache, self.index, engine)
+            wait_until_recovered(other, self.other, engine)
+            self.segment = self._find_segment(cache)
+            cache.close()
+            other.close()
+        shutil.copytree(self.fixture.path, self.saved)
+        self.number = 0
+
+    def open_caches(self, engine: ChromaEngine) -> tuple[ChromaVectorCache, ChromaVectorCache]:
+        return self.fixture.open_cache(engine), self.fixture.open_cache(engine, OTHER_WIKI_ID, "other")
+
+    def restore_files(self) -> None:
+        shutil.rmtree(self.fixture.path)
+        shutil.copytree(self.saved, self.fixture.path)
+
+    def write_changes(self) -> None:
+        self.number += 1
+        texts = [f"river stone{i} edit {self.number}" for i in range(15)]
+        self.index.apply(IndexChange(pages=(make_entry("p3.md", texts, EMBEDDER),)))
+
+    def apply_damage(self, file: str, damage: Damage) -> None:
+        damage((self.fixture.path if file.endswith("sqlite3") else self.segment) / file)
+
+    def _find_segment(self, cache: ChromaVectorCache) -> Path:
+        assert cache._verified is not None
+        with closing(sqlite3.connect(self.fixture.path / "chroma.sqlite3")) as database:
+            sql = "SELECT id FROM segments WHERE collection = ? AND scope = 'VECTOR'"
+            return self.fixture.path / str(
+                database.execute(sql, (cache._verified.collection._path.rpartition("/")[2],)).fetchone()[0]
+            )
+
+
+@pytest.fixture(scope="module")
+def standing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DamageFixture]:
+    """Segments are written to the disk after a few rows, not after a thousand."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(
+            rest_api.INDEX_CONFIGURATION, "hnsw", {**rest_api.INDEX_CONFIGURATION["hnsw"], "sync_threshold": 20}
+        )
+        made = DamageFixture(tmp_path_factory.mktemp("damage"))
+        yield made
+        made.fixture.close()
+
+
+def wait_until_recovered(cache: ChromaVectorCache, index: WikiIndex, engine: ChromaEngine) -> None:
+    """Search until Chroma helps again; every answer on the way is right."""
+
+    def back() -> bool:
+        assert_same_as_store(cache, index)
+        return is_helped_by_chroma(cache)
+
+    wait_until(back, f"Chroma helps again: {engine.get_metrics()} {engine._worker.unavailable_reason}")
+
+
+def may_hang(file: str) -> bool:
+    """Whether Chroma may loop without end over it."""
+    return file == "link_lists.bin"
+
+
+def get_timeouts(file: str) -> dict[str, object]:
+    seconds = 5.0 if may_hang(file) else 60.0
+    return {"patience": seconds, "heartbeat": seconds}
+
+
+@pytest.mark.parametrize(("file", "damage"), DAMAGES, ids=NAMES)
+def test_what_is_found_damaged_at_the_start_never_shows_in_an_answer(
+    standing: DamageFixture, file: str, damage: Damage
+) -> None:
+    standing.restore_files()
+    standing.apply_damage(file, damage)
+    standing.write_changes()
+    with standing.fixture.open_engine(**get_timeouts(file)) as engine:
+        cache, other = standing.open_caches(engine)
+        wait_until_recovered(cache, standing.index, engine)
+        wait_until_recovered(other, standing.other, engine)
+        if not file.endswith("sqlite3") and not may_hang(file):
+            assert engine.get_metrics()["rebuilds"][1] <= 1, "the neighbour's collection is left as it was"
+        cache.close()
+        other.close()
+
+
+@pytest.mark.parametrize(("file", "damage"), DAMAGES[::2], ids=NAMES[::2])
+def test_what_is_damaged_under_a_running_chroma_never_shows_in_an_answer(
+    standing: DamageFixture, file: str, damage: Damage
+) -> None:
+    standing.restore_files()
+    with standing.fixture.open_engine(**get_timeouts(file)) as engine:
+        cache, other = standing.open_caches(engine)
+        wait_until_recovered(cache, standing.index, engine)
+        segment = standing._find_segment(cache)
+        place = standing.fixture.path if file.endswith("sqlite3") else segment
+        damage(place / file)
+        assert_same_as_store(cache, standing.index)
+        standing.write_changes()
+        wait_until_recovered(cache, standing.index, engine)
+        os.kill(standing.fixture.get_child_pid(engine), signal.SIGKILL)
+        wait_until_recovered(cache, standing.index, engine)
+        wait_until_recovered(other, standing.other, engine)
+        cache.close()
+        other.close()

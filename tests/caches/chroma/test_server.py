@@ -1,0 +1,216 @@
+"""Chroma as a server somebody else runs: a real one, one that goes and comes, and things that are no Chroma."""
+
+import http.server
+import json
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.caches.chroma.chroma_fixtures import (
+    QUERY,
+    WIKI_ID,
+    ChromaFixture,
+    assert_same_as_store,
+    get_metric,
+    is_helped_by_chroma,
+    wait_until,
+)
+
+
+@pytest.fixture
+def ground(tmp_path: Path) -> Iterator[ChromaFixture]:
+    made = ChromaFixture(tmp_path)
+    yield made
+    made.close()
+
+
+class ChromaServer:
+    """`chroma run` on a port of its own."""
+
+    def __init__(self, place: Path) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as found:
+            self.port = int(found.getsockname()[1])
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.place = place
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        program = Path(sys.executable).with_name("chroma")
+        command = [str(program), "run", "--path", str(self.place), "--host", "127.0.0.1", "--port", str(self.port)]
+        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        wait_until(self._is_up, "the server answers")
+
+    def stop(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+    def _is_up(self) -> bool:
+        try:
+            return httpx.get(f"{self.url}/api/v2/heartbeat").status_code == 200
+        except httpx.TransportError:
+            return False
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChromaServer]:
+    made = ChromaServer(tmp_path_factory.mktemp("server"))
+    made.start()
+    yield made
+    made.stop()
+
+
+def test_a_server_helps_and_may_go_and_come(ground: ChromaFixture, server: ChromaServer) -> None:
+    index = ground.create_index(WIKI_ID)
+    with ground.open_engine(path=None, url=server.url, tenant="acme", database="wikis") as engine:
+        cache = ground.open_cache(engine)
+        wait_until(lambda: is_helped_by_chroma(cache), "the first build")
+        assert_same_as_store(cache, index)
+        server.stop()
+        assert assert_same_as_store(cache, index).degraded
+        assert "reached" in engine.check()
+        server.start()
+        wait_until(lambda: is_helped_by_chroma(cache), "the server is back")
+        assert_same_as_store(cache, index)
+        assert get_metric(engine, "rebuilds") == 1
+        assert engine.check() == ""
+        listed = httpx.get(f"{server.url}/api/v2/tenants/acme/databases/wikis/collections").json()
+        assert [each["name"] for each in listed] == [f"wikiholt_{WIKI_ID}"]
+        engine.delete_wiki(WIKI_ID, "one")
+        assert httpx.get(f"{server.url}/api/v2/tenants/acme/databases/wikis/collections").json() == []
+        cache.close()
+
+
+def test_a_collection_of_somebody_elses_is_never_touched(
+    ground: ChromaFixture, server: ChromaServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    base = f"{server.url}/api/v2/tenants/default_tenant/databases/default_database/collections"
+    theirs = httpx.post(base, json={"name": "otterwiki_pages_one", "metadata": {"whose": "theirs"}}).json()
+    row = {"ids": ["x"], "embeddings": [QUERY.tolist()], "documents": ["theirs"]}
+    assert httpx.post(f"{base}/{theirs['id']}/add", json=row).status_code == 201
+    index = ground.create_index(WIKI_ID)
+    with ground.open_engine(path=None, url=server.url, layout="seed") as engine:
+        cache = ground.open_cache(engine)
+        assert assert_same_as_store(cache, index).degraded
+        assert cache.wait_idle(60)
+        assert "did not make it" in caplog.text
+        engine.delete_wiki(WIKI_ID, "one")
+        cache.close()
+    assert httpx.get(f"{base}/{theirs['id']}/count").json() == 1
+    assert httpx.get(f"{base}/otterwiki_pages_one").json()["metadata"] == {"whose": "theirs"}
+
+
+@contextmanager
+def run_fake_server(reply: Callable[[http.server.BaseHTTPRequestHandler], None]) -> Iterator[str]:
+    """The address of something that answers every request in this way."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            reply(self)
+
+        do_POST = do_PUT = do_DELETE = do_GET  # noqa: N815
+
+        def log_message(self, *_: object) -> None:
+            """Quiet."""
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as made:
+        made.daemon_threads = True
+        thread = threading.Thread(target=made.serve_forever, args=(0.05,))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{made.server_address[1]}"
+        finally:
+            made.shutdown()
+            thread.join()
+
+
+def _send_response(handler: http.server.BaseHTTPRequestHandler, status: int, content: bytes) -> None:
+    handler.send_response(status)
+    handler.send_header("Content-Length", str(len(content)))
+    handler.end_headers()
+    handler.wfile.write(content)
+
+
+def a_web_page(handler: http.server.BaseHTTPRequestHandler) -> None:
+    _send_response(handler, 200, b"<html>welcome</html>")
+
+
+def other_json(handler: http.server.BaseHTTPRequestHandler) -> None:
+    _send_response(handler, 200, json.dumps({"ids": "x", "id": 7, "name": None, "metadata": []}).encode())
+
+
+def a_list_of_lists(handler: http.server.BaseHTTPRequestHandler) -> None:
+    _send_response(handler, 200, b"[[[[1]]]]")
+
+
+def an_error(handler: http.server.BaseHTTPRequestHandler) -> None:
+    _send_response(handler, 500, b'{"error": "InternalError", "message": "secret words"}')
+
+
+def noise(handler: http.server.BaseHTTPRequestHandler) -> None:
+    handler.wfile.write(bytes(range(256)) * 8)
+    handler.close_connection = True
+
+
+def half_an_answer(handler: http.server.BaseHTTPRequestHandler) -> None:
+    handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n{")
+    handler.close_connection = True
+
+
+def drops(handler: http.server.BaseHTTPRequestHandler) -> None:
+    """One byte at a time, for longer than anybody waits."""
+    handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n")
+    try:
+        for _ in range(40):
+            handler.wfile.write(b" ")
+            threading.Event().wait(0.1)
+    except OSError:
+        pass
+    handler.close_connection = True
+
+
+REPLIES = [a_web_page, other_json, a_list_of_lists, an_error, noise, half_an_answer, drops]
+
+
+@pytest.mark.parametrize("reply", REPLIES, ids=[reply.__name__ for reply in REPLIES])
+def test_what_is_no_chroma_costs_its_help_and_nothing_else(
+    ground: ChromaFixture, reply: Callable[[http.server.BaseHTTPRequestHandler], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    index = ground.create_index(WIKI_ID)
+    with (
+        run_fake_server(reply) as url,
+        ground.open_engine(path=None, url=url, timeout=1.0, heartbeat=1.0, patience=1.0) as engine,
+    ):
+        cache = ground.open_cache(engine)
+        assert assert_same_as_store(cache, index).degraded
+        cache.wait_idle(60)
+        assert assert_same_as_store(cache, index).degraded
+        assert engine.check()
+        assert "secret words" not in caplog.text + engine.check()
+        assert WIKI_ID not in caplog.text
+        engine.delete_wiki(WIKI_ID, "one")
+        cache.close()
+
+
+def test_a_token_is_sent_as_proxies_and_older_servers_expect_it(ground: ChromaFixture) -> None:
+    ground.create_index(WIKI_ID)
+    seen: list[tuple[str | None, str | None]] = []
+
+    def reply(handler: http.server.BaseHTTPRequestHandler) -> None:
+        seen.append((handler.headers.get("Authorization"), handler.headers.get("X-Chroma-Token")))
+        _send_response(handler, 401, b"{}")
+
+    with run_fake_server(reply) as url, ground.open_engine(path=None, url=url, token="s3cret", heartbeat=5.0) as engine:
+        assert "401" in engine.check()
+    assert set(seen) == {("Bearer s3cret", "s3cret")}

@@ -1,0 +1,121 @@
+"""What a lexicon promises: the terms that living pages hold, and on how many they stand, at every version."""
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from wikiholt.caches.cache_file import CacheNotReady
+from wikiholt.caches.keywords.keyword_cache import FileKeywordCache
+from wikiholt.caches.keywords.lexicon import LexiconProvider
+from wikiholt.domain.index import IndexChange, PageEntry, Recipe
+from wikiholt.domain.page import Page, PageMetadata, PageTerms
+from wikiholt.domain.protocols import Lexicon
+from wikiholt.storage.sqlite.index import SqliteIndex
+from wikiholt.storage.sqlite.store import SqliteStore
+
+TERMS = ("boot", "boots", "root", "reboot", "tür", "haustür", "türen", "замок", "日本", "本", "x", "c++")
+FILES = st.integers(0, 8).map(lambda n: f"p{n}")
+BODY = st.lists(st.sampled_from(TERMS), min_size=1, max_size=5).map(" ".join)
+
+
+def make_page(file: str, body: str) -> PageEntry:
+    parsed = Page(file, file, file, PageMetadata(), (), (), body, 1)
+    return PageEntry("0" * 40, parsed, (), (), np.empty((0, 4), np.float32), PageTerms("", "", body))
+
+
+PAGES = st.lists(st.builds(make_page, FILES, BODY), max_size=6, unique_by=lambda entry: entry.page.file)
+EDITS = st.lists(st.tuples(PAGES, st.lists(FILES, max_size=3)), max_size=3)
+
+
+def create_index(root: Path) -> SqliteIndex:
+    return SqliteStore(root).create("wikiwiki", Recipe("none", 4, "words"))
+
+
+def assert_lexicon(lexicon: Lexicon | None, bodies: dict[str, str]) -> None:
+    assert lexicon is not None
+    held = {term: sum(term in body.split() for body in bodies.values()) for term in TERMS}
+    assert {term: lexicon.count_pages(term) for term in TERMS} == held
+    living = {term for term, pages in held.items() if pages}
+    for part in ("boot", "t", "ür", "本", "ок", "zz", "бо"):
+        assert sorted(lexicon.find_by_suffix(part, 99)) == sorted(term for term in living if term.endswith(part))
+        assert sorted(lexicon.find_by_prefix(part, 99)) == sorted(term for term in living if term.startswith(part))
+        some = range(4, 6)
+        fitting = sorted(term for term in living if term.endswith(part) and len(term) in some)
+        assert sorted(lexicon.find_by_suffix(part, 99, some)) == fitting
+
+
+@settings(max_examples=12, deadline=None)
+@given(edits=EDITS)
+def test_a_lexicon_holds_the_terms_of_living_pages_whatever_was_edited_and_deleted(
+    edits: list[tuple[list[PageEntry], list[str]]],
+) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        index = create_index(Path(name))
+        cache = FileKeywordCache(index, Path(name) / "wikiwiki", background=False)
+        cached, built = LexiconProvider(index, cache), LexiconProvider(index, None)
+        bodies: dict[str, str] = {}
+        for put, dropped in edits:
+            index.apply(IndexChange(tuple(put), tuple(dropped)))
+            bodies.update((entry.page.file, entry.terms.body) for entry in put)
+            for file in set(dropped) - {entry.page.file for entry in put}:
+                bodies.pop(file, None)
+            assert_lexicon(cached(), bodies)
+            assert_lexicon(built(), bodies)  # at first what the index says, then what was built of it
+        cache.close()
+        index.close()
+
+
+def test_no_more_terms_are_given_than_asked_for(tmp_path: Path) -> None:
+    index = create_index(tmp_path)
+    index.apply(IndexChange((make_page("a", "boot reboot root boots"),)))
+    lexicon = LexiconProvider(index, None)()
+    assert lexicon is not None
+    assert len(lexicon.find_by_suffix("oot", 2)) == 2
+    assert lexicon.find_by_prefix("boot", 1) == ["boot"]
+    index.close()
+
+
+def test_of_many_terms_with_an_ending_those_on_most_pages_are_given_however_they_are_kept(tmp_path: Path) -> None:
+    index = create_index(tmp_path)
+    many = [f"{a}{b}boot" for a in "abcdefghij" for b in "klmnopqrst"]
+    cache = FileKeywordCache(index, tmp_path / "wikiwiki", background=False)
+    index.apply(
+        IndexChange((make_page("a", " ".join(many)), make_page("b", "zzboot yyboot"), make_page("c", "zzboot")))
+    )
+    cache.refresh()
+    index.apply(
+        IndexChange((make_page("d", "zzboot xxboot"), make_page("e", "xxboot yyboot xxboot"), make_page("f", "xxboot")))
+    )
+    for lexicon in (LexiconProvider(index, cache)(), LexiconProvider(index, None)()):
+        assert lexicon is not None
+        assert list(lexicon.find_by_suffix("boot", 4)) == ["xxboot", "zzboot", "yyboot", "akboot"]
+    cache.close()
+    index.close()
+
+
+def test_a_lexicon_that_cannot_be_had_says_so_and_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    index = create_index(tmp_path)
+    index.apply(IndexChange((make_page("a", "boot"),)))
+    closed = FileKeywordCache(index, tmp_path / "wikiwiki", background=False)
+    closed.close()
+    with pytest.raises(CacheNotReady):
+        LexiconProvider(index, closed)()
+
+    def away(_: SqliteIndex) -> None:
+        raise OSError("the disk is away")
+
+    lexicons = LexiconProvider(index, None)
+    with monkeypatch.context() as broken:
+        broken.setattr(SqliteIndex, "get_version", away)
+        broken.setattr(SqliteIndex, "open_keyword_rows", away)
+        unread = lexicons()
+        assert unread is not None
+        assert unread.count_pages("boot") == 1
+        assert not unread.find_by_suffix("oot", 9)
+        assert not unread.find_by_prefix("b", 9)
+    assert_lexicon(lexicons(), {"a": "boot"})
+    index.close()

@@ -1,0 +1,36 @@
+"""Caches of every kind over a truth, and the file of one."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.caches.brute_force_index import BruteForceIndex, random_vectors
+from wikiholt.caches.vectors.exact import ExactVectorCache, QuantizedEngine
+from wikiholt.caches.vectors.faiss import FaissEngine, FaissVectorCache
+from wikiholt.caches.vectors.vector_cache import FileVectorCache
+
+QUERY = random_vectors(1, seed=99)[0]
+
+
+ROWS = 400
+
+
+def exact(truth: BruteForceIndex, folder: Path) -> FileVectorCache:
+    return ExactVectorCache(truth.as_index(), folder, background=False)
+
+
+def sketched(truth: BruteForceIndex, folder: Path) -> FileVectorCache:
+    return ExactVectorCache(truth.as_index(), folder, background=False, engine=QuantizedEngine(scan_max_rows=0))
+
+
+def faiss(truth: BruteForceIndex, folder: Path) -> FileVectorCache:
+    pytest.importorskip("faiss")
+    return FaissVectorCache(truth.as_index(), folder, background=False, engine=FaissEngine(scan_max_rows=0))
+
+
+parametrize_kinds = pytest.mark.parametrize("make", [exact, sketched, faiss])
+
+
+def get_only_file(folder: Path) -> Path:
+    (path,) = folder.iterdir()
+    return path

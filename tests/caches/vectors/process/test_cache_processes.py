@@ -1,0 +1,87 @@
+"""Several processes over the files of one vector cache."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.caches.brute_force_index import BruteForceIndex, assert_same, random_vectors
+from tests.caches.vectors.cache_kinds import QUERY, ROWS, exact
+
+BUILDER_SCRIPT = """
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from vector_truth import Truth, assert_same, random_vectors
+from wikiholt.vectors import ExactCache
+
+truth = Truth(3_000)
+query = random_vectors(1, seed=99)[0]
+for round_ in range(6):
+    cache = ExactCache(truth.as_index(), Path(sys.argv[1]), background=False)
+    cache.refresh()
+    assert_same(cache.search(query, 30, None), truth.nearest(query, 30))
+    truth.add(random_vectors(2_100, seed=round_ + 1), [900 + round_] * 2_100)
+    cache.refresh()
+    assert_same(cache.search(query, 30, None), truth.nearest(query, 30))
+"""
+
+
+def test_processes_that_build_at_once_do_one_another_no_harm(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", BUILDER_SCRIPT, str(tmp_path), str(Path(__file__).parent)]
+    builders = [subprocess.Popen(command, stderr=subprocess.PIPE) for _ in range(3)]
+    for builder in builders:
+        _, errors = builder.communicate(timeout=120)
+        assert builder.returncode == 0, errors.decode()
+    assert not list(tmp_path.glob("*.writing"))
+
+
+def test_a_process_far_behind_takes_the_newer_file_of_another(tmp_path: Path) -> None:
+    truth = BruteForceIndex(ROWS)
+    behind = exact(truth, tmp_path)
+    behind.refresh()
+    truth.add(random_vectors(2_500, seed=3), [60] * 2_500)
+    for _ in range(250):
+        truth.log.append(((), ()))
+    (tmp_path / "elsewhere").mkdir()
+    exact(truth, tmp_path / "elsewhere").refresh()
+    only = next((tmp_path / "elsewhere").iterdir())
+    only.rename(tmp_path / only.name)
+    truth.horizon = truth.get_version()
+    behind.refresh()
+    assert truth.snapshots == 2
+    assert_same(behind.search(QUERY, 30, None), truth.search_vectors(QUERY, 30))
+
+
+FORK_SCRIPT = """
+import os, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from vector_truth import Truth, random_vectors
+from wikiholt.vectors import ExactCache, FaissCache, FaissEngine
+
+truth = Truth(3_000)
+query = random_vectors(1, seed=99)[0]
+if sys.argv[3] == "faiss":
+    cache = FaissCache(truth.as_index(), Path(sys.argv[1]), background=False, engine=FaissEngine(scan_below=0))
+else:
+    cache = ExactCache(truth.as_index(), Path(sys.argv[1]), background=False)
+cache.refresh()
+cache.search(query, 5, None)
+with cache._lock:
+    child = os.fork()
+    if child == 0:
+        truth.add(query[None], [900])
+        cache.refresh()
+        os._exit(0 if cache.search(query, 1, None).chunk_ids.tolist() == [3_001] else 1)
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.parametrize("kind", ["exact", "faiss"])
+def test_a_forked_child_searches_and_refreshes(tmp_path: Path, kind: str) -> None:
+    if kind == "faiss":
+        pytest.importorskip("faiss")
+    command = [sys.executable, "-c", FORK_SCRIPT, str(tmp_path), str(Path(__file__).parent), kind]
+    assert subprocess.run(command, timeout=60, check=False).returncode == 0

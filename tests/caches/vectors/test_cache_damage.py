@@ -1,0 +1,157 @@
+"""Files of vector caches, damaged in every way: noticed, never answered from, built anew."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.caches.brute_force_index import BruteForceIndex, assert_same
+from tests.caches.vectors.cache_kinds import QUERY, ROWS, get_only_file, parametrize_kinds, sketched
+from wikiholt.caches.cache_file import ALIGNMENT_BYTES, CacheBroken
+from wikiholt.caches.vectors.exact import ExactVectorCache, QuantizedEngine
+from wikiholt.caches.vectors.vector_cache import FileVectorCache
+
+
+def cut_short(path: Path) -> None:
+    os.truncate(path, path.stat().st_size - 5)
+
+
+def cut_to_nothing(path: Path) -> None:
+    os.truncate(path, 0)
+
+
+def lengthen(path: Path) -> None:
+    with path.open("ab") as file:
+        file.write(b"\0" * 100)
+
+
+def fill_with_noise(path: Path) -> None:
+    path.write_bytes(np.random.default_rng(0).bytes(path.stat().st_size))
+
+
+def zero_the_header(path: Path) -> None:
+    with path.open("r+b") as file:
+        file.write(b"\0" * ALIGNMENT_BYTES)
+
+
+def flip_in_the_header(path: Path) -> None:
+    flip_bits(path, 40)
+
+
+def flip_in_a_vector(path: Path) -> None:
+    flip_bits(path, ALIGNMENT_BYTES + 24 * 4 * 17 + 3)
+
+
+def zero_a_vector(path: Path) -> None:
+    with path.open("r+b") as file:
+        file.seek(ALIGNMENT_BYTES + 24 * 4 * 17)
+        file.write(b"\0" * 24 * 4)
+
+
+def flip_in_the_last_section(path: Path) -> None:
+    flip_bits(path, path.stat().st_size - 20)
+
+
+def delete(path: Path) -> None:
+    path.unlink()
+
+
+def flip_bits(path: Path, offset: int) -> None:
+    with path.open("r+b") as file:
+        file.seek(offset)
+        byte = file.read(1)[0]
+        file.seek(offset)
+        file.write(bytes([byte ^ 0x55]))
+
+
+parametrize_damages = pytest.mark.parametrize(
+    "damage",
+    [
+        cut_short,
+        cut_to_nothing,
+        lengthen,
+        fill_with_noise,
+        zero_the_header,
+        flip_in_the_header,
+        flip_in_a_vector,
+        zero_a_vector,
+        flip_in_the_last_section,
+        delete,
+    ],
+)
+
+
+@parametrize_kinds
+@parametrize_damages
+def test_a_damaged_file_is_rebuilt_when_it_is_opened(
+    tmp_path: Path, make: Callable[[BruteForceIndex, Path], FileVectorCache], damage: Callable[[Path], None]
+) -> None:
+    truth = BruteForceIndex(ROWS)
+    make(truth, tmp_path).refresh()
+    damage(get_only_file(tmp_path))
+    cache = make(truth, tmp_path)
+    cache.refresh()
+    assert truth.snapshots == 2
+    assert_same(cache.search(QUERY, 30, None), truth.search_vectors(QUERY, 30))
+    assert get_only_file(tmp_path).name.startswith(f"vectors-g000001-v{truth.get_version()}.")
+
+
+@parametrize_kinds
+@parametrize_damages
+def test_damage_to_a_file_in_use_is_never_answered_from(
+    tmp_path: Path, make: Callable[[BruteForceIndex, Path], FileVectorCache], damage: Callable[[Path], None]
+) -> None:
+    truth = BruteForceIndex(ROWS)
+    cache = make(truth, tmp_path)
+    cache.refresh()
+    damage(get_only_file(tmp_path))
+    if damage is not delete:
+        with pytest.raises(CacheBroken):
+            cache.search(QUERY, 30, None)
+    cache.refresh()
+    assert_same(cache.search(QUERY, 30, None), truth.search_vectors(QUERY, 30))
+
+
+def test_a_row_that_changed_behind_the_clock_is_noticed_when_it_is_scored(tmp_path: Path) -> None:
+    truth = BruteForceIndex(ROWS)
+    cache = sketched(truth, tmp_path)
+    cache.refresh()
+    path = get_only_file(tmp_path)
+    before = path.stat()
+    zero_a_vector(path)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    with pytest.raises(CacheBroken, match="length one"):
+        cache.search(QUERY, ROWS, None)
+    cache.refresh()
+    assert_same(cache.search(QUERY, 30, None), truth.search_vectors(QUERY, 30))
+
+
+def test_verify_finds_what_no_search_has_touched(tmp_path: Path) -> None:
+    truth = BruteForceIndex(ROWS)
+    cache = sketched(truth, tmp_path)
+    cache.refresh()
+    cache.verify()
+    path = get_only_file(tmp_path)
+    before = path.stat()
+    flip_in_the_last_section(path)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    with pytest.raises(CacheBroken, match="bytes"):
+        cache.verify()
+    assert list(tmp_path.iterdir()) == []
+    cache.refresh()
+    assert_same(cache.search(QUERY, 30, None), truth.search_vectors(QUERY, 30))
+
+
+def test_a_large_file_is_verified_in_the_background_after_it_was_opened(tmp_path: Path) -> None:
+    truth = BruteForceIndex(ROWS)
+    sketched(truth, tmp_path).refresh()
+    flip_in_the_last_section(get_only_file(tmp_path))
+    cache = ExactVectorCache(truth.as_index(), tmp_path, engine=QuantizedEngine(scan_max_rows=0))
+    cache.refresh()
+    assert cache.wait_idle(30)
+    cache.refresh()
+    assert truth.snapshots == 2
+    assert_same(cache.search(QUERY, 30, None), truth.search_vectors(QUERY, 30))
+    cache.close()

@@ -1,0 +1,84 @@
+"""Whatever happens to index, cache and file, in whatever order: the answer is that of the truth."""
+
+import shutil
+
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import invariant, precondition, rule
+
+from tests.caches.cache_state_machine import QUERIES, VectorCacheMachine, run_cache_machine
+from wikiholt.caches.cache_file import CacheBroken
+from wikiholt.caches.vectors import vector_cache as derived_module
+from wikiholt.caches.vectors.exact import ExactVectorCache, QuantizedEngine
+from wikiholt.caches.vectors.faiss import FaissEngine, FaissVectorCache
+from wikiholt.caches.vectors.vector_cache import FileVectorCache
+
+
+class CacheFollowsTruth(VectorCacheMachine):
+    """Beside what may happen to any cache, its files are damaged; merges happen after a few changes already."""
+
+    cache: FileVectorCache
+
+    def make_cache(self) -> FileVectorCache:
+        return ExactVectorCache(self.index.as_index(), self.folder, background=False)
+
+    @precondition(lambda self: self.cache.version is not None)
+    @rule(offset=st.integers(0, 1 << 30), length=st.integers(1, 5_000), value=st.integers(0, 255))
+    def overwrite_part_of_the_file(self, offset: int, length: int, value: int) -> None:
+        for path in self.folder.glob("vectors-*"):
+            with path.open("r+b") as file:
+                file.seek(offset % max(1, path.stat().st_size))
+                file.write(bytes([value]) * length)
+
+    @precondition(lambda self: self.cache.version is not None)
+    @rule(share=st.floats(0, 0.99))
+    def cut_the_file_short(self, share: float) -> None:
+        for path in self.folder.glob("vectors-*"):
+            with path.open("r+b") as file:
+                file.truncate(int(path.stat().st_size * share))
+
+    @rule()
+    def delete_the_files(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    @rule()
+    def search_without_refreshing(self) -> None:
+        """An older version is fine, a damaged file is not: it answers with rows that were once true, or refuses."""
+        if self.cache.version is not None:
+            try:
+                found = self.cache.search(QUERIES[0], 10, None)
+            except CacheBroken:
+                return
+            assert np.isfinite(found.distances).all()
+            assert (np.diff(found.distances) >= 0).all()
+
+    @invariant()
+    def no_partial_files_remain(self) -> None:
+        if hasattr(self, "folder"):
+            assert not list(self.folder.glob("*.writing"))
+
+
+class SketchFollowsTruth(CacheFollowsTruth):
+    def make_cache(self) -> FileVectorCache:
+        engine = QuantizedEngine(scan_max_rows=10)
+        return ExactVectorCache(self.index.as_index(), self.folder, background=False, engine=engine)
+
+
+class FaissFollowsTruth(CacheFollowsTruth):
+    def make_cache(self) -> FileVectorCache:
+        engine = FaissEngine(scan_max_rows=40)
+        return FaissVectorCache(self.index.as_index(), self.folder, background=False, engine=engine)
+
+
+@pytest.mark.parametrize(
+    ("machine", "examples"), [(CacheFollowsTruth, 100), (SketchFollowsTruth, 100), (FaissFollowsTruth, 40)]
+)
+def test_the_cache_follows_the_truth(
+    machine: type[CacheFollowsTruth], examples: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if machine is FaissFollowsTruth:
+        pytest.importorskip("faiss")
+    monkeypatch.setattr(derived_module, "MERGE_MIN_ROWS", 25)
+    monkeypatch.setattr(derived_module, "REOPEN_AFTER_VERSIONS", 5)
+    assert run_cache_machine(machine, examples, steps=25) >= 3 * examples, "answers are compared in every example"

@@ -1,0 +1,172 @@
+"""The crash gate: rounds of random work, random blows, and what must hold at the next start.
+
+Every round begins from the same wikis (copied), so that a seed and a number repeat it; only the instants of kills
+that are given by time, not by step, differ from run to run.
+"""
+
+import shutil
+import time
+from pathlib import Path
+from random import Random
+
+from tests.crash.acks import UNSURE, Acks
+from tests.crash.child_process import ChildChannel, ChildProcess
+from tests.crash.crash_round import CrashRound
+from tests.crash.failures import FAILURES, GIT_OPERATIONS, Failure, can_fail
+from tests.crash.file_damage import damage_files, get_file_kind, list_files
+from tests.crash.injected_bugs import inject_bug
+from tests.crash.operations import OPERATIONS, SERVE
+from tests.crash.random_edits import create_pages, make_random_edits
+from tests.crash.recovery import RecoveryCase, check_recovery
+from tests.crash.seed_data import create_seed_data
+from tests.support.git_repository import Repository
+from tests.support.services import build_test_service, read_all_files
+from wikiholt.scheduler.reindex_job import ReindexJob, ReindexState, write_job
+from wikiholt.storage.sqlite.store import SqliteStore
+
+_OPERATIONS = (*OPERATIONS, "sync", "reindex", "fetch", SERVE)
+_UNCHANGED_KINDS = ("CURRENT", "index", "backup", "mirror pack", "mirror ref", "mirror HEAD", "mirror other")
+"""Kinds of files that a running service, which looks after all wikis, leaves as they are where nothing changed."""
+
+_COMPLETED_JOB = ReindexJob(ReindexState.COMPLETE, "1")
+
+
+class CrashGate:
+    """All rounds of one seed, in one directory."""
+
+    def __init__(self, directory: Path, seed: int, *, model: str = "fake", pages: int = 40, bug: str = "") -> None:
+        self._seed = seed
+        self._model = model
+        self._bug = bug
+        self._template = directory / "template"
+        self._round = directory / "round"
+        self._scratch = directory / "scratch"
+        self._scratch.mkdir(parents=True)
+        made = ChildProcess(self._scratch / "made", lambda _: self._make_template(Random(seed), pages)).wait()
+        value = made.get("value")
+        assert isinstance(value, dict), made
+        self._ids: dict[str, str] = value["ids"]
+        self._tokens: dict[str, str] = value["tokens"]
+        self._revoked: str = value["revoked"]
+        self._operator: str = value["operator"]
+        shutil.copytree(self._round, self._template)
+
+    def _make_template(self, rng: Random, pages: int) -> dict[str, object]:
+        """Three wikis of which everything was used once: indexes, caches, keys, backups, a job."""
+        for slug, count in (("victim", pages), ("bystander", 6), ("upstream", 8)):
+            create_pages(Repository(self._round / slug), rng, count)
+        service = build_test_service(self._data, self._model)
+        return create_seed_data(
+            service, self._round, lambda wiki_id: write_job(service.components.store, wiki_id, _COMPLETED_JOB)
+        )
+
+    @property
+    def _data(self) -> Path:
+        return self._round / "data"
+
+    def run_round(self, number: int, only_operation: str = "", only_failure: str = "") -> CrashRound:
+        """One round from beginning to end."""
+        began = time.monotonic()
+        rng = Random(f"{self._seed}/{number}")
+        deed, kind = "other model", ""
+        while not can_fail(kind, deed) or (self._model != "fake" and deed == "other model"):
+            deed, kind = only_operation or rng.choice(_OPERATIONS), only_failure or rng.choice(FAILURES)
+        subject = "victim" if deed == SERVE else OPERATIONS[deed].subject
+        played = CrashRound(
+            number, deed, kind, served=deed == SERVE or self._is_recovered_by_service(deed, subject, rng)
+        )
+        expected = Acks({**self._ids}, dict.fromkeys((*self._tokens, self._operator), True) | {self._revoked: False})
+        blow = Failure(kind, deed, self._round, self._scratch, rng)
+        try:
+            blow.prepare(self._template)
+            self._take_write_locks(rng, always=played.served)
+            upstream = Repository(self._round / ("victim" if subject == "victim" else "upstream"))
+            played.changes = make_random_edits(upstream, rng)
+            before = self._read_other_wikis(subject, unchanged_only=played.served)
+            harmed = self._run_failure(blow, played, expected, subject, rng)
+            self._check_recovery(played, expected, subject, harmed)
+            if not played.fault and self._read_other_wikis(subject, unchanged_only=played.served) != before:
+                played.add_fault("the files of another wiki have changed")
+            if not played.fault and kind != "git" and subject == "victim":
+                expected.check_pages(Repository(self._round / "victim"))
+        except AssertionError as error:
+            played.add_fault(str(error))
+        finally:
+            blow.clean_up()
+        played.seconds = time.monotonic() - began
+        return played
+
+    @staticmethod
+    def _is_recovered_by_service(operation: str, subject: str, rng: Random) -> bool:
+        """Whether a service is to do the recovering. With another model it would build all wikis anew, as it should."""
+        return rng.random() < 0.15 and subject == "victim" and operation != "other model"
+
+    def _take_write_locks(self, rng: Random, *, always: bool) -> None:
+        """Let the wikis look as their last writer left them, or as a copy of a data directory looks."""
+        store = SqliteStore(self._data / "wikis")
+        for wiki_id in self._ids.values() if rng.random() < 0.5 or always else ():
+            with store.write_lock(wiki_id, 1):
+                pass
+
+    def _read_other_wikis(self, subject: str, *, unchanged_only: bool) -> dict[str, bytes]:
+        """Every byte that belongs to the wikis a round is not about."""
+        found = {}
+        for slug, wiki_id in self._ids.items():
+            for place in (self._data / "wikis" / wiki_id, self._data / "backups" / wiki_id) if slug != subject else ():
+                for name, content in read_all_files(place).items():
+                    if not unchanged_only or get_file_kind(place / name, self._data) in _UNCHANGED_KINDS:
+                        found[str(place / name)] = content
+        return found
+
+    def _run_failure(
+        self, failure: Failure, round_: CrashRound, expected: Acks, subject: str, rng: Random
+    ) -> dict[Path, str]:
+        """Let several processes work, let the blow fall, and hear what they had acknowledged."""
+        inject_bug(self._bug)
+        struck = failure.run_processes(self._model, self._tokens, self._operator, round_.number)
+        inject_bug("")
+        round_.concurrent_operation, round_.writer_outcome, round_.hit_window = (
+            struck.concurrent_operation,
+            struck.outcome,
+            struck.hit_window,
+        )
+        round_.searches = struck.searches
+        for fault in struck.faults:
+            round_.add_fault(fault)
+        for told in struck.messages:
+            expected.record(told)
+        if expected.wikis[subject] is None and failure.operation != "remove":
+            expected.wikis[subject] = UNSURE
+        if failure.kind != "files" and not (failure.kind.startswith("kill") and rng.random() < 0.25):
+            return {}
+        aside = {wiki_id for slug, wiki_id in self._ids.items() if slug != subject}
+        files = [file for file in list_files(self._data) if not aside & set(file.parts)]
+        harmed = damage_files(files, self._data, rng, round_.number)
+        round_.damage = sorted(harmed.values())
+        return harmed
+
+    def _check_recovery(self, round_: CrashRound, expected: Acks, subject: str, damaged: dict[Path, str]) -> None:
+        """The next start, in a process of its own: it may be struck down by what it finds."""
+        model = (
+            OPERATIONS[round_.operation].model
+            if round_.operation in OPERATIONS and self._model == "fake"
+            else self._model
+        )
+        spare = self._template / "data" / "registry.sqlite"
+        start = RecoveryCase(self._data, self._scratch, spare, subject, model, expected, self._operator)
+        start.damaged = {str(file): told for file, told in damaged.items()}
+        start.served = round_.served
+
+        def task(_: ChildChannel) -> object:
+            return check_recovery(start)
+
+        result = ChildProcess(self._scratch / "recovery", task).wait()
+        value = result.get("value")
+        if isinstance(value, dict):
+            round_.registry, round_.search_outcome = value["registry"], value["before"]
+            round_.recovery_path, round_.recovery_seconds = value["way"], value["seconds"]
+        else:
+            round_.add_fault(f"recovery: {result.get('trace') or result.get('at') or result}")
+
+
+__all__ = ["GIT_OPERATIONS", "CrashGate", "CrashRound"]

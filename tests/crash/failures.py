@@ -1,0 +1,333 @@
+"""How a blow falls on processes at work."""
+
+import os
+import resource
+import shutil
+import subprocess
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+from tests.crash.child_process import (
+    OUT_OF_MEMORY,
+    TIMEOUT_S,
+    UNEXPECTED_ERROR,
+    ChildChannel,
+    ChildProcess,
+    Messages,
+    search_until,
+)
+from tests.crash.fault_injection import UNSYNCED, FaultInjector, InjectedFault
+from tests.crash.git_failures import GitFailure
+from tests.crash.operations import OPERATIONS, SERVE, make_context, run_operation
+from tests.crash.server_process import RandomClient, run_random_client, run_server
+from tests.support.git_repository import Repository
+
+FAILURES = (
+    *["kill at a step"] * 4,
+    *["kill at a moment"] * 2,
+    *["kill all", "power cut"],
+    *["files"] * 4,
+    *["disk full", "file limit", "read-only", "memory", "out of memory", "clock", "git", "git"],
+)
+GIT_OPERATIONS = ("sync", "reindex", "other model", "fetch", "restore")
+_DURATIONS_S = {
+    "publish": 0.03,
+    "back up": 0.3,
+    "restore": 0.5,
+    "restore registry": 0.15,
+    "remove": 0.2,
+    "fetch": 0.4,
+    SERVE: 4.0,
+}
+"""Seconds that what a blow is meant for takes, where it is not a second or so."""
+_SERVED_STEPS = 2500
+_NOBODY_UID = 65534
+_SMALL_DISK_BYTES = 128 << 20
+_CONCURRENT_PROBABILITY = 0.6
+
+
+def can_fail(kind: str, operation: str) -> bool:
+    """Whether this blow can fall on this deed."""
+    if kind == "git":
+        return operation in GIT_OPERATIONS
+    return kind in FAILURES and (operation != SERVE or kind not in ("read-only", "memory", "clock"))
+
+
+@dataclass(slots=True)
+class FailureOutcome:
+    """What came of the processes that were at work."""
+
+    concurrent_operation: str = ""
+    outcome: str = ""
+    hit_window: bool = False
+    searches: dict[str, int] = field(default_factory=dict)
+    messages: list[Messages] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+
+
+class Failure:
+    """One blow of one round."""
+
+    def __init__(self, kind: str, operation: str, place: Path, scratch: Path, rng: Random) -> None:
+        self.kind = kind
+        self.operation = operation
+        self._place = place
+        self._scratch = scratch
+        self._rng = rng
+        self._mounted = False
+        self._stop = scratch / "stop"
+        self._steps = _SERVED_STEPS if operation == SERVE else OPERATIONS[operation].steps
+        self._git: GitFailure | None = None
+
+    @property
+    def _data(self) -> Path:
+        return self._place / "data"
+
+    def prepare(self, template: Path) -> None:
+        """Lay out the wikis of the round; where the disk is to fill up, on a small one of their own."""
+        shutil.rmtree(self._place, ignore_errors=True)
+        self._stop.unlink(missing_ok=True)
+        if self.kind == "disk full":
+            self._data.mkdir(parents=True)
+            self._mounted = _mount_tmpfs(self._data, _SMALL_DISK_BYTES)
+        shutil.copytree(template, self._place, dirs_exist_ok=True)
+
+    def clean_up(self) -> None:
+        """Give back what the round had of the system."""
+        if self._mounted:
+            subprocess.run(["umount", "--lazy", str(self._data)], check=True)
+
+    def run_processes(self, model: str, tokens: dict[str, str], operator: str, number: int) -> FailureOutcome:
+        """Let a searcher, the one to be struck and perhaps another work at once; let the blow fall; hear them."""
+        struck, own = FailureOutcome(), f"n{number}"
+        self._restrict()
+        subject = "victim" if self.operation == SERVE else OPERATIONS[self.operation].subject
+        shared = sorted(tokens)
+        mine, theirs = ({token: tokens[token] for token in some} for some in (shared[:2], shared[2:]))
+        searcher = self._start_child("searcher", lambda _: search_until(self._data, subject, self._stop))
+        seed = self._rng.random()
+        writer = ChildProcess(
+            self._scratch / "writer",
+            lambda line: self._run_writer(line, model, mine, f"{own}a", Random(seed)),
+            30 if self.kind == "memory" else TIMEOUT_S,
+        )
+        beside = self._start_concurrent(theirs, operator, own, struck, writer, Random(seed + 1))
+        self._cause_failure(writer, [searcher, *([beside] if beside else [])])
+        ended = self._wait_for_writer(writer)
+        self._stop.touch()
+        children = {"writer": (writer, ended), "searcher": (searcher, searcher.wait())}
+        if beside:
+            children["beside"] = (beside, beside.wait())
+        self._collect_messages(struck, children)
+        self._lift_restrictions(struck)
+        return struck
+
+    def _start_child(self, name: str, task: "object") -> ChildProcess:
+        def run(line: ChildChannel) -> object:
+            if self.kind == "read-only":
+                FaultInjector(line, InjectedFault("drop"), None)
+            return task(line)  # type: ignore[operator]
+
+        return ChildProcess(self._scratch / name, run)
+
+    def _run_writer(
+        self, channel: ChildChannel, model: str, tokens: dict[str, str], page_prefix: str, rng: Random
+    ) -> object:
+        """The whole life of the process that is to be struck."""
+        hindrance = self._choose_fault(rng)
+        if self.operation == SERVE:
+            FaultInjector(channel, hindrance, None)
+            return run_server(self._data, model, 0.02, self._scratch / "listens", self._scratch / "log")
+        deed = OPERATIONS[self.operation]
+        FaultInjector(channel, hindrance, deed.window)
+        if model != "fake":
+            return run_operation(
+                self.operation,
+                make_context(
+                    self.operation, self._data, self._spare_repository, page_prefix, rng, channel, tokens, model
+                ),
+            )
+        return run_operation(
+            self.operation,
+            make_context(self.operation, self._data, self._spare_repository, page_prefix, rng, channel, tokens),
+        )
+
+    @property
+    def _spare_repository(self) -> Path:
+        return self._place / "bystander"
+
+    def _choose_fault(self, rng: Random) -> InjectedFault:
+        step = rng.randrange(1, self._steps)
+        if self.kind == "kill at a step":
+            return InjectedFault("kill", step)
+        if self.kind == "power cut":
+            # Or right after the last step, when all is said to be done.
+            return InjectedFault("kill group", step if rng.random() < 0.6 else 0)
+        if self.kind == "file limit":
+            return InjectedFault(
+                "file limit", rng.randrange(1, max(2, self._steps // 2)), rng.choice((0, 500, 5000, 10**5, 10**6))
+            )
+        if self.kind == "memory":
+            return InjectedFault("memory", step, rng.choice((0, 2, 8, 32)) * 2**20)
+        if self.kind == "clock":
+            jump = rng.choice((-1, 1)) * rng.choice((3600.0, 86400.0 * 40, 86400.0 * 3650))
+            return InjectedFault("clock", rng.choice((0, step)), jump)
+        return InjectedFault("drop" if self.kind == "read-only" else "")
+
+    def _start_concurrent(
+        self,
+        tokens: dict[str, str],
+        operator: str,
+        page_prefix: str,
+        outcome: FailureOutcome,
+        writer: ChildProcess,
+        rng: Random,
+    ) -> ChildProcess | None:
+        """Another process at work on the same data: visitors of a service, or somebody at a terminal."""
+        if self.operation == SERVE:
+            outcome.concurrent_operation = "visitors"
+            (self._scratch / "listens").unlink(missing_ok=True)
+            visitor = RandomClient(self._scratch / "listens", operator, self._stop.exists)
+            return ChildProcess(
+                self._scratch / "beside", lambda line: run_random_client(visitor, rng, line, f"{page_prefix}b")
+            )
+        if rng.random() > _CONCURRENT_PROBABILITY or self.kind in ("git", "out of memory"):
+            return None
+        outcome.concurrent_operation = name = rng.choice(OPERATIONS[self.operation].concurrent)
+        return self._start_child(
+            "beside",
+            lambda line: run_operation(
+                name, make_context(name, self._data, self._spare_repository, f"{page_prefix}b", rng, line, tokens)
+            ),
+        )
+
+    def _cause_failure(self, writer: ChildProcess, others: list[ChildProcess]) -> None:
+        """Wait for the moment of a blow that comes from outside, and let it fall."""
+        if self._git is None and self.kind not in ("kill at a moment", "kill all", "power cut", "out of memory"):
+            if self.operation == SERVE:
+                _wait_until(lambda: others[-1].has_ended() or writer.has_ended(), 20)
+            return
+        if self.kind == "power cut":
+            _wait_until(writer.has_ended, 20)
+            for child in others:
+                child.send_signal(group=True) if writer.has_ended() else None
+            return
+        _wait_until(lambda: writer.channel.has_entered or writer.has_ended(), 20)
+        if self.kind == "out of memory":
+            self._kill_by_memory(writer)
+            return
+        time.sleep(self._rng.uniform(0, _DURATIONS_S.get(self.operation, 1.2)))
+        if self._git is not None:
+            self._git.damage()
+            return
+        writer.send_signal(group=self.kind == "kill all")
+        for child in others if self.kind == "kill all" else ():
+            child.send_signal(group=True)
+
+    def _kill_by_memory(self, writer: ChildProcess) -> None:
+        """As the kernel does it: who takes too much is ended with SIGKILL, without a word before."""
+        base = _read_resident_bytes(writer.pid)
+        most = base + self._rng.randrange(1, 8 << 20)
+        _wait_until(lambda: writer.has_ended() or _read_resident_bytes(writer.pid) > most, 5)
+        writer.send_signal() if not writer.has_ended() else None
+
+    def _wait_for_writer(self, writer: ChildProcess) -> dict[str, object]:
+        if self.operation == SERVE and not writer.has_ended():
+            self._stop.touch()
+            writer.send_signal(15)
+        return writer.wait()
+
+    def _collect_messages(
+        self, outcome: FailureOutcome, children: dict[str, tuple[ChildProcess, dict[str, object]]]
+    ) -> None:
+        unsynced: dict[str, bool] = {}
+        for name, (child, ended) in children.items():
+            told = child.channel.receive_all()
+            outcome.messages.append([line for line in told if line[0] in ("begin", "done")])
+            unsynced |= {str(line[1]): line[0] == UNSYNCED for line in told if line[0] in (UNSYNCED, "synced")}
+            outcome = str(ended["outcome"])
+            if self.operation == SERVE and name == "writer" and ended.get("trace") == "ended by SIGTERM":
+                outcome = "ended early"  # it was told to end before it had begun to listen
+            if name == "writer":
+                outcome.outcome, outcome.hit_window = outcome, outcome == "killed" and child.channel.is_inside
+            elif name == "searcher" and isinstance(value := ended.get("value"), dict):
+                outcome.searches = value
+            if outcome == UNEXPECTED_ERROR or (outcome == OUT_OF_MEMORY and self.kind != "memory"):
+                log = (self._scratch / "log").read_text().strip()[-6000:] if self.operation == SERVE else ""
+                outcome.faults.append(f"{name}: {ended.get('trace', ended)}\n{log}".strip())
+            child.channel.close()
+        if self.kind == "power cut":
+            _truncate_unsynced(self._data, [Path(name) for name, lost in unsynced.items() if lost])
+
+    def _restrict(self) -> None:
+        """Take room or rights away before the work begins."""
+        if self.kind == "disk full":
+            used = sum(file.stat().st_blocks * 512 for file in self._data.rglob("*"))
+            room = int(2 ** self._rng.uniform(12, 22))
+            if not self._mounted or not _mount_tmpfs(self._data, used + room, again=True):
+                self.kind = "file limit"
+        elif self.kind == "read-only":
+            _change_owner(self._place, _NOBODY_UID)
+            _set_writable(self._data, writing=False)
+        elif self.kind == "git":
+            repository = self._place / ("upstream" if OPERATIONS[self.operation].subject == "mirror" else "victim")
+            self._git = GitFailure(Repository(repository), self._scratch / "whole", self._rng)
+            if self._rng.random() < 0.5:
+                self._git.damage()
+                broken, self._git = self._git, None
+                self._restore_git = broken.restore
+            else:
+                self._restore_git = self._git.restore
+
+    def _lift_restrictions(self, outcome: FailureOutcome) -> None:
+        """Give back what was taken away: a disk with room, a directory that can be written, a whole repository."""
+        if self.kind == "disk full":
+            _mount_tmpfs(self._data, _SMALL_DISK_BYTES, again=True)
+        elif self.kind == "read-only":
+            _set_writable(self._data, writing=True)
+            _change_owner(self._place, os.geteuid())
+        elif self.kind == "git":
+            self._restore_git()
+
+
+def _mount_tmpfs(place: Path, size: int, *, again: bool = False) -> bool:
+    """A small disk in memory, in a namespace of this process's own; False where the system gives none."""
+    options = f"{'remount,' if again else ''}size={max(size, resource.getpagesize())},mode=755"
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(place)], capture_output=True, check=False
+    )
+    return done.returncode == 0
+
+
+def _truncate_unsynced(data: Path, files: list[Path]) -> None:
+    """What a power cut does to files whose bytes were never forced to the disk. SQLite sees to its own."""
+    for file in files:
+        own = file.is_relative_to(data) and (file.suffix != ".sqlite" or "backups" in file.parts)
+        if own and file.is_file():
+            os.truncate(file, 0)
+
+
+def _change_owner(place: Path, user: int) -> None:
+    if os.geteuid() == 0:
+        for path in (place, *place.rglob("*")):
+            os.chown(path, user, user, follow_symlinks=False)
+
+
+def _set_writable(place: Path, *, writing: bool) -> None:
+    for path in (place, *place.rglob("*")):
+        path.chmod((0o755 if writing else 0o555) if path.is_dir() else (0o644 if writing else 0o444))
+
+
+def _read_resident_bytes(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize()
+    except (OSError, IndexError):
+        return 0
+
+
+def _wait_until(condition: "object", seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while not condition() and time.monotonic() < until:  # type: ignore[operator]
+        time.sleep(0.002)

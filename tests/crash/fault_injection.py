@@ -1,0 +1,144 @@
+"""What can happen to a process at one of its steps: an end, a full disk, no memory, another time of day.
+
+A step is whatever reaches the disk or another process: a file opened, renamed or removed, a program started, an SQL
+statement. Steps are counted from the moment the work begins that the blow is meant for.
+"""
+
+import _strptime  # noqa: F401 - loaded late by the standard library, from where nobody may not be able to read
+import os
+import resource
+import signal
+import sqlite3
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, tzinfo
+from pathlib import Path
+from typing import Any
+
+from tests.crash.child_process import ChildChannel
+
+_CONNECT = sqlite3.connect
+_FSYNC = os.fsync
+_NOBODY_UID = 65534
+_COUNTED_EVENTS = ("open", "os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.utime", "os.truncate", "os.link")
+UNSYNCED = "unsynced"
+"""Told of a file that was given its name before its bytes were sure to be on the disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class InjectedFault:
+    """What is to happen at which step: `kill`, `file limit` (bytes), `memory` (bytes), `clock` (seconds), `drop`."""
+
+    kind: str = ""
+    step: int = 0
+    amount: float = 0.0
+
+
+class FaultInjector:
+    """Counts the steps of this process and hinders it at the chosen one."""
+
+    def __init__(self, channel: ChildChannel, fault: InjectedFault, window: tuple[type, str] | None) -> None:
+        self._channel = channel
+        self._fault = fault
+        self._synced: set[int] = set()
+        self._connections: list[sqlite3.Connection] = []
+        if fault.kind == "drop":
+            _become_nobody()
+        elif fault.kind == "clock":
+            _shift_clock(lambda: fault.amount if channel.steps >= fault.step else 0.0)
+        if window is None:
+            channel.mark_entered()
+        else:
+            _wrap_method(channel, *window)
+        sys.addaudithook(self._audit)
+        sqlite3.connect = self._connect  # type: ignore[assignment]
+        os.fsync = self._fsync
+
+    def _audit(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if event in _COUNTED_EVENTS:
+            if event == "os.rename":
+                self._check_rename(arguments)
+            self._count_step()
+        elif event == "subprocess.Popen":
+            self._count_step()
+
+    def _connect(self, *arguments: Any, **options: Any) -> sqlite3.Connection:
+        """In the place of `sqlite3.connect`: every statement is a step."""
+        connection = _CONNECT(*arguments, **options)
+        connection.set_trace_callback(self._count_step)
+        return connection
+
+    def _fsync(self, descriptor: int) -> None:
+        _FSYNC(descriptor)
+        self._synced.add(os.fstat(descriptor).st_ino)
+
+    def _check_rename(self, arguments: tuple[Any, ...]) -> None:
+        """A power cut may leave such a file empty under its new name; the parent sees to it."""
+        source = Path(os.fsdecode(arguments[0]))
+        if source.is_file() and source.stat().st_ino not in self._synced:
+            self._channel.send(UNSYNCED, str(Path(os.fsdecode(arguments[1])).absolute()))
+
+    def _count_step(self, _: str = "") -> None:
+        if self._channel.has_entered and self._channel.count_step() == self._fault.step:
+            self._inject()
+
+    def _inject(self) -> None:
+        kind, amount = self._fault.kind, int(self._fault.amount)
+        if kind == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        elif kind == "kill group":
+            os.killpg(os.getpid(), signal.SIGKILL)
+        elif kind == "file limit":
+            _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (amount, hard))
+        elif kind == "memory":
+            pages = int(Path("/proc/self/statm").read_text().split()[0])
+            most = pages * resource.getpagesize() + amount
+            resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+
+def _wrap_method(channel: ChildChannel, owner: type, name: str) -> None:
+    """Let the line know when this method begins and ends."""
+    original = getattr(owner, name)
+
+    def watched(*arguments: Any, **options: Any) -> Any:
+        channel.mark_entered()
+        try:
+            return original(*arguments, **options)
+        finally:
+            channel.mark_left()
+
+    setattr(owner, name, watched)
+
+
+def _become_nobody() -> None:
+    """Root may write anywhere; a read-only directory is one for a user without its rights."""
+    if os.geteuid() == 0:
+        os.setgroups([])
+        os.setgid(_NOBODY_UID)
+        os.setuid(_NOBODY_UID)
+
+
+class _Meta(type):
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, datetime)
+
+
+def _shift_clock(offset: Callable[[], float]) -> None:
+    """Put another clock into every module of the product: what `datetime.now` and `time.time` say jumps with offset.
+
+    The monotonic clock does not jump in reality either. Times of files are the kernel's and stay true.
+    """
+
+    class Shifted(datetime, metaclass=_Meta):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
+            return datetime.now(tz or UTC) + timedelta(seconds=offset())
+
+    for name, module in list(sys.modules.items()):
+        if name.startswith("wikiholt") and getattr(module, "datetime", None) is datetime:
+            module.datetime = Shifted  # type: ignore[attr-defined]
+    true_time = time.time
+    time.time = lambda: true_time() + offset()

@@ -1,0 +1,94 @@
+"""Bugs that are put into the product on purpose, to see that the gate finds them."""
+
+import os
+from collections.abc import Callable
+from contextlib import nullcontext
+
+from wikiholt.indexing import backup_directory
+from wikiholt.storage.sqlite import backup, index_writer
+from wikiholt.wikis import keys
+
+_UNDO: list[Callable[[], None]] = []
+
+
+def inject_bug(name: str) -> None:
+    """Let this process, and those it starts, have this bug; an empty name takes it away again."""
+    while _UNDO:
+        _UNDO.pop()()
+    if name in BUGS:
+        BUGS[name]()
+    elif name:
+        from tests.crash.postgres.postgres_bugs import POSTGRES_BUGS
+
+        POSTGRES_BUGS[name]()
+
+
+def replace_attribute(owner: object, name: str, value: object) -> None:
+    original = getattr(owner, name)
+    _UNDO.append(lambda: setattr(owner, name, original))
+    setattr(owner, name, value)
+
+
+def _half_a_page() -> None:
+    """A writer that commits a page before its chunks, its words and its seal."""
+    original = index_writer._SqliteWriter._write_chunks
+
+    def put_chunks(self: index_writer._SqliteWriter, page_id: int, entry: object) -> None:
+        self._db.execute("COMMIT")
+        self._db.execute("BEGIN IMMEDIATE")
+        original(self, page_id, entry)  # type: ignore[arg-type]
+
+    replace_attribute(index_writer._SqliteWriter, "_put_chunks", put_chunks)
+
+
+def _unsynced_backup() -> None:
+    """A shelf that gives a copy its name before its bytes are on the disk."""
+    replace_attribute(backup_directory, "os", _OsWithout("fsync"))
+    replace_attribute(backup, "_sync", lambda _: None)
+
+
+class _OsWithout:
+    """The module `os` with one function that does nothing."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> object:
+        return (lambda _: None) if name == self._name else getattr(os, name)
+
+
+def _key_before_it_is_kept() -> None:
+    """A registry that hands a key out and forgets to keep it."""
+
+    def create(self: keys.KeyStore, *arguments: object) -> object:
+        database, self._database = self._database, _NoCommitDatabase(self._database)
+        try:
+            return original(self, *arguments)  # type: ignore[arg-type]
+        finally:
+            self._database = database
+
+    original = keys.KeyStore.create
+    replace_attribute(keys.KeyStore, "create", create)
+
+
+class _NoCommitDatabase:
+    def __init__(self, database: object) -> None:
+        self._database = database
+
+    def write_transaction(self) -> object:
+        return nullcontext(_NoInsertTransaction(self._database))
+
+
+class _NoInsertTransaction:
+    def __init__(self, database: object) -> None:
+        self.connection = database._connection()  # type: ignore[attr-defined]
+
+    def insert(self, *_: object) -> None:
+        pass
+
+
+BUGS = {
+    "half a page": _half_a_page,
+    "unsynced backup": _unsynced_backup,
+    "key before it is kept": _key_before_it_is_kept,
+}

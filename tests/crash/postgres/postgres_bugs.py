@@ -1,0 +1,41 @@
+"""Bugs that are put into the PostgreSQL store on purpose, to see that the gate finds them."""
+
+from psycopg import sql
+
+from tests.crash.injected_bugs import replace_attribute
+from wikiholt.storage.postgres import index_writer, move, placements, provision, store
+from wikiholt.storage.postgres.pool import Connection
+from wikiholt.storage.postgres.rows import GenerationState
+from wikiholt.storage.postgres.schema import GenerationTables
+
+
+def _no_fence() -> None:
+    """A writer that does not look whether its lease is still its own."""
+    for module in (index_writer, store, move):
+        replace_attribute(module, "hold", lambda *_: None)
+
+
+def _role_stays() -> None:
+    """A removal that forgets the role."""
+
+    def remove_schema(connection: Connection, schema: str, role: str | None = None) -> list[str]:
+        connection.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(schema)))
+        return [schema]
+
+    for module in (placements, provision):
+        replace_attribute(module, "remove_schema", remove_schema)
+
+
+def _counts_later() -> None:
+    """A writer that commits pages before it writes where the index stands."""
+    original = index_writer.write_state
+
+    def write_standing(db: Connection, tables: GenerationTables, standing: GenerationState) -> None:
+        db.execute("COMMIT")
+        db.execute("BEGIN READ WRITE")
+        original(db, tables, standing)
+
+    replace_attribute(index_writer, "write_standing", write_standing)
+
+
+POSTGRES_BUGS = {"no fence": _no_fence, "role stays": _role_stays, "counts later": _counts_later}

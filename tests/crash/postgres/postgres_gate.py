@@ -1,0 +1,156 @@
+"""The crash gate on PostgreSQL: rounds of random work, random blows, and what must hold at the next start.
+
+Every round begins from the same bytes of the server and of two nodes' directories; a seed and a number repeat it, but
+for the instants of blows that are given by time.
+"""
+
+import shutil
+import time
+from hashlib import sha256
+from pathlib import Path
+from random import Random
+
+from tests.crash.acks import UNSURE, Acks
+from tests.crash.child_process import ChildProcess
+from tests.crash.crash_round import CrashRound
+from tests.crash.injected_bugs import inject_bug
+from tests.crash.operations import SERVE
+from tests.crash.postgres.postgres_failures import (
+    POSTGRES_FAILURES,
+    ROW_DAMAGE,
+    PostgresFailure,
+    PostgresOutcome,
+    can_fail,
+    copy_template,
+)
+from tests.crash.postgres.postgres_operations import HOME, LEASE_S, POSTGRES_OPERATIONS, SECOND
+from tests.crash.postgres.postgres_recovery import PostgresRecoveryCase, check_postgres_recovery
+from tests.crash.postgres.round_server import RestorableServer
+from tests.crash.postgres.row_damage import damage_rows
+from tests.crash.random_edits import create_pages, make_random_edits
+from tests.crash.recovery import RecoveryCase
+from tests.crash.seed_data import create_seed_data
+from tests.isolation.postgres.postgres_backend import DatabaseRows, write_settings
+from tests.support.git_repository import Repository
+from tests.support.services import build_test_service
+
+_OPERATIONS = (*POSTGRES_OPERATIONS, "sync", "reindex", "move", "remove", SERVE)
+_SERVE_PROBABILITY = 0.12
+
+
+class PostgresCrashGate:
+    """All rounds of one seed, over one server that this gate started."""
+
+    def __init__(self, directory: Path, server: RestorableServer, seed: int, *, pages: int = 24, bug: str = "") -> None:
+        self._seed, self._bug, self._server = seed, bug, server
+        self._template, self._round, self._scratch = (directory / name for name in ("template", "round", "scratch"))
+        self._scratch.mkdir(parents=True)
+        self._addresses = {HOME: server.create_database(), SECOND: server.create_database()}
+        backups = f'"{self._round / "data" / "backups"}"'
+        for node in ("data", "other"):
+            lease = {"postgres__lease": LEASE_S, "lock__timeout": 30, "backup__place": backups}
+            write_settings(self._round / node, self._addresses[HOME], **lease)
+        made = ChildProcess(self._scratch / "made", lambda _: self._make_template(Random(seed), pages)).wait()
+        value = made.get("value")
+        assert isinstance(value, dict), made.get("trace", made)
+        self._ids: dict[str, str] = value["ids"]
+        self._tokens: dict[str, str] = value["tokens"]
+        self._revoked, self._operator = str(value["revoked"]), str(value["operator"])
+        server.save_state()
+        shutil.copytree(self._round, self._template)
+
+    def _make_template(self, rng: Random, pages: int) -> dict[str, object]:
+        """Three wikis on two databases, of which everything was used once."""
+        for slug, count in (("victim", pages), ("bystander", 6), ("upstream", 8)):
+            create_pages(Repository(self._round / slug), rng, count)
+        service = build_test_service(self._round / "data")
+        assert service.components.databases is not None
+        service.components.databases.add(SECOND, self._addresses[SECOND], 1.0)
+        return create_seed_data(service, self._round)
+
+    def run_round(self, number: int, only_operation: str = "", only_failure: str = "") -> CrashRound:
+        """One round from beginning to end."""
+        began, rng = time.monotonic(), Random(f"{self._seed}/{number}")
+        deed, kind = only_operation or rng.choice(_OPERATIONS), only_failure or rng.choice(POSTGRES_FAILURES)
+        while not can_fail(kind, deed):
+            deed, kind = only_operation or rng.choice(_OPERATIONS), only_failure or rng.choice(POSTGRES_FAILURES)
+        subject = "victim" if deed == SERVE else POSTGRES_OPERATIONS[deed].subject
+        by_service = (
+            rng.random() < _SERVE_PROBABILITY and subject == "victim" and deed not in ("other model", "upgrade")
+        )
+        played = CrashRound(number, deed, kind, served=deed == SERVE or by_service)
+        expected = Acks({**self._ids}, dict.fromkeys((*self._tokens, self._operator), True) | {self._revoked: False})
+        try:
+            self._server.restore_state()
+            copy_template(self._template, self._round)
+            played.changes = make_random_edits(
+                Repository(self._round / ("victim" if subject == "victim" else "upstream")), rng
+            )
+            before = self._read_other_wikis(subject, played)
+            struck = self._run_failure(
+                PostgresFailure(kind, deed, self._round, self._scratch, self._server, rng), played, expected
+            )
+            if kind == ROW_DAMAGE:
+                played.damage = self._damage_rows(subject, rng, number)
+            self._check_recovery(played, expected, subject, struck)
+            if not played.fault and self._read_other_wikis(subject, played) != before:
+                played.add_fault("rows of another wiki have changed")
+            if not played.fault and subject == "victim":
+                expected.check_pages(Repository(self._round / "victim"))
+        except AssertionError as error:
+            played.add_fault(str(error))
+        played.seconds = time.monotonic() - began
+        return played
+
+    def _read_other_wikis(self, subject: str, round_: CrashRound) -> dict[str, str]:
+        """Every row of the wikis a round is not about. A service leaves notes at all, an upgrade changes all."""
+        if round_.operation == "upgrade":
+            return {}
+        rows, found = DatabaseRows(list(self._addresses.values())), {}
+        for slug, wiki_id in self._ids.items():
+            for table, content in rows.read_schema(f"w_{wiki_id}").items() if slug != subject else ():
+                if not (round_.served and table.endswith(".notes")):
+                    found[table] = sha256(repr(sorted(content, key=repr)).encode()).hexdigest()
+        return found
+
+    def _run_failure(self, failure: PostgresFailure, round_: CrashRound, expected: Acks) -> PostgresOutcome:
+        inject_bug(self._bug)
+        struck = failure.run_processes(self._tokens, self._operator, round_.number)
+        inject_bug("")
+        round_.concurrent_operation, round_.writer_outcome, round_.hit_window = (
+            struck.concurrent_operation,
+            struck.outcome,
+            struck.hit_window,
+        )
+        round_.searches = struck.searches
+        for fault in struck.faults:
+            round_.add_fault(fault)
+        for told in struck.messages:
+            expected.record(told)
+        if expected.wikis[failure.subject] is None and failure.operation != "remove":
+            expected.wikis[failure.subject] = UNSURE
+        return struck
+
+    def _damage_rows(self, subject: str, rng: Random, round_number: int) -> list[str]:
+        """Damage in whichever database the wiki is."""
+        schema = f"w_{self._ids[subject]}"
+        for address in self._addresses.values():
+            if any(name.endswith(".state") for name in DatabaseRows([address]).read_schema(schema)):
+                return damage_rows(address, schema, rng, round_number)
+        return []
+
+    def _check_recovery(self, round_: CrashRound, expected: Acks, subject: str, outcome: PostgresOutcome) -> None:
+        """The next start, in a process of its own: it may be struck down by what it finds."""
+        model = POSTGRES_OPERATIONS[round_.operation].model if round_.operation in POSTGRES_OPERATIONS else "fake"
+        start = RecoveryCase(self._round / "data", self._scratch, Path(), subject, model, expected, self._operator)
+        start.served = round_.served
+        told = PostgresRecoveryCase(
+            start, self._addresses, round_.damage, outcome.lost_lease, is_newer=round_.operation == "upgrade"
+        )
+        result = ChildProcess(self._scratch / "recovery", lambda _: check_postgres_recovery(told)).wait()
+        value = result.get("value")
+        if isinstance(value, dict):
+            round_.registry, round_.search_outcome = value["registry"], value["before"]
+            round_.recovery_path, round_.recovery_seconds = value["way"], value["seconds"]
+        else:
+            round_.add_fault(f"recovery: {result.get('trace') or result.get('at') or result}")

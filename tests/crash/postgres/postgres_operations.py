@@ -1,0 +1,129 @@
+"""What processes do in a round on PostgreSQL: the deeds of the embedded store, and those that only databases know."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+from psycopg import sql
+
+from tests.crash.child_process import ChildChannel
+from tests.crash.operations import OPERATIONS, SERVE, Operation, OperationContext
+from tests.support.services import build_test_service
+from wikiholt.domain.storage_protocols import DatabaseAdmin
+from wikiholt.errors import Busy, PageNotFound, WikiNotFound
+from wikiholt.storage.postgres import pool, store
+from wikiholt.storage.postgres import schema as postgres_schema
+from wikiholt.storage.postgres.admin import PostgresDatabaseAdmin
+from wikiholt.storage.postgres.placements import PlacementCatalog
+from wikiholt.storage.postgres.store import PostgresStore
+from wikiholt.wikis.handle import WikiHandle
+
+HOME, SECOND = "home", "second"
+LEASE_S = 1.0
+"""Seconds of a lease in a round; a node that sleeps for longer has lost what it held."""
+
+
+def _move_wiki(bench: OperationContext) -> None:
+    """To the other database and back, so that both ends of the way are reached."""
+    wiki_id = bench.service.registry.get("victim").id
+    for to in (SECOND, HOME) if bench.rng.random() < 0.5 else (HOME, SECOND):
+        get_databases(bench).move(wiki_id, to)
+
+
+def _add_wiki(bench: OperationContext) -> None:
+    """A new wiki: registered, placed, indexed."""
+    slug = f"extra-{bench.page_prefix}"
+    bench.channel.send("begin", "wiki", slug, None)
+    wiki = bench.service.add(slug, str(bench.spare_repository), {})
+    bench.channel.send("done", "wiki", slug, wiki.id)
+    bench.service.get_handle(slug).sync()
+
+
+def _upgrade_databases(bench: OperationContext) -> None:
+    install_newer_version()
+    assert get_databases(bench).upgrade(lambda _, __: None) == ()
+
+
+def get_databases(bench: OperationContext) -> DatabaseAdmin:
+    databases = bench.service.components.databases
+    assert databases is not None
+    return databases
+
+
+def install_newer_version() -> None:
+    """Let this process be a program of the next version, with another layout."""
+    migration = postgres_schema.SchemaMigration(
+        postgres_schema.SchemaLayout(postgres_schema.SCHEMA_LAYOUT + 1, 1), _add_column
+    )
+    postgres_schema.MIGRATIONS = (*postgres_schema.MIGRATIONS, migration)
+    postgres_schema.SCHEMA_LAYOUT = store.LAYOUT = migration.layout.number
+
+
+def _add_column(schema: str, numbers: Sequence[int], _: str) -> Iterator[sql.Composed]:
+    for table in ("notes", *(f"g{number}_pages" for number in numbers)):
+        yield sql.SQL("ALTER TABLE {} ADD COLUMN IF NOT EXISTS later text").format(sql.Identifier(schema, table))
+
+
+_CONCURRENT = ("sync", "back up", "write pages", "register", "reindex")
+POSTGRES_OPERATIONS = {
+    "sync": replace(OPERATIONS["sync"], steps=120),
+    "reindex": replace(OPERATIONS["reindex"], steps=160),
+    "other model": replace(OPERATIONS["other model"], steps=160),
+    "publish": replace(OPERATIONS["publish"], window=(PostgresStore, "publish"), steps=4),
+    "back up": replace(OPERATIONS["back up"], steps=300),
+    "restore": replace(OPERATIONS["restore"], steps=200),
+    "restore registry": replace(OPERATIONS["restore registry"], steps=60),
+    "remove": replace(OPERATIONS["remove"], steps=60),
+    "write pages": OPERATIONS["write pages"],
+    "fetch": replace(OPERATIONS["fetch"], steps=120),
+    "register": replace(OPERATIONS["register"], steps=100),
+    "move": Operation(_move_wiki, (PostgresDatabaseAdmin, "move"), 150, _CONCURRENT),
+    "add": Operation(_add_wiki, (PlacementCatalog, "make"), 100, _CONCURRENT),
+    "upgrade": Operation(
+        _upgrade_databases, (PostgresDatabaseAdmin, "upgrade"), 60, ("sync", "back up", "write pages", "register")
+    ),
+}
+LEASED_OPERATIONS = ("sync", "reindex", "other model", "publish", "restore", "move")
+"""Deeds that write under a lease, which another can take over while they sleep."""
+
+
+def run_postgres_operation(name: str, bench: OperationContext) -> None:
+    """Do it; that others are at work, or have removed what it is about, is no fault."""
+    try:
+        POSTGRES_OPERATIONS[name].task(bench)
+    except (Busy, PageNotFound):
+        bench.channel.send("gave way", name, None, None)
+    bench.service.close()
+
+
+def make_postgres_context(
+    name: str,
+    data: Path,
+    spare_repository: Path,
+    page_prefix: str,
+    rng: Random,
+    channel: ChildChannel,
+    tokens: dict[str, str],
+) -> OperationContext:
+    pool._IDLE_TRANSACTION_TIMEOUT = "2s"
+    service = build_test_service(data, POSTGRES_OPERATIONS[name].model, 0.02)
+    return OperationContext(
+        service,
+        rng,
+        channel,
+        [(key_id, token) for token, key_id in sorted(tokens.items())],
+        spare_repository,
+        page_prefix,
+    )
+
+
+__all__ = [
+    "POSTGRES_OPERATIONS",
+    "SERVE",
+    "WikiHandle",
+    "WikiNotFound",
+    "install_newer_version",
+    "make_postgres_context",
+    "run_postgres_operation",
+]

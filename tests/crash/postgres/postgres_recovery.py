@@ -1,0 +1,153 @@
+"""What must hold at the next start over PostgreSQL, whatever happened before it."""
+
+import logging
+import time
+from contextlib import closing, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from tests.crash.acks import UNSURE
+from tests.crash.file_damage import list_files
+from tests.crash.postgres.leftovers import find_leftovers
+from tests.crash.postgres.postgres_operations import LEASE_S, install_newer_version
+from tests.crash.postgres.row_damage import REGISTRY_DAMAGES
+from tests.crash.recovery import (
+    LogCollector,
+    RecoveryCase,
+    RecoveryReport,
+    assert_converged,
+    check_search,
+    sync_wiki,
+    wait_for_service,
+)
+from tests.support.services import build_test_service
+from wikiholt.errors import IndexCorrupt, IndexMissing, WikiNotFound
+from wikiholt.wikis.handle import WikiHandle
+from wikiholt.wikis.service import WikiService
+
+
+@dataclass(slots=True)
+class PostgresRecoveryCase:
+    """All that the next start is judged by."""
+
+    case: RecoveryCase
+    addresses: dict[str, str]
+    """Of the databases, by name; home comes first."""
+    damage: list[str]
+    lost_lease: str = ""
+    is_newer: bool = False
+
+
+def check_postgres_recovery(case: PostgresRecoveryCase) -> dict[str, object]:
+    """Start, search, converge, compare with an embedded index built from nothing, and look for what was left."""
+    log, start = LogCollector(), case.case
+    logging.getLogger("wikiholt").addHandler(log)
+    logging.getLogger("wikiholt").propagate = False
+    if case.is_newer:
+        install_newer_version()
+    done, began = RecoveryReport(), time.monotonic()
+    with closing(build_test_service(start.data, start.model)) as service:
+        done.registry = _check_registry(service, case)
+        removal = start.expected.wikis[start.subject]
+        try:
+            wiki = service.get_handle(start.subject)
+        except WikiNotFound:
+            assert removal in (None, UNSURE), "the wiki is gone though nobody removed it"
+            done.recovery_path = "was removed"
+            _finish_cleanup(service, case)
+            return asdict(done)
+        if case.lost_lease:
+            _assert_fenced(wiki, case.lost_lease)
+        done.search_outcome = check_search(wiki)
+        wiki.get_status()
+        if removal is UNSURE:
+            service.remove(start.subject)
+            done.recovery_path = "removed again"
+            _finish_cleanup(service, case)
+            return asdict(done)
+        if case.damage:
+            with suppress(IndexMissing):
+                wiki.check_integrity()
+        if start.served:
+            log.lines += wait_for_service(start, wiki)
+        report = sync_wiki(wiki, retry=False)
+        done.seconds = time.monotonic() - began
+        done.recovery_path = log.get_recovery_path(rebuilt=report.rebuilt, new=start.model == "other")
+        assert case.damage or done.recovery_path not in ("restored", "rebuilt"), (
+            f"nobody harmed it, and it was {done.recovery_path}"
+        )
+        assert_converged(start, wiki, report.revision)
+        _check_backups(service, wiki)
+        _finish_cleanup(service, case)
+    return asdict(done)
+
+
+def _assert_fenced(wiki: WikiHandle, revision: str) -> None:
+    """What another wrote while a node slept is what the index stands for: the one that woke wrote nothing more."""
+    with closing(wiki._components.store.open(wiki.wiki.id)) as index:
+        assert index.check() == []
+        assert index.get_state().revision == revision, "a node that had slept wrote over what another had written since"
+        head = wiki._config.source.read_tree(revision)
+        held = dict(index.get_page_blobs()) | {problem.file: problem.blob for problem in index.get_problems()}
+        assert held == {file: entry.blob for file, entry in head.items()}, "a node that had slept wrote pages"
+
+
+def _check_registry(service: WikiService, case: PostgresRecoveryCase) -> str:
+    """The registry holds what was acknowledged, or says that it is damaged; then the newest backup is restored."""
+    harmed = any(kind in REGISTRY_DAMAGES for kind in case.damage)
+    try:
+        service.list_wikis()
+        case.case.expected.check_registry(service.registry)
+    except IndexCorrupt as error:
+        if not harmed:
+            raise AssertionError(f"the registry, which nobody harmed, says: {error.message}") from error
+    else:
+        assert not harmed, "the registry was harmed, and nobody noticed"
+        return "whole"
+    service.registry.backups.restore()
+    found = {wiki.slug for wiki in service.list_wikis()}
+    assert {"bystander", "mirror"} <= found, f"the restored registry knows only {found}"
+    assert service.registry.keys.find_by_token(case.case.operator) is not None
+    return "restored"
+
+
+def _check_backups(service: WikiService, wiki: WikiHandle) -> None:
+    for backup in (*wiki.backups.list_verified(), *service.registry.backups.list()):
+        assert not backup.fault, f"{backup.name}: {backup.fault}"
+    taken = wiki.backups.create()
+    assert taken.state is not None
+    assert taken.state.revision == wiki.get_status().head
+
+
+def _finish_cleanup(service: WikiService, case: PostgresRecoveryCase) -> None:
+    """What one who was killed left is finished by the next who looks, and then nothing is there of anybody."""
+    service.registry.backups.create_if_changed()
+    registered = {wiki.slug: wiki.id for wiki in service.list_wikis()}
+    assert service.components.databases is not None
+    service.components.databases.remove_leftovers(registered.values())
+    for slug in registered:
+        if slug.startswith("extra"):
+            service.get_handle(slug).sync()
+    aside = any(kind in REGISTRY_DAMAGES for kind in case.damage)
+    until, left = time.monotonic() + 3 * LEASE_S, [""]
+    while left and time.monotonic() < until:  # leases of the dead run out
+        left = find_leftovers(case.addresses, registered, has_quarantined=aside)
+        time.sleep(0.05 if left else 0)
+    assert not left, f"left behind: {left}"
+    if case.case.subject not in registered:
+        _assert_nothing_on_disk(case.case.data.parent, set(registered.values()))
+
+
+def _assert_nothing_on_disk(place: Path, others: set[str]) -> None:
+    """No node has anything of a removed wiki on its own disk, once it has looked at what there is."""
+    for node in ("data", "other"):
+        with closing(build_test_service(place / node)) as service:
+            assert service.components.databases is not None
+            service.components.databases.remove_leftovers(others)
+        for file in list_files(place / node):
+            held = file.read_bytes() if not others & set(file.parts) else b""
+            for trace in (b"unique1", b"victim"):
+                assert trace not in held, f"{file} holds {trace!r} of a removed wiki"
+
+
+__all__ = ["PostgresRecoveryCase", "check_postgres_recovery"]

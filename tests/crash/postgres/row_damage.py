@@ -1,0 +1,76 @@
+"""What an operator's slip, or a disk, can do to rows; and what nobody must leave behind."""
+
+from collections.abc import Callable
+from random import Random
+
+import psycopg
+from psycopg import sql
+
+Connection = psycopg.Connection[tuple[object, ...]]
+REGISTRY_DAMAGES = ("registry key", "registry wiki", "registry seal")
+"""Damage of the registry, which a backup of it mends."""
+
+
+def damage_rows(address: str, schema: str, rng: Random, round_number: int) -> list[str]:
+    """Damage something of one wiki, or of the registry, in the database it lives in, and say what."""
+    kinds = list(_DAMAGE_STATEMENTS)
+    chosen = [
+        kinds[round_number % len(kinds)],
+        *(rng.choice(kinds[: -len(REGISTRY_DAMAGES)]) for _ in range(rng.randrange(0, 2))),
+    ]
+    with psycopg.connect(address, autocommit=True) as db:
+        db.execute(sql.SQL("SET search_path TO {}, public").format(sql.Identifier(schema)))
+        return [kind for kind in chosen if _apply_damage(db, kind, rng)]
+
+
+def _apply_damage(db: Connection, kind: str, rng: Random) -> bool:
+    """Whether there was something to be damaged."""
+    tables = [
+        str(name) for (name,) in db.execute("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")
+    ]
+    numbers = sorted({int(name[1:].split("_")[0]) for name in tables if name.endswith("_pages")})
+    if not numbers and kind not in REGISTRY_DAMAGES:
+        return False
+    names = (
+        {each: sql.Identifier(f"g{numbers[-1]}_{each}") for each in ("pages", "chunks", "dropped")} if numbers else {}
+    )
+    return db.execute(sql.SQL(_DAMAGE_STATEMENTS[kind](rng)).format(**names)).rowcount != 0
+
+
+def _change_one_row(table: str, change: str) -> Callable[[Random], str]:
+    """Change one row, any."""
+
+    def order(rng: Random) -> str:
+        row = f"(SELECT ctid FROM {{{table}}} ORDER BY ctid OFFSET {rng.randrange(5)} LIMIT 1)"
+        return f"UPDATE {{{table}}} SET {change} WHERE ctid = {row}"
+
+    return order
+
+
+def _make_statement(statement: str) -> Callable[[Random], str]:
+    return lambda _: statement
+
+
+_DAMAGE_STATEMENTS: dict[str, Callable[[Random], str]] = {
+    "page text": _change_one_row("pages", "name = name || '!'"),
+    "page words": _change_one_row("pages", "words = substr(words, 1, length(words) / 2)"),
+    "page terms": _change_one_row("pages", "terms = 'other:1'::tsvector"),
+    "page seal": _change_one_row("pages", "seal = seal + 1"),
+    "page gone": _make_statement("DELETE FROM {pages} WHERE id = (SELECT min(id) FROM {pages})"),
+    "page blob": _change_one_row("pages", "blob = reverse(blob)"),
+    "chunk text": _change_one_row("chunks", "text = 'other'"),
+    "chunk vector": _change_one_row("chunks", "vector = (SELECT vector FROM {chunks} ORDER BY id DESC LIMIT 1)"),
+    "chunks gone": _make_statement("DELETE FROM {chunks} WHERE id % 3 = 0"),
+    "all chunks gone": _make_statement("TRUNCATE {chunks}"),
+    "state counts": _make_statement("UPDATE state SET pages = pages + 1"),
+    "state revision": _make_statement("UPDATE state SET revision = reverse(revision) WHERE revision IS NOT NULL"),
+    "state unpublished": _make_statement("UPDATE state SET published = false"),
+    "state gone": _make_statement("DELETE FROM state"),
+    "notes garbled": _make_statement("UPDATE notes SET text = '{{' WHERE name IN ('health', 'reindex', 'mark')"),
+    "notes gone": _make_statement("DELETE FROM notes WHERE name <> 'layout'"),
+    "table gone": _make_statement("DROP TABLE {chunks}"),
+    "registry key": _make_statement("DELETE FROM wikiholt.keys WHERE id = (SELECT min(id) FROM wikiholt.keys)"),
+    "registry wiki": _make_statement("UPDATE wikiholt.wikis SET source = '/elsewhere'"),
+    "registry seal": _make_statement("UPDATE wikiholt.sealed SET digest = 'x'"),
+}
+ROW_DAMAGES = tuple(_DAMAGE_STATEMENTS)

@@ -1,0 +1,58 @@
+"""The crash gate on PostgreSQL as a test: some rounds of it, and whether it can fail at all.
+
+The long form is `make gate`; `python tests/gates --store postgres --seed S --round N` plays one round again.
+"""
+
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tests.crash.postgres.leftovers import find_leftovers
+from tests.crash.postgres.postgres_bugs import POSTGRES_BUGS
+from tests.crash.test_crash_gate import run_gate
+from tests.isolation.postgres.postgres_backend import DatabaseRows, PostgresBackend
+from tests.support.postgres_server import PostgresServer
+
+ROUNDS, SEED = 10, 8
+_CAUGHT_BY = {
+    "role stays": ("remove", "rows", "1", "left behind: ['role w_"),
+}
+"""Deed, blow, rounds and what is said; of the bugs there are, those that every round finds, whatever the time."""
+
+
+@pytest.mark.timeout(1800)
+def test_whatever_happens_to_nodes_or_database_the_next_start_serves_and_one_sync_makes_it_whole() -> None:
+    done = run_gate("--store", "postgres", "--rounds", str(ROUNDS), "--seed", str(SEED), "--quiet")
+    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-3000:]
+    assert f"{ROUNDS} rounds, 0 faults" in done.stdout
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("bug", _CAUGHT_BY)
+def test_the_gate_catches_a_bug_that_was_planted_in_the_store(bug: str) -> None:
+    deed, blow, rounds, fault = _CAUGHT_BY[bug]
+    options = ("--rounds", rounds, "--seed", "3", "--bug", bug, "--deed", deed, "--blow", blow)
+    done = run_gate("--store", "postgres", *options)
+    assert done.returncode == 1, done.stdout[-5000:] + done.stderr[-3000:]
+    assert fault in done.stdout
+
+
+def test_every_planted_bug_can_be_planted() -> None:
+    assert set(_CAUGHT_BY) <= set(POSTGRES_BUGS)
+
+
+def test_the_gate_sees_what_is_left_behind(pg: PostgresServer, tmp_path: Path, database: str) -> None:
+    ground = PostgresBackend(tmp_path / "data", database)
+    service = ground.open_service()
+    assert service.list_wikis() == []
+    service.close()
+    before = set(find_leftovers({"home": database}, {}, has_quarantined=False))
+    with psycopg.connect(database, autocommit=True) as db:
+        db.execute("CREATE SCHEMA w_stray")
+        db.execute("CREATE ROLE w_stray_role")
+        db.execute("SELECT lo_from_bytea(0, 'left')")
+        found = set(find_leftovers({"home": database}, {}, has_quarantined=False)) - before
+        db.execute("DROP ROLE w_stray_role")
+    assert found == {"home: schema w_stray of no wiki", "role w_stray_role", "home: large objects"}
+    assert ("0", "w_stray") in DatabaseRows([database]).list_schemas()

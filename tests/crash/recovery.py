@@ -1,0 +1,325 @@
+"""What must hold at the next start, whatever happened before it."""
+
+import logging
+import os
+import shutil
+import signal
+import time
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from tests.crash.acks import UNSURE, Acks
+from tests.crash.child_process import TIMEOUT_S, ChildProcess
+from tests.crash.file_damage import LEFTOVER, find_unknown_files, get_file_kind, list_files
+from tests.crash.random_edits import COMMON_WORD
+from tests.crash.server_process import RandomClient, run_server
+from tests.support.services import REAL_MODEL, SlowEmbedder, build_test_service
+from wikiholt import embedding
+from wikiholt.domain.index import FloatArray, SyncReport
+from wikiholt.domain.protocols import Embedder
+from wikiholt.domain.search import KeywordQuery, PageFilter, SearchMode, SearchResult
+from wikiholt.domain.storage_protocols import WikiIndex
+from wikiholt.errors import BackupNotFound, IndexUnavailable, SourceError, SyncFailed, WikiholtError, WikiNotFound
+from wikiholt.git.source import GitSource
+from wikiholt.indexing.pipeline import TextPipeline
+from wikiholt.indexing.sync import Syncer
+from wikiholt.search.request import SearchRequest
+from wikiholt.storage.sqlite.store import SqliteStore
+from wikiholt.text.keyword_query import parse_query
+from wikiholt.wikis.handle import WikiHandle
+from wikiholt.wikis.service import WikiService
+
+FRESH_WIKI_ID = "ffffffffffffffffffff"
+_CACHE_LOGGERS = ("wikiholt.vectors", "wikiholt.words", "wikiholt.search")
+
+
+@dataclass(slots=True)
+class RecoveryReport:
+    """How the next start went."""
+
+    registry: str = ""
+    search_outcome: str = ""
+    recovery_path: str = ""
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class RecoveryCase:
+    """All that the next start is judged by."""
+
+    data: Path
+    scratch: Path
+    spare_registry: Path
+    """A registry as it was when the gate began, for when the product has no good backup of its own."""
+    subject: str
+    model: str
+    expected: Acks
+    operator: str
+    damaged: dict[str, str] = field(default_factory=dict)
+    """Files that were damaged, with what was done to them."""
+    served: bool = False
+
+    def get_damaged_kinds(self) -> set[str]:
+        return {told.split(" ", 1)[1] for told in self.damaged.values()}
+
+
+def check_recovery(start: RecoveryCase) -> dict[str, object]:
+    """Start, search, converge, and compare with an index that was built from nothing; says how it went."""
+    log = LogCollector()
+    logging.getLogger("wikiholt").addHandler(log)
+    logging.getLogger("wikiholt").propagate = False
+    assert not find_unknown_files(start.data), (
+        f"files of a kind the gate does not know: {find_unknown_files(start.data)}"
+    )
+    _age_files(start)
+    done, began = RecoveryReport(), time.monotonic()
+    service = build_test_service(start.data, start.model)
+    done.registry = _check_registry(service, start)
+    removal = start.expected.wikis[start.subject]
+    try:
+        wiki = service.get_handle(start.subject)
+    except WikiNotFound:
+        assert removal in (None, UNSURE), "the wiki is gone though nobody removed it"
+        done.recovery_path = "was removed"
+        _check_removed(service, start)
+        return asdict(done)
+    done.search_outcome = check_search(wiki)
+    wiki.get_status()
+    if removal is UNSURE:
+        service.remove(start.subject)
+        done.recovery_path = "removed again"
+        _check_removed(service, start)
+        return asdict(done)
+    if start.served:
+        service.close()
+        log.lines += wait_for_service(start, wiki)
+    report = sync_wiki(wiki, retry=any(kind.startswith("mirror") for kind in start.get_damaged_kinds()))
+    done.seconds = time.monotonic() - began
+    assert not (start.served and report.rebuilt) or start.model == "other", (
+        "the service said it was whole, and a sync built it anew"
+    )
+    done.recovery_path = log.get_recovery_path(rebuilt=report.rebuilt, new=start.model == "other")
+    assert start.damaged or done.recovery_path not in ("restored", "rebuilt"), (
+        f"nobody harmed it, and it was {done.recovery_path}"
+    )
+    assert_converged(start, wiki, report.revision)
+    _check_backups(service, wiki, start)
+    service.close()
+    return asdict(done)
+
+
+def _age_files(start: RecoveryCase) -> None:
+    """What was left behind is an hour old: some of it may be cleared only when nobody can still be writing it."""
+    for file in list_files(start.data):
+        if get_file_kind(file, start.data) == LEFTOVER:
+            os.utime(file, (time.time() - 3600,) * 2)
+
+
+def sync_wiki(wiki: WikiHandle, *, retry: bool) -> SyncReport:
+    """Fetch and sync; where a mirror was harmed, the first time may only notice, and the second must mend it."""
+    if retry:
+        with suppress(SourceError, SyncFailed):
+            wiki.fetch()
+            wiki.sync()
+    wiki.fetch()
+    return wiki.sync()
+
+
+class LogCollector(logging.Handler):
+    """Keeps what the product said on the way, to tell which way it went."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(f"{record.name}: {record.getMessage()}")
+
+    def get_recovery_path(self, *, rebuilt: bool, new: bool) -> str:
+        if any("takes its place" in line for line in self.lines):
+            return "restored"
+        if any("built again from git" in line for line in self.lines) or (rebuilt and not new):
+            return "rebuilt"
+        if any(line.startswith(_CACHE_LOGGERS) for line in self.lines):
+            return "cache rebuilt"
+        return "new generation" if rebuilt else "as it was"
+
+
+def _check_registry(service: WikiService, start: RecoveryCase) -> str:
+    """The registry answers with what it was told, or with an error; then the newest backup is restored."""
+    tampered = any(kind.startswith("registry") and kind != "registry backup" for kind in start.get_damaged_kinds())
+    try:
+        service.list_wikis()
+        if not tampered:
+            start.expected.check_registry(service.registry)
+            return "whole"
+        start.expected.check_registry(service.registry, since_backup="registry-wal" in start.get_damaged_kinds())
+        return "whole though harmed"
+    except IndexUnavailable as error:
+        if not tampered:
+            raise AssertionError(f"the registry, which nobody harmed, says: {error.message}") from error
+    try:
+        service.registry.backups.restore()
+        outcome = "restored"
+    except BackupNotFound:
+        assert "registry backup" in start.get_damaged_kinds(), "there is no good backup of the registry"
+        service.registry.close()
+        for file in start.data.glob("*registry.sqlite*"):
+            file.unlink()
+        shutil.copy(start.spare_registry, start.data / "registry.sqlite")
+        outcome = "no backup left"
+    found = {wiki.slug for wiki in service.list_wikis()}
+    assert {"bystander", "mirror"} <= found, f"the restored registry knows only {found}"
+    assert service.registry.keys.find_by_token(start.operator) is not None
+    return outcome
+
+
+def wait_for_service(start: RecoveryCase, wiki: WikiHandle) -> list[str]:
+    """Let a real service start on what is there and wait until it says that all is well; what it logged."""
+    said, told = start.scratch / "said", start.scratch / "told"
+    said.unlink(missing_ok=True)
+    child = ChildProcess(start.scratch / "server", lambda _: run_server(start.data, start.model, 0.0, said, told))
+    visitor = RandomClient(said, start.operator, child.has_ended)
+    assert visitor.wait_until_listening(), f"the service did not start: {child.wait()} {told.read_text()}"
+    until, status = time.monotonic() + TIMEOUT_S / 2, {}
+    head = GitSource(Path(wiki.wiki.source)).get_head()
+    while time.monotonic() < until:
+        code, answer = visitor.send_request("GET", f"/w/{start.subject}/api/v1/search?q={COMMON_WORD}")
+        assert code != 200 or answer["results"], "a silently empty list"
+        _, status = visitor.send_request("GET", f"/w/{start.subject}/api/v1/status")
+        if code == 200 and not answer["stale"] and not answer["degraded"] and answer["indexed_revision"] == head:
+            break
+        time.sleep(0.05)
+    else:
+        child.send_signal(group=True)
+        raise AssertionError(f"the service did not come to HEAD: {status} {told.read_text()}")
+    child.send_signal(signal.SIGTERM)
+    ended = child.wait()
+    assert ended["outcome"] == "done", f"the service did not end well: {ended} {told.read_text()}"
+    return [line for line in told.read_text().splitlines() if "wikiholt" in line]
+
+
+def _check_backups(service: WikiService, wiki: WikiHandle, start: RecoveryCase) -> None:
+    """Every backup that is listed can be restored, but for those that were harmed; and what was left is cleared."""
+    harmed = {Path(file).name.rpartition("-")[0] for file in start.damaged}
+    for backup in (*wiki.backups.list_verified(), *service.registry.backups.list()):
+        assert not backup.fault or backup.name in harmed, f"{backup.name}: {backup.fault}"
+    taken = wiki.backups.create()
+    assert taken.state is not None
+    assert taken.state.revision == wiki.get_status().head
+    service.registry.backups.create_if_changed()
+    left = [str(file) for file in list_files(start.data) if get_file_kind(file, start.data) == LEFTOVER]
+    left = [file for file in left if file not in start.damaged]
+    assert not left, f"left behind and never cleared: {left}"
+
+
+def _check_removed(service: WikiService, start: RecoveryCase) -> None:
+    service.registry.backups.create_if_changed()  # what was removed by who was killed goes with the next look at the registry
+    others = {wiki.id for wiki in service.list_wikis()}
+    service.close()
+    assert_no_traces(start, others)
+
+
+def check_search(wiki: WikiHandle) -> str:
+    """Search in every mode; an answer has hits, an error is one of ours."""
+    seen = set()
+    for mode in SearchMode:
+        try:
+            answer = wiki.search(SearchRequest(COMMON_WORD, mode=mode))
+        except WikiholtError as error:
+            seen.add(error.code)
+        else:
+            assert answer.hits, f"a silently empty list: {answer}"
+            seen.add("degraded" if answer.degraded else "answered")
+    return "/".join(sorted(seen))
+
+
+def assert_no_traces(start: RecoveryCase, others: set[str]) -> None:
+    """None but files of other wikis holds a removed wiki's words, slug or id; a registry that was set aside may."""
+    for file in list_files(start.data):
+        if not others & set(file.parts) and get_file_kind(file, start.data) != "registry set aside":
+            content = file.read_bytes()
+            for trace in (b"unique1", b"victim"):
+                assert trace not in content, f"{file} holds {trace!r} of a removed wiki"
+
+
+def assert_converged(start: RecoveryCase, wiki: WikiHandle, revision: str) -> None:
+    """The index is whole, stands for HEAD, and answers as one built from nothing does."""
+    source = wiki._config.source
+    fresh_place = start.scratch / "fresh"
+    shutil.rmtree(fresh_place, ignore_errors=True)
+    store = SqliteStore(fresh_place)
+    embedder = (
+        embedding.load_embedder("all-MiniLM-L6-v2") if start.model == REAL_MODEL else SlowEmbedder(start.model, 0.0)
+    )
+    Syncer(FRESH_WIKI_ID, store, source, embedder, TextPipeline(max_bytes=200_000), 1).sync()
+    fresh, index = store.open(FRESH_WIKI_ID), wiki._components.store.open(wiki.wiki.id)
+    try:
+        assert not (faults := index.check()), faults
+        assert index.get_state().revision == source.get_head() == revision
+        tree = {file: entry.blob for file, entry in source.read_tree(revision).items()}
+        assert dict(index.get_page_blobs()) | {problem.file: problem.blob for problem in index.get_problems()} == tree
+        assert index.get_problems() == fresh.get_problems()
+        _assert_same_content(index, fresh)
+        _assert_same_results(wiki, index, fresh, embedder)
+    finally:
+        fresh.close()
+        index.close()
+
+
+def _assert_same_content(one: WikiIndex, other: WikiIndex) -> None:
+    first, second = _read_content(one), _read_content(other)
+    assert first.keys() == second.keys()
+    for key, (shown, vector) in first.items():
+        assert shown == second[key][0]
+        np.testing.assert_allclose(vector, second[key][1], atol=1e-6)
+
+
+def _read_content(index: WikiIndex) -> dict[tuple[str, int], tuple[object, FloatArray]]:
+    with index.open_vector_snapshot() as snapshot:
+        rows = [
+            row for block in snapshot.iter_blocks() for row in zip(block.chunk_ids.tolist(), block.vectors, strict=True)
+        ]
+    chunks = index.get_chunks([chunk_id for chunk_id, _ in rows])
+    pages = index.get_pages(sorted({chunk.page_id for chunk in chunks.values()}))
+    found = {}
+    for chunk_id, vector in rows:
+        chunk = chunks[chunk_id]
+        page = pages[chunk.page_id]
+        shown = (page.path, page.name, page.category, page.tags, chunk.text, chunk.heading_path, chunk.anchor)
+        found[page.file, chunk.index] = (shown, np.asarray(vector))
+    return found
+
+
+def _assert_same_results(wiki: WikiHandle, index: WikiIndex, fresh: WikiIndex, embedder: Embedder) -> None:
+    """Words and meaning give what the fresh index gives, whether caches answer or not."""
+    words = [COMMON_WORD, "boiler violin", "saunas", "ledg", *_find_unique_words(fresh)]
+    for text in words:
+        query = parse_query(text, "english")
+        expected = _search_keywords(fresh, query)
+        assert _search_keywords(index, query) == expected
+        _assert_agrees(wiki.search(SearchRequest(text, n=100, mode=SearchMode.KEYWORD)), set(expected))
+        near = fresh.search_vectors(embedder.embed_query(text), 1, None)
+        hits = wiki.search(SearchRequest(text, n=3, mode=SearchMode.SEMANTIC)).hits
+        told = [(hit.path, hit.distance) for hit in hits]
+        assert abs((hits[0].distance or 0) - float(near.distances[0])) < 1e-4, f"{text}: {told}, not {near}"
+
+
+def _search_keywords(index: WikiIndex, query: KeywordQuery) -> dict[str, float]:
+    hits = index.search_keywords(query, 10_000, PageFilter())
+    pages = index.get_pages([hit.page_id for hit in hits])
+    return {pages[hit.page_id].path: round(hit.score, 4) for hit in hits}
+
+
+def _assert_agrees(answer: SearchResult, expected: set[str]) -> None:
+    found = {hit.path for hit in answer.hits}
+    assert found <= expected
+    assert len(found) == min(100, len(expected)), f"{answer.query}: {len(found)} of {len(expected)} pages"
+
+
+def _find_unique_words(index: WikiIndex) -> list[str]:
+    numbers = sorted(file.split("page-")[1].removesuffix(".md") for file in index.get_page_blobs() if "page-" in file)
+    return [f"unique{number}" for number in numbers[:: max(1, len(numbers) // 4)]]

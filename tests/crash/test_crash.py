@@ -1,0 +1,287 @@
+"""The crash gate: whatever a kill, a bad disk or a broken repository left behind, the next start serves and one sync
+makes it whole. These are single blows; `test_crash_gate.py` deals them at random."""
+
+import os
+import resource
+import shutil
+import signal
+import sqlite3
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.crash.file_damage import flip
+from tests.crash.random_edits import create_pages
+from tests.support.git_repository import Repository
+from tests.support.services import make_cached_service
+from wikiholt.domain.search import SearchMode
+from wikiholt.errors import IndexCorrupt, IndexUnavailable, ModelMismatch, StorageError
+from wikiholt.interfaces.cli.main import main
+from wikiholt.search.request import SearchRequest
+from wikiholt.storage.sqlite.store import SqliteStore
+from wikiholt.wikis.handle import WikiHandle
+from wikiholt.wikis.registry import Registry
+from wikiholt.wikis.service import WikiService
+
+
+@pytest.fixture
+def wiki(tmp_path: Path) -> WikiHandle:
+    create_pages(Repository(tmp_path / "wiki"), Random(1), 30)
+    service = make_cached_service(tmp_path / "data")
+    service.add("victim", str(tmp_path / "wiki"), {})
+    handle = service.get_handle("victim")
+    handle.sync()
+    service.close()
+    return handle
+
+
+@pytest.fixture
+def service(tmp_path: Path, wiki: WikiHandle) -> Iterator[WikiService]:
+    opened = make_cached_service(tmp_path / "data")
+    yield opened
+    opened.close()
+
+
+def get_index_file(tmp_path: Path, wiki: WikiHandle) -> Path:
+    return tmp_path / "data" / "wikis" / wiki.wiki.id / "g000001.sqlite"
+
+
+def test_bits_that_fall_over_anywhere_in_an_index_are_found_by_the_next_sync(
+    tmp_path: Path, wiki: WikiHandle, service: WikiService
+) -> None:
+    file = get_index_file(tmp_path, wiki)
+    whole = file.read_bytes()
+    rng = Random(5)
+    rebuilt = 0
+    for _ in range(25):
+        shutil.rmtree(file.parent)
+        file.parent.mkdir()
+        file.write_bytes(whole)
+        flip(file, rng)
+        handle = make_cached_service(tmp_path / "data").get_handle("victim")
+        rebuilt += handle.sync().rebuilt
+        assert handle.check() == []
+        hits = handle.search(SearchRequest("unique7", mode=SearchMode.KEYWORD)).hits
+        assert [hit.path for hit in hits] == ["b/page-7"]
+        handle.close()
+    assert rebuilt > 10
+
+
+def test_what_is_said_about_damage_never_quotes_a_page(
+    tmp_path: Path, wiki: WikiHandle, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = get_index_file(tmp_path, wiki)
+    file.write_bytes(file.read_bytes().replace(b" page tells of", b" page \xff\xff\xff\xff\xff of"))
+    assert "handbook" not in " ".join(wiki.check())
+    with pytest.raises(IndexCorrupt) as caught:
+        wiki.search(SearchRequest("unique7", mode=SearchMode.KEYWORD))
+    assert "handbook" not in caught.value.message
+    assert wiki.sync().rebuilt
+    assert "set aside" in caplog.text
+    assert "handbook" not in caplog.text
+    wiki.close()
+
+
+@pytest.mark.parametrize("table", ["vectors", "chunks", "words_data", "tags", "pages_path"])
+def test_a_bit_inside_a_row_does_not_go_unnoticed(tmp_path: Path, wiki: WikiHandle, table: str) -> None:
+    file = get_index_file(tmp_path, wiki)
+    database = sqlite3.connect(file)
+    (root,) = database.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (table,)).fetchone()
+    (size,) = database.execute("PRAGMA page_size").fetchone()
+    database.close()
+    leaf = root
+    content = bytearray(file.read_bytes())
+    while content[(leaf - 1) * size] in (2, 5):  # an inner page of a B-tree: go to its right-most child
+        leaf = int.from_bytes(content[(leaf - 1) * size + 8 : (leaf - 1) * size + 12])
+    content[leaf * size - 5] ^= 4
+    file.write_bytes(content)
+    assert wiki.check() != []
+
+
+def test_an_index_that_nobody_touched_is_not_read_through_by_every_sync(
+    tmp_path: Path, wiki: WikiHandle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checks: list[str] = []
+    monkeypatch.setattr("wikiholt.storage.sqlite.index.SqliteIndex.check", lambda self: checks.append("read") or [])
+    for _ in range(2):
+        service = make_cached_service(tmp_path / "data")
+        service.get_handle("victim").sync()
+        service.get_handle("victim").search(SearchRequest("boiler"))
+        service.close()
+    assert checks == []
+    os.utime(get_index_file(tmp_path, wiki))
+    for _ in range(2):
+        service = make_cached_service(tmp_path / "data")
+        service.get_handle("victim").sync()
+        service.close()
+    assert checks == ["read"]
+
+
+def test_a_lost_log_gives_versions_out_again_and_no_cache_is_taken_in(tmp_path: Path, wiki: WikiHandle) -> None:
+    file = get_index_file(tmp_path, wiki)
+    early = file.read_bytes()
+    repository = Repository(tmp_path / "wiki")
+    repository.commit({"a/page-0.md": "# First\n\nhandbook uniquefirst"})
+    for cache in file.parent.glob("*-g000001-*"):
+        cache.unlink()
+    wiki.close()
+    wiki.sync()
+    wiki.close()
+    file.write_bytes(early)
+    repository.run_git("reset", "--quiet", "--hard", "HEAD~1")
+    repository.commit({"a/page-3.md": "# Second\n\nhandbook uniquesecond"})
+    service = make_cached_service(tmp_path / "data")
+    handle = service.get_handle("victim")
+    handle.sync()
+    for mode in SearchMode:
+        answer = handle.search(SearchRequest("second handbook uniquesecond", mode=mode))
+        assert answer.hits[0].path == "a/page-3"
+        assert answer.hits[0].distance is None or answer.hits[0].distance < 0.1
+    assert handle.search(SearchRequest("uniquefirst", mode=SearchMode.KEYWORD)).hits == ()
+    service.close()
+
+
+def test_vectors_of_two_models_are_never_compared(tmp_path: Path, wiki: WikiHandle) -> None:
+    service = make_cached_service(tmp_path / "data", model="other")
+    handle = service.get_handle("victim")
+    with pytest.raises(ModelMismatch):
+        handle.search(SearchRequest("unique7", mode=SearchMode.SEMANTIC))
+    answer = handle.search(SearchRequest("unique7"))
+    assert ([hit.path for hit in answer.hits], answer.degraded) == (["b/page-7"], True)
+    assert handle.sync().rebuilt
+    assert handle.search(SearchRequest("unique7", mode=SearchMode.SEMANTIC)).hits
+    service.close()
+
+
+def test_a_lost_pointer_costs_nothing(tmp_path: Path, wiki: WikiHandle) -> None:
+    (get_index_file(tmp_path, wiki).parent / "CURRENT").unlink()
+    assert wiki.search(SearchRequest("unique7")).hits
+    report = wiki.sync()
+    assert (report.rebuilt, report.chunks_embedded) == (False, 0)
+    wiki.close()
+
+
+def test_a_full_disk_is_no_reason_to_give_an_index_up(tmp_path: Path, wiki: WikiHandle) -> None:
+    file = get_index_file(tmp_path, wiki)
+    os.utime(file)
+    repository = Repository(tmp_path / "wiki")
+    repository.commit({"a/page-0.md": "# New\n\nhandbook"})
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    assert signal.getsignal(signal.SIGXFSZ) == signal.SIG_IGN
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
+    try:
+        with pytest.raises(StorageError):
+            wiki.sync()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert file.exists()
+    assert wiki.search(SearchRequest("unique7")).hits
+    assert wiki.sync().rebuilt is False
+    wiki.close()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of two megabytes, where the system lets us have one."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    made = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(place)], capture_output=True, check=False
+    )
+    if made.returncode:
+        pytest.skip("no small file system can be mounted here; RLIMIT_FSIZE stands in for it")
+    yield place
+    subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+def test_a_disk_that_fills_up_refuses_and_goes_on_when_there_is_room(tmp_path: Path, small_disk: Path) -> None:
+    create_pages(Repository(tmp_path / "wiki"), Random(1), 60)
+    service = make_cached_service(small_disk / "data")
+    service.add("victim", str(tmp_path / "wiki"), {})
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(bytes(1_850_000))
+    with pytest.raises(StorageError):
+        service.get_handle("victim").sync()
+    ballast.unlink()
+    service.get_handle("victim").sync()
+    assert service.get_handle("victim").check() == []
+    assert service.get_handle("victim").search(SearchRequest("unique7")).hits
+    service.close()
+
+
+def test_a_removal_that_was_killed_half_way_is_finished_by_the_next(tmp_path: Path, wiki: WikiHandle) -> None:
+    directory = get_index_file(tmp_path, wiki).parent
+    directory.rename(directory.with_name(f".dropped-{wiki.wiki.id}"))
+    service = make_cached_service(tmp_path / "data")
+    service.remove("victim")
+    service.close()
+    assert list((tmp_path / "data" / "wikis").iterdir()) == []
+
+
+def test_a_registry_in_which_a_bit_fell_over_is_refused_and_never_a_shorter_list(tmp_path: Path) -> None:
+    file = tmp_path / "registry.sqlite"
+    registry = Registry(file)
+    known = [registry.add(f"wiki-{n}", f"/somewhere/{n}") for n in range(10)]
+    registry.close()
+    whole = file.read_bytes()
+    rng = Random(3)
+    refused = 0
+    for number in range(200):
+        file.write_bytes(whole if number else whole.replace(b"/somewhere/3", b"/somewhere/7"))
+        if number:
+            flip(file, rng)
+        damaged = Registry(file)
+        try:
+            assert damaged.list_wikis() == known
+        except IndexUnavailable:
+            refused += 1
+        damaged.close()
+    assert refused > 20
+
+
+def test_a_registry_that_is_gone_while_indexes_are_there_is_an_error(
+    tmp_path: Path, wiki: WikiHandle, service: WikiService
+) -> None:
+    (tmp_path / "data" / "registry.sqlite").unlink()
+    with pytest.raises(IndexCorrupt, match="lists no wiki"):
+        service.list_wikis()
+
+
+def test_caches_that_cannot_be_written_do_not_fail_a_sync(
+    tmp_path: Path, wiki: WikiHandle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_: object) -> None:
+        raise OSError("no cache today")
+
+    monkeypatch.setattr("wikiholt.caches.vectors.vector_cache.DerivedCache.refresh", broken)
+    assert wiki.sync().unchanged == 30
+    answer = wiki.search(SearchRequest("unique7"))
+    assert answer.hits
+    assert answer.degraded
+    wiki.close()
+
+
+@pytest.mark.real_model
+def test_on_the_real_model_a_damaged_index_is_built_anew(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    repository = Repository(tmp_path / "wiki")
+    repository.commit(
+        {"pump.md": "# Pump\n\nHow to restart the pump.", "rota.md": "# Rota\n\nWho is on call at night."}
+    )
+    data = ["--data", str(tmp_path / "data")]
+    assert main([*data, "add", "real", str(repository.path)]) == 0
+    assert main([*data, "sync"]) == 0
+    (file,) = (tmp_path / "data" / "wikis").glob("*/g*.sqlite")
+    content = bytearray(file.read_bytes())
+    for at in range(0, len(content), 997):
+        content[at] ^= 1
+    file.write_bytes(content)
+    assert main([*data, "search", "real", "machine that moves water"]) in (0, 7)
+    capsys.readouterr()
+    assert main([*data, "sync"]) == 0
+    assert "built anew" in capsys.readouterr().out
+    assert main([*data, "search", "real", "machine that moves water"]) == 0
+    assert "1. Pump" in capsys.readouterr().out
+    assert len(SqliteStore(tmp_path / "data" / "wikis").list_wiki_ids()) == 1

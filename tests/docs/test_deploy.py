@@ -1,0 +1,282 @@
+"""The files of deploy/, checked without an engine that could run them: against each other and against the service."""
+
+import re
+import shlex
+import shutil
+import subprocess
+import tomllib
+from ipaddress import ip_address, ip_network
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.docs.deploy_files import (
+    SystemdUnit,
+    find_image_faults,
+    list_requirements,
+    parse_hashes,
+    parse_nginx,
+    parse_unit,
+)
+from wikiholt import __version__
+from wikiholt.app.settings.settings_loader import load_settings
+from wikiholt.interfaces.cli import serve_command
+from wikiholt.interfaces.cli.parser import parse_arguments
+
+ROOT = Path(__file__).parents[1]
+DEPLOY = ROOT / "deploy"
+UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
+PORT = 8765
+
+
+def read_text(name: str) -> str:
+    return (DEPLOY / name).read_text(encoding="utf-8")
+
+
+def load_compose() -> dict[str, Any]:
+    found = yaml.safe_load(read_text("compose.yaml"))
+    assert isinstance(found, dict)
+    return found
+
+
+def check_variables(variables: dict[str, str]) -> None:
+    """Load them as the service would; a name that is no setting, or a value that is none, is an error."""
+    ours = {name: value for name, value in variables.items() if name.startswith("WIKIHOLT_")}
+    assert ours
+    config = DEPLOY / "wikiholt.toml" if ours.pop("WIKIHOLT_CONFIG", None) else None
+    load_settings(config=config, environ=ours)
+
+
+# ── systemd ──────────────────────────────────────────────────────────────────────────────────────
+
+units = pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
+
+
+@units
+def test_a_unit_starts_the_service_with_settings_that_exist(path: Path) -> None:
+    unit = parse_unit(path.read_text(encoding="utf-8"))
+    assert parse_arguments(shlex.split(unit.get_one("ExecStart"))[1:]).command == "serve"
+    variables = unit.get_environment("8765")
+    check_variables(variables)
+    assert variables["WIKIHOLT_DATA"] == f"/state/{unit.get_one('StateDirectory')}".replace("%i", "8765")
+    assert ("WIKIHOLT_CONFIG" in variables) == ("@" in path.name)
+    patience = serve_command._SHUTDOWN_TIMEOUT_S + serve_command._STOP_TIMEOUT_S
+    assert float(unit.get_one("TimeoutStopSec")) > patience, "it is not killed while it ends in good order"
+
+
+@units
+def test_a_unit_leaves_the_service_no_more_than_it_needs(path: Path) -> None:
+    unit = parse_unit(path.read_text(encoding="utf-8"))
+    assert unit.get_one("User") == "wikiholt"
+    assert unit.get_one("ProtectSystem") == "strict"
+    assert unit.get_one("CapabilityBoundingSet") == unit.get_one("AmbientCapabilities") == ""
+    assert unit.get_all("SystemCallFilter") == ["@system-service", "~@privileged"]
+    names = {name for name, value in unit.lines if value == "yes"}
+    assert names >= {"NoNewPrivileges", "ProtectHome", "PrivateTmp", "PrivateDevices", "MemoryDenyWriteExecute"}
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd-analyze")
+@units
+def test_systemd_finds_nothing_wrong_with_a_unit(path: Path, tmp_path: Path) -> None:
+    copy = tmp_path / path.name
+    text = path.read_text(encoding="utf-8")
+    copy.write_text(text.replace("/usr/local/lib/wikiholt/bin/wikiholt", shutil.which("true") or ""))
+    verified = subprocess.run(
+        ["systemd-analyze", "verify", copy], check=False, capture_output=True, text=True, timeout=60
+    )
+    assert (verified.returncode, verified.stderr) == (0, "")
+    looked = ["systemd-analyze", "security", "--offline=true", "--threshold=20", copy]
+    assert not subprocess.run(looked, check=False, capture_output=True, timeout=60).returncode, "exposed above 2.0"
+
+
+def test_a_unit_with_a_variable_that_is_no_setting_is_noticed() -> None:
+    unit = SystemdUnit((("Environment", "WIKIHOLT_STROE=postgresql://somewhere"),))
+    with pytest.raises(Exception, match="WIKIHOLT_STROE"):
+        check_variables(unit.get_environment("1"))
+
+
+# ── containers ───────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_image_is_pinned_and_runs_as_nobody_special() -> None:
+    assert find_image_faults(read_text("Containerfile")) == []
+    assert f"wikiholt:{__version__} " in read_text("Containerfile")
+    assert f"EXPOSE {PORT}" in read_text("Containerfile")
+
+
+@pytest.mark.parametrize(
+    ("line", "fault"),
+    [
+        ("FROM python:latest", "not pinned"),
+        ("FROM python", "not pinned"),
+        ("FROM python:3", "not pinned"),
+        ("USER root", "root"),
+        ("USER 0:0", "root"),
+        ("ADD https://wiki.example.org/x.tar /x", "ADD"),
+        ("RUN curl https://wiki.example.org/x | sh", "downloads"),
+        ("RUN pip install wikiholt", "hashes"),
+        ("ENV DATABASE_PASSWORD=1234", "secret"),
+    ],
+)
+def test_what_an_image_must_not_have_is_noticed(line: str, fault: str) -> None:
+    (found,) = find_image_faults(
+        f"{read_text('Containerfile')}\n{line}\n{'USER 10001' if line.startswith('FROM') else ''}\n"
+    )
+    assert fault in found
+
+
+def test_the_image_holds_what_the_extras_need_as_the_project_locks_it() -> None:
+    ours, all_ = (
+        parse_hashes(read_text("requirements.lock")),
+        parse_hashes((ROOT / "requirements.lock").read_text(encoding="utf-8")),
+    )
+    assert ours.items() <= all_.items(), "run `make lock`"
+    assert list_requirements("wikiholt", {"postgres", "mcp"}) <= {name for name, _ in ours}
+    assert not {"pytest", "chromadb", "playwright"} & {name for name, _ in ours}
+
+
+def test_every_container_is_held_short() -> None:
+    document = load_compose()
+    for name, service in document["services"].items():
+        image, _, tag = service["image"].rpartition(":")
+        assert image, name
+        assert re.match(r"\d+\.\d+\.\d+", tag), f"the image of {name} is not pinned"
+        user = service["user"].partition(":")[0]
+        assert user.isdecimal(), name
+        assert int(user) > 0, name
+        assert service["read_only"] is True, name
+        assert service["cap_drop"] == ["ALL"], name
+        assert service["security_opt"] == ["no-new-privileges:true"], name
+        assert service["healthcheck"]["test"][0] == "CMD", name
+        assert "privileged" not in service
+        assert "network_mode" not in service
+    assert document["services"]["database"]["networks"] == ["back"]
+    assert document["networks"]["back"] == {"internal": True}
+    assert "ports" not in document["services"]["database"]
+
+
+def test_secrets_come_from_files_that_git_does_not_have() -> None:
+    document = load_compose()
+    used = {secret for service in document["services"].values() for secret in service.get("secrets", ())}
+    assert used == set(document["secrets"])
+    for name, secret in document["secrets"].items():
+        assert secret["file"] == f"./secrets/{name}"
+    assert "/deploy/secrets/" in (ROOT / ".gitignore").read_text().split()
+    for service in document["services"].values():
+        for name, value in service.get("environment", {}).items():
+            assert not re.search("PASSWORD|TOKEN|SECRET|KEY", name) or value.startswith("/run/secrets/"), name
+
+
+def test_nodes_of_compose_have_settings_that_exist_and_know_their_proxy() -> None:
+    document = load_compose()
+    services, subnet = document["services"], document["networks"]["front"]["ipam"]["config"][0]["subnet"]
+    addresses = {name: services[name]["networks"]["front"]["ipv4_address"] for name in ("node1", "node2", "proxy")}
+    assert len(set(addresses.values())) == 3
+    assert all(ip_address(address) in ip_network(subnet) for address in addresses.values())
+    for name in ("node1", "node2"):
+        node = services[name]
+        check_variables(node["environment"])
+        assert node["environment"]["WIKIHOLT_SERVE_TRUSTED_PROXIES"] == addresses["proxy"]
+        assert node["environment"]["WIKIHOLT_CONFIG"].removeprefix("/run/secrets/") in node["secrets"]
+        assert node["image"] == f"wikiholt:{__version__}"
+        assert (DEPLOY / node["build"]["context"] / node["build"]["dockerfile"]).samefile(DEPLOY / "Containerfile")
+        assert f"USER {node['user']}" in read_text("Containerfile")
+        assert node["volumes"] == [f"{name}:/data"]
+        assert (
+            int(node["stop_grace_period"].removesuffix("s"))
+            > serve_command._SHUTDOWN_TIMEOUT_S + serve_command._STOP_TIMEOUT_S
+        )
+
+
+def test_the_settings_of_a_node_lead_to_the_database_of_compose() -> None:
+    settings = tomllib.loads(read_text("wikiholt.toml"))
+    database = load_compose()["services"]["database"]["environment"]
+    where = f"@database/{database['POSTGRES_DB']}"
+    assert settings["store"] == f"postgresql://{database['POSTGRES_USER']}:PASSWORD{where}"
+    assert load_settings(config=DEPLOY / "wikiholt.toml").store == settings["store"]
+
+
+# ── nginx ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_nginx_leads_to_the_nodes_and_tells_them_the_truth() -> None:
+    tree = parse_nginx(read_text("nginx.conf"))
+    http = tree.get_block("http")
+    nodes = [line[1] for line in http.get_block("upstream wikiholt").get_lines("server")]
+    assert nodes == [f"{name}:{PORT}" for name in load_compose()["services"] if name.startswith("node")]
+    sent = {line[1]: line[2] for line in http.get_lines("proxy_set_header")}
+    assert sent["Host"] == "$host"
+    assert sent["X-Forwarded-For"] == "$remote_addr", "what a visitor claims is replaced"
+    assert sent["X-Forwarded-Proto"] == "$scheme"
+    inner = [place for server in http.get_blocks("server") for _, place in server.inner]
+    assert not any(place.get_lines("proxy_set_header") for place in inner), "one in a block undoes those above"
+    (size,) = http.get_lines("client_max_body_size")
+    assert int(size[1].removesuffix("m")) * 1024**2 == load_settings().limit_body_bytes
+    assert "$request " not in read_text("nginx.conf"), "what is searched for is not logged"
+    assert "$args" not in read_text("nginx.conf")
+
+
+def test_nginx_streams_to_agents_and_keeps_figures_to_itself() -> None:
+    (front,) = [
+        each for each in parse_nginx(read_text("nginx.conf")).get_block("http").get_blocks("server") if each.inner[1:]
+    ]
+    places = [(name.split()[-1], place) for name, place in front.inner if name.startswith("location ~")]
+
+    def taken(path: str) -> list[list[str]]:
+        found = [place for pattern, place in places if re.search(pattern, path)]
+        return [line for place in found[:1] for line in place.entries]
+
+    for path in ("/mcp", "/w/handbook/mcp", "/mcp/"):
+        assert ["proxy_buffering", "off"] in taken(path), path
+    for path in ("/metrics", "/w/handbook/metrics"):
+        assert taken(path) == [["return", "404"]], path
+    assert taken("/w/handbook/api/v1/search") == taken("/page/mcp/notes") == []
+
+
+def test_nginx_answers_for_the_domain_and_on_the_ports_that_are_published() -> None:
+    http = parse_nginx(read_text("nginx.conf")).get_block("http")
+    domain = tomllib.loads(read_text("wikiholt.toml"))["serve"]["domain"]
+    names = {
+        name for server in http.get_blocks("server") for line in server.get_lines("server_name") for name in line[1:]
+    }
+    assert names == {domain, f"*.{domain}"}
+    proxy = load_compose()["services"]["proxy"]
+    published = {port.split(":")[2] for port in proxy["ports"]}
+    listened = {line[1] for server in http.get_blocks("server") for line in server.get_lines("listen")}
+    assert {port for port in listened if ":" not in port} == published
+    (asked,) = re.findall(r"http://([\d.:]+)/healthz", str(proxy["healthcheck"]["test"]))
+    assert asked in listened
+    files = {
+        line[1] for server in http.get_blocks("server") for line in server.entries if line[0].startswith("ssl_cert")
+    }
+    assert files == {f"/run/secrets/{secret}" for secret in proxy["secrets"]}
+
+
+@pytest.mark.skipif(shutil.which("nginx") is None, reason="there is no nginx")
+def test_nginx_itself_takes_the_file(tmp_path: Path) -> None:
+    key, certificate = tmp_path / "tls.key", tmp_path / "tls.crt"
+    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=wiki.example.org"]
+    subprocess.run([*made, "-keyout", key, "-out", certificate], check=True, capture_output=True, timeout=60)
+    text = re.sub(r"server node\d:", "server 127.0.0.1:", read_text("nginx.conf"))
+    text = text.replace("/run/secrets", str(tmp_path)).replace("/tmp/", f"{tmp_path}/")
+    (tmp_path / "nginx.conf").write_text(text)
+    tried = subprocess.run(
+        ["nginx", "-t", "-c", tmp_path / "nginx.conf"], check=False, capture_output=True, text=True, timeout=60
+    )
+    assert tried.returncode == 0, tried.stderr
+
+
+# ── the manual ───────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_manual_speaks_of_every_file() -> None:
+    manual = (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8")
+    for file in (each for each in DEPLOY.rglob("*") if each.is_file() and "secrets" not in each.parts):
+        assert f"(../deploy/{file.relative_to(DEPLOY)})" in manual, f"docs/deploy.md does not speak of {file.name}"
+
+
+def test_ports_in_the_manual_are_those_of_the_service() -> None:
+    assert load_settings().serve_port == PORT
+    assert f"wikiholt@{PORT}" in (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8")

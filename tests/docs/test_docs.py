@@ -1,0 +1,257 @@
+"""What the documentation says is checked against the code it speaks of."""
+
+import re
+import shlex
+import tomllib
+from argparse import ArgumentParser, _SubParsersAction
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+import wikiholt
+from wikiholt.domain.search import Confidence, Hit, SearchMode, SearchResult, Snippet
+from wikiholt.errors import WikiholtError
+from wikiholt.interfaces.cli import wiki_commands
+from wikiholt.interfaces.cli.main import INTERRUPTED_EXIT_CODE, UNEXPECTED_EXIT_CODE
+from wikiholt.interfaces.cli.parser import EXIT_CODES, build_parser
+from wikiholt.interfaces.schemas.search_schemas import build_hit_document, build_result_document
+from wikiholt.text.markdown import make_github_slug
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src" / "wikiholt"
+BENCH = [page for page in (ROOT / "bench").rglob("*.md") if not page.is_relative_to(ROOT / "bench" / "data")]
+DOCS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *BENCH])
+ADRS = sorted((ROOT / "docs" / "adr").glob("*.md"))
+
+_FENCED = re.compile(r"^```.*?^```[ \t]*$", re.MULTILINE | re.DOTALL)
+_CONSOLE = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_INLINE = re.compile(r"`([^`\n]+)`")
+_LINK = re.compile(r"(?<!!)\[[^\]\n]*\]\(([^)\s]+)\)")
+_HEADING = re.compile(r"^#{1,6} +(.+?) *$", re.MULTILINE)
+_MACHINE_PATH = re.compile(r"(?<![\w.…~/}-])/(?:work|root|tmp|home|Users|srv|mnt|var|opt|private)/")
+_ADDRESS = re.compile(r"\b(?:https?|ssh|git)://([^/\s)`>]+)|\b(\d{1,3}(?:\.\d{1,3}){3})\b")
+# 2130706433 is 127.0.0.1 in one number; "host" stands for any.
+_HOSTS = {"semver.org", "wiki.example.org", "0.0.0.0", "127.0.0.1", "localhost", "2130706433", "host", "git.example"}
+
+readers = pytest.mark.parametrize("doc", DOCS, ids=lambda doc: str(doc.relative_to(ROOT)))
+
+
+def read_text(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def strip_code(text: str) -> str:
+    return _FENCED.sub("", text)
+
+
+def find_code_names(text: str) -> set[str]:
+    """Everything the text sets in code type."""
+    return set(_INLINE.findall(strip_code(text)))
+
+
+def find_anchors(file: Path) -> set[str]:
+    return {make_github_slug(heading) for heading in _HEADING.findall(strip_code(file.read_text(encoding="utf-8")))}
+
+
+def get_sub_commands(parser: ArgumentParser) -> dict[str, ArgumentParser]:
+    """The commands by name; those of a command that has commands of its own as `key create`."""
+    found: dict[str, ArgumentParser] = {}
+    for action in (each for each in parser._actions if isinstance(each, _SubParsersAction)):
+        for name, inner in action.choices.items():
+            below = get_sub_commands(inner)
+            found |= {f"{name} {each}": command for each, command in below.items()} if below else {name: inner}
+    return found
+
+
+def get_options(parser: ArgumentParser) -> set[str]:
+    return {name for action in parser._actions for name in action.option_strings} - {"-h", "--help"}
+
+
+def get_section(text: str, title: str) -> str:
+    """What stands under a heading, up to the next of its level or above."""
+    found = re.search(rf"^(#+) {re.escape(title)}$(.*?)(?=^(?!\1#)#+ |\Z)", text, re.MULTILINE | re.DOTALL)
+    assert found, f"there is no heading {title!r}"
+    return found[2]
+
+
+# ── all pages ────────────────────────────────────────────────────────────────────────────────────
+
+
+@readers
+def test_links_lead_to_files_and_headings_that_exist(doc: Path) -> None:
+    for link in _LINK.findall(strip_code(doc.read_text(encoding="utf-8"))):
+        if "://" in link:
+            continue
+        place, _, anchor = link.partition("#")
+        target = (doc.parent / place).resolve() if place else doc
+        assert target.exists(), f"{link} leads nowhere"
+        assert target.is_relative_to(ROOT), f"{link} leads out of the project"
+        if anchor and target.suffix == ".md":
+            assert anchor in find_anchors(target), f"{link} names no heading of {target.name}"
+
+
+@readers
+def test_no_page_names_a_machine(doc: Path) -> None:
+    text = doc.read_text(encoding="utf-8")
+    assert not _MACHINE_PATH.search(text)
+    hosts = {(host or number).rpartition("@")[2].partition(":")[0] for host, number in _ADDRESS.findall(text)}
+    assert hosts <= _HOSTS
+
+
+@readers
+def test_commands_that_are_shown_are_commands_that_parse(doc: Path) -> None:
+    for line in find_commands(doc.read_text(encoding="utf-8")):
+        assert can_parse(line), f"wikiholt does not understand: {line}"
+
+
+def can_parse(line: str) -> bool:
+    try:
+        build_parser().parse_args(shlex.split(line, comments=True)[1:])
+    except SystemExit as stop:
+        return stop.code == 0
+    return True
+
+
+def find_commands(text: str) -> Iterator[str]:
+    """Every `$ wikiholt …` of a console block, and every `wikiholt …` in code type that gives a command's name."""
+    for block in _CONSOLE.findall(text):
+        joined = block.replace("\\\n", " ")
+        yield from (line[2:] for line in joined.splitlines() if line.startswith("$ wikiholt"))
+    yield from (code for code in find_code_names(text) if code.startswith("wikiholt ") and "…" not in code)
+
+
+def test_the_readme_and_the_manual_show_commands_at_all() -> None:
+    for name in ("README.md", "docs/cli.md"):
+        assert len(list(find_commands(read_text(name)))) >= 5
+
+
+def test_a_command_that_does_not_exist_would_be_noticed() -> None:
+    (line,) = find_commands("```console\n$ wikiholt fly --away\n```\n")
+    assert not can_parse(line)
+
+
+# ── the map ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_map_names_every_module_and_package() -> None:
+    known = find_code_names(read_text("ARCHITECTURE.md"))
+    for entry in PACKAGE.iterdir():
+        if entry.suffix == ".py" and entry.stem != "__init__":
+            assert entry.name in known, f"ARCHITECTURE.md does not name {entry.name}"
+        if (entry / "__init__.py").exists():
+            assert f"{entry.name}/" in known, f"ARCHITECTURE.md does not name {entry.name}/"
+
+
+def test_the_map_names_no_file_that_is_gone() -> None:
+    files = {name for name in find_code_names(read_text("ARCHITECTURE.md")) if re.fullmatch(r"[\w/.-]+\.py", name)}
+    assert files
+    for name in files:
+        assert (PACKAGE / name).exists() or (ROOT / name).exists(), f"ARCHITECTURE.md names {name}"
+
+
+def test_the_map_draws_the_layers_that_are_checked() -> None:
+    contracts = tomllib.loads(read_text("pyproject.toml"))["tool"]["importlinter"]["contracts"]
+    drawn = get_section(read_text("ARCHITECTURE.md"), "Layers")
+    lines = [re.sub(r"\s+", " ", line).strip() for line in drawn.splitlines()]
+    layers = contracts[0]["layers"]
+    places = [lines.index(layer) for layer in layers]
+    assert places == sorted(places)
+
+
+def test_the_index_of_the_manual_leads_to_every_page() -> None:
+    index = ROOT / "docs" / "README.md"
+    linked = {(index.parent / link.partition("#")[0]).resolve() for link in _LINK.findall(read_text("docs/README.md"))}
+    pages = {page.resolve() for page in (ROOT / "docs").rglob("*.md")} - {index.resolve()}
+    assert pages <= linked
+
+
+def test_decisions_are_numbered_and_each_says_what_was_not_taken() -> None:
+    assert [int(adr.name[:4]) for adr in ADRS] == list(range(1, len(ADRS) + 1))
+    for adr in ADRS:
+        titles = _HEADING.findall(adr.read_text(encoding="utf-8"))
+        assert titles[0].startswith(f"{int(adr.name[:4])}. ")
+        assert {"Context", "Decision", "Consequences", "Not taken"} <= set(titles), adr.name
+
+
+# ── dependencies ─────────────────────────────────────────────────────────────────────────────────
+
+
+def test_every_dependency_has_its_reasons_written_down() -> None:
+    project = tomllib.loads(read_text("pyproject.toml"))
+    wanted = [*project["project"]["dependencies"], *project["build-system"]["requires"]]
+    wanted += [each for extra in project["project"]["optional-dependencies"].values() for each in extra]
+    wanted += [each for group in project["dependency-groups"].values() for each in group]
+    known = {name.lower() for name in find_code_names(read_text("docs/dependencies.md"))}
+    for requirement in wanted:
+        found = re.match(r"[\w.-]+", requirement)
+        assert found
+        assert found[0].lower() in known, f"docs/dependencies.md does not speak of {found[0]}"
+
+
+# ── the command line ─────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_manual_describes_every_command_with_its_options() -> None:
+    manual = read_text("docs/cli.md")
+    everywhere = get_section(manual, "Options of every command")
+    for option in get_options(build_parser()) | {"--json"}:
+        assert f"`{option}" in everywhere, f"{option} is not described"
+    for name, parser in get_sub_commands(build_parser()).items():
+        about = get_section(manual, name)
+        assert f"$ wikiholt {name}" in about, f"there is no example of {name}"
+        for option in get_options(parser) - {"--json"}:
+            assert f"`{option}" in about, f"{name} {option} is not described"
+
+
+def test_the_manual_describes_no_option_that_does_not_exist() -> None:
+    parsers = [build_parser(), *get_sub_commands(build_parser()).values()]
+    exists = {option for parser in parsers for option in get_options(parser)} | {"--help"}
+    written = {
+        match
+        for code in find_code_names(read_text("docs/cli.md"))
+        for match in re.findall(r"(?<![\w-])--[a-z][\w-]*", code)
+    }
+    assert written <= exists
+
+
+def read_exit_codes() -> dict[int, str]:
+    rows = re.findall(r"^\| (\d+) \|(.*)$", get_section(read_text("docs/cli.md"), "Exit codes"), re.MULTILINE)
+    return {int(code): rest for code, rest in rows}
+
+
+def test_exit_codes_of_the_manual_are_those_of_the_errors() -> None:
+    table = read_exit_codes()
+    families = {family.exit_code: family for family in WikiholtError.__subclasses__()}
+    ends = {
+        0,
+        wiki_commands.NOTHING_FOUND_EXIT_CODE,
+        wiki_commands.PROBLEMS_FOUND_EXIT_CODE,
+        UNEXPECTED_EXIT_CODE,
+        INTERRUPTED_EXIT_CODE,
+    }
+    assert set(table) == set(families) | ends
+    for code, family in families.items():
+        for kind in family.__subclasses__() or [family]:
+            assert kind.exit_code == code
+            if kind.__module__ == wikiholt.errors.__name__:
+                assert f"`{kind.code}`" in table[code], f"{kind.code} is not listed at {code}"
+
+
+def test_help_and_manual_list_the_same_exit_codes() -> None:
+    told = {int(code) for code in re.findall(r"(?<!\S)(\d+) (?=[A-Za-z])", EXIT_CODES)}
+    assert told == set(read_exit_codes()) - {INTERRUPTED_EXIT_CODE}
+
+
+def test_every_field_of_an_answer_is_described() -> None:
+    manual = read_text("docs/cli.md")
+    now = datetime(2024, 5, 31, tzinfo=UTC)
+    hit = Hit("", "", "", Snippet(""), 0.5, 0.5, Confidence.LOW, (), (), "", 1, 1, 0, None, (), now)
+    answer = SearchResult("", SearchMode.HYBRID, (hit,), 1, 0.1, None, None, False, False, False)
+    for title, document in (
+        ("Fields of an answer", build_result_document(answer)),
+        ("Fields of a hit", build_hit_document(hit)),
+    ):
+        rows = re.findall(r"^\| `(\w+)` \|", get_section(manual, title), re.MULTILINE)
+        assert rows == list(document), title

@@ -1,0 +1,65 @@
+"""Which sentence is closest to a query, by the model's table of words."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.embedding.tiny_model import write_model
+from wikiholt.domain.protocols import SupportsSentenceScoring
+from wikiholt.embedding import load_embedder
+from wikiholt.embedding.embedder import OnnxEmbedder
+
+PASSAGE = (
+    "The office is on the second floor, beside the stairs.",
+    "Every evening a copy of all files is written to the disk in the cellar.",
+    "Vehicles can be parked in the yard after six o'clock.",
+    "Whoever leaves last turns the heating down and the lights off.",
+)
+
+
+@pytest.mark.real_model
+@pytest.mark.parametrize(
+    ("query", "closest"),
+    [
+        ("nightly backup of our documents", 1),
+        ("a place to leave the car", 2),
+        ("which storey are you on", 0),
+        ("LAMPS", 3),
+    ],
+)
+def test_the_closest_sentence_may_share_no_word_with_the_query(minilm: OnnxEmbedder, query: str, closest: int) -> None:
+    close = minilm.make_sentence_scorer(query)
+    assert close is not None
+    assert int(np.argmax(close(PASSAGE))) == closest
+
+
+@pytest.mark.real_model
+def test_the_answer_is_the_same_whatever_was_asked_before(minilm: OnnxEmbedder) -> None:
+    assert isinstance(minilm, SupportsSentenceScoring)
+    first = minilm.make_sentence_scorer("warm rooms")
+    other = minilm.make_sentence_scorer("コーヒー")
+    assert first is not None
+    assert other is not None
+    told = first(PASSAGE)
+    other(PASSAGE)
+    first(["Tea?"])
+    assert first(PASSAGE) == told
+    again = minilm.make_sentence_scorer("warm rooms")
+    assert again is not None
+    assert again(list(PASSAGE)) == told
+
+
+@pytest.mark.real_model
+@pytest.mark.parametrize("query", ["", "?!", "猫", "\ud800", "a" * 5000, "word " * 2000])
+def test_any_text_can_be_compared(minilm: OnnxEmbedder, query: str) -> None:
+    close = minilm.make_sentence_scorer(query)
+    assert close is not None
+    assert close([]) == []
+    scores = close(["", "…", "猫が好きです", "\udfff half a pair", "x" * 3000, "the cat"])
+    assert len(scores) == 6
+    assert np.isfinite(scores).all()
+
+
+def test_a_model_without_a_table_says_that_it_cannot_tell(tmp_path: Path) -> None:
+    assert load_embedder(write_model(tmp_path)).make_sentence_scorer("cat") is None

@@ -1,0 +1,49 @@
+"""Runs fuzz targets: a number of examples each, or one after the other until the time is over."""
+
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from hypothesis import HealthCheck, Phase, given, seed, settings
+
+sys.path[:0] = [str(Path(__file__).parents[1] / each) for each in ("sources", "nasty", "fuzz")]
+
+from tests.fuzz import (
+    fuzz_texts,
+    interface_targets,
+    text_targets,
+)
+
+ALL_TARGETS: dict[str, tuple[Callable[[Any], None], str]] = {**text_targets.TARGETS, **interface_targets.TARGETS}
+
+
+def test_of(name: str, examples: int, number: int | None) -> Callable[[], None]:
+    """The target as Hypothesis runs it: with a number examples are drawn by it, without one always the same."""
+    check, kind = ALL_TARGETS[name]
+
+    def any_input(value: Any) -> None:
+        check(value)
+
+    any_input.__qualname__ = any_input.__name__ = f"fuzz_{name}"
+    quick = settings(
+        max_examples=examples,
+        deadline=None,
+        derandomize=number is None,
+        database=None,
+        phases=[Phase.generate, Phase.shrink],
+        suppress_health_check=list(HealthCheck),
+    )
+    return quick(given(getattr(fuzz_texts, kind))(any_input))
+
+
+def make_campaign(name: str, examples: int, number: int | None = None) -> str | None:
+    """Run one target; what it found, with the smallest input that shows it, or nothing."""
+    test = test_of(name, examples, number)
+    try:
+        (seed(number)(test) if number is not None else test)()
+    except Exception as error:  # noqa: BLE001 - whatever it is, it was found
+        notes = "\n".join(getattr(error, "__notes__", ()))
+        return f"{name} (seed {number}): {notes}\n{traceback.format_exc(limit=-4)}"
+    return None

@@ -1,0 +1,22 @@
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.git_repository import Repository
+from wikiholt.git.source import GitSource
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Repository:
+    return Repository(tmp_path / "wiki")
+
+
+@pytest.fixture
+def make_repository(tmp_path: Path) -> Callable[..., Repository]:
+    return lambda name, *options: Repository(tmp_path / name, *options)
+
+
+@pytest.fixture
+def source(repository: Repository) -> GitSource:
+    return GitSource(repository.path)

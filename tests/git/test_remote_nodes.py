@@ -1,0 +1,100 @@
+"""Nodes that share a wiki whose repository is elsewhere: each has a mirror, and fetches what another has found."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.git_repository import Repository
+from tests.support.git_servers import LocalServer, make_git_handler, run_http_server
+from wikiholt.errors import SourceError, SourceMissing
+from wikiholt.git.fetch import FetchLimits
+from wikiholt.git.remote import MirrorRefresher, RemoteSource, SharedHead
+
+LOCAL_LIMITS = FetchLimits(schemes=("http",), allow_private=True, timeout=60)
+
+
+class FakeSharedHead:
+    """What nodes have told each other."""
+
+    def __init__(self) -> None:
+        self.published: str | None = None
+        self.shared_head = SharedHead(lambda: self.published, self._publish)
+
+    def _publish(self, revision: str) -> None:
+        self.published = revision
+
+
+@pytest.fixture
+def server(repository: Repository) -> Iterator[LocalServer]:
+    with run_http_server(make_git_handler(repository.path.parent)) as running:
+        yield running
+
+
+def open_node(server: LocalServer, place: Path, board: FakeSharedHead) -> RemoteSource:
+    return RemoteSource(server.get_url("wiki/.git"), place, LOCAL_LIMITS, shared_head=board.shared_head)
+
+
+def test_a_page_is_read_on_a_node_that_never_fetched(
+    repository: Repository, server: LocalServer, tmp_path: Path
+) -> None:
+    head = repository.commit({"a.md": "one"})
+    source = open_node(server, tmp_path / "one", FakeSharedHead())
+    with pytest.raises(SourceMissing):
+        source.get_last_known_head()
+    assert not (tmp_path / "one").exists(), "saying how fresh an answer is fetches nothing"
+    entry = source.read_tree(source.get_head())["a.md"]
+    assert [blob.data for blob in source.read_blobs([entry.blob], 100)] == [b"one"]
+    assert source.get_head() == head
+
+
+def test_a_node_follows_the_head_that_another_has_fetched(
+    repository: Repository, server: LocalServer, tmp_path: Path
+) -> None:
+    board = FakeSharedHead()
+    one, other = open_node(server, tmp_path / "one", board), open_node(server, tmp_path / "other", board)
+    first = repository.commit({"a.md": "one"})
+    assert (other.get_head(), board.published) == (first, first)
+    second = repository.commit({"a.md": "two"})
+    assert (other.get_last_known_head(), other.get_head()) == (first, first), "nobody has looked yet"
+    assert one.fetch()
+    assert (other.get_last_known_head(), other.get_head()) == (second, second)
+
+
+def test_a_remote_that_cannot_be_reached_is_asked_once_and_its_old_mirror_answers(
+    repository: Repository, server: LocalServer, tmp_path: Path
+) -> None:
+    board = FakeSharedHead()
+    source = open_node(server, tmp_path / "one", board)
+    head = repository.commit({"a.md": "one"})
+    source.fetch()
+    repository.path.rename(tmp_path / "gone")
+    board.published = "f" * 40
+    assert [source.get_head(), source.get_head()] == [head, head]
+    lost = open_node(server, tmp_path / "two", board)
+    for _ in range(2):
+        with pytest.raises(SourceError):
+            lost.get_head()
+    assert not (tmp_path / "two" / "mirror.git").exists()
+
+
+def test_many_readers_wait_for_one_fetch_and_none_for_ever() -> None:
+    fetched: list[int] = []
+    gate = threading.Event()
+
+    def fetch() -> None:
+        fetched.append(1)
+        gate.wait(60)
+
+    hasty, patient = MirrorRefresher(fetch, timeout=0.0), MirrorRefresher(fetch, timeout=60.0)
+    assert [hasty.refresh("x"), hasty.refresh("x")] == [None, None]
+    assert fetched == [1]
+    threads = [threading.Thread(target=patient.refresh, args=("x",)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    gate.set()
+    for thread in threads:
+        thread.join(60)
+    assert patient.refresh("x") is None
+    assert fetched == [1, 1]

@@ -1,0 +1,321 @@
+"""The command line as a person and a script use it, on the real model."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.git_repository import Repository
+from wikiholt.interfaces.cli.main import main
+from wikiholt.interfaces.cli.output import to_safe_text
+
+pytestmark = pytest.mark.real_model
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    def call(*arguments: str) -> tuple[int, str, str]:
+        try:
+            code = main(["--data", str(tmp_path / "data"), *arguments])
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+@pytest.fixture
+def wiki(tmp_path: Path) -> Repository:
+    repository = Repository(tmp_path / "wiki")
+    repository.commit(
+        {
+            "Home.md": "# Home\n\nThe handbook of the night shift.",
+            "ops/backup.md": "---\ntags: [ops, disks]\ncategory: Runbook\nlast_updated: 2024-03-01\n---\n# Backups\n\n"
+            "Copies of every disk are taken at midnight and kept for thirty days.",
+            "ops/coffee.md": "---\ntags: kitchen\nlast_updated: 2020-01-01\n---\n# Coffee machine\n\nDescale it.",
+        }
+    )
+    return repository
+
+
+@pytest.fixture
+def synced(run: Run, wiki: Repository) -> Run:
+    assert run("add", "night", str(wiki.path))[0] == 0
+    assert run("sync")[0] == 0
+    return run
+
+
+def parse_document(text: str) -> Any:
+    return json.loads(text)
+
+
+def test_add_sync_search_finds_by_meaning(synced: Run) -> None:
+    code, out, err = synced("search", "night", "restoring lost data")
+    assert (code, err) == (0, "")
+    assert "1. Backups" in out
+    assert "= HEAD" in out
+
+
+def test_json_is_one_document_and_nothing_else(synced: Run) -> None:
+    code, out, err = synced("search", "night", "restoring lost data", "--json", "-n", "2")
+    assert (code, err) == (0, "")
+    answer = parse_document(out)
+    assert len(answer["results"]) == 2
+    first = answer["results"][0]
+    assert first["path"] == "ops/backup"
+    assert {"name", "path", "snippet", "distance", "score"} <= first.keys()
+    assert answer["indexed_revision"] == answer["head_revision"]
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "semantic", "keyword"])
+def test_modes_can_be_chosen(synced: Run, mode: str) -> None:
+    answer = parse_document(synced("search", "night", "descale the coffee machine", "--mode", mode, "--json")[1])
+    assert answer["mode"] == mode
+    assert answer["results"][0]["path"] == "ops/coffee"
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "expected"),
+    [
+        ("--tag", "OPS", {"ops/backup"}),
+        ("--category", "runbook", {"ops/backup"}),
+        ("--path", "ops", {"ops/backup", "ops/coffee"}),
+        ("--since", "2023-01-01", {"Home", "ops/backup"}),
+    ],
+)
+def test_filters_narrow_the_search(synced: Run, option: str, value: str, expected: set[str]) -> None:
+    answer = parse_document(
+        synced("search", "night", "machine", option, value, "--mode", "semantic", "-n", "50", "--json")[1]
+    )
+    assert {hit["path"] for hit in answer["results"]} == expected
+
+
+def test_every_command_has_json(synced: Run) -> None:
+    assert parse_document(synced("list", "--json")[1])["wikis"][0]["slug"] == "night"
+    assert parse_document(synced("status", "--json")[1])["wikis"][0]["pages"] == 3
+    status = parse_document(synced("status", "night", "--json")[1])
+    assert (status["pages"], status["stale"], status["error"]) == (3, False, None)
+    assert parse_document(synced("sync", "night", "--json")[1])["unchanged"] == 3
+    assert parse_document(synced("sync", "--json")[1])["wikis"][0]["wiki"] == "night"
+    assert parse_document(synced("settings", "--json")[1])["model"] == "all-MiniLM-L6-v2"
+    findings = parse_document(synced("doctor", "--json")[1])
+    assert findings["well"]
+    assert {"git", "model", "disk", "data directory", "registry", "wiki night"} <= {
+        f["subject"] for f in findings["findings"]
+    }
+    removed = parse_document(synced("remove", "night", "--json")[1])
+    assert removed["removed"]
+    assert parse_document(synced("list", "--json")[1]) == {"wikis": []}
+
+
+def test_text_for_people(synced: Run) -> None:
+    assert "3 pages" in synced("status")[1]
+    assert "at HEAD" in synced("status", "night")[1]
+    assert "night" in synced("list")[1]
+    assert "✓ model" in synced("doctor")[1]
+    code, out, _ = synced("remove", "night")
+    assert code == 0
+    assert "left alone" in out
+    assert "wikiholt add" in synced("list")[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["search", "absent", "x"], 3, "absent"),
+        (["sync", "absent"], 3, "absent"),
+        (["status", "absent"], 3, "absent"),
+        (["remove", "absent"], 3, "absent"),
+        (["search", "night", "   "], 2, "empty"),
+        (["search", "night", "x", "-n", "0"], 2, "n is 0"),
+        (["search", "night", "x", "-n", "101"], 2, "n is 101"),
+        (["search", "night", "x", "--since", "yesterdayish"], 2, "yesterdayish"),
+        (["add", "night", "."], 6, "repository"),
+        (["add", "../up", "."], 2, "cannot name a wiki"),
+        (["add", "Night", "."], 2, "capital letter"),
+    ],
+)
+def test_bad_input_gets_an_error_with_a_hint(
+    synced: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], code: int, words: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    got, out, err = synced(*arguments)
+    assert (got, out) == (code, "")
+    assert words in err.lower()
+    last = err.strip().splitlines()[-1]
+    assert last.startswith("hint: ")
+    assert len(last) > len("hint: ")
+
+
+def test_adding_a_slug_twice_is_refused(synced: Run, wiki: Repository) -> None:
+    code, _, err = synced("add", "night", str(wiki.path))
+    assert code == 4
+    assert "hint:" in err
+
+
+@pytest.mark.parametrize("arguments", [["search", "night", "x", "-n", "many"], ["frobnicate"], ["search"], []])
+def test_grammar_errors_exit_with_two(run: Run, arguments: list[str]) -> None:
+    code, out, err = run(*arguments)
+    assert (code, out) == (2, "")
+    assert "usage:" in err
+
+
+def test_nothing_found_has_a_code_of_its_own(synced: Run) -> None:
+    code, out, _ = synced("search", "night", "xyzzyplugh", "--mode", "keyword")
+    assert code == 1
+    assert "Nothing found" in out
+
+
+def test_a_wiki_that_fails_does_not_keep_the_others_from_syncing(synced: Run, wiki: Repository, tmp_path: Path) -> None:
+    other = Repository(tmp_path / "other")
+    other.commit({"a.md": "alpha"})
+    assert synced("add", "aaa", str(other.path))[0] == 0
+    other.path.rename(tmp_path / "gone")
+    wiki.commit({"new.md": "brand new page"})
+    code, out, err = synced("sync")
+    assert code == 6
+    assert "aaa" in err
+    assert "✓ night: 1 added" in out
+
+
+def test_syncing_nothing_says_how_to_begin(run: Run) -> None:
+    code, _, err = run("sync")
+    assert code == 3
+    assert "wikiholt add" in err
+
+
+def test_searching_before_the_first_sync_says_what_to_do(run: Run, wiki: Repository) -> None:
+    run("add", "night", str(wiki.path))
+    code, out, err = run("search", "night", "disks")
+    assert (code, out) == (7, "")
+    assert "wikiholt sync" in err
+
+
+def test_status_and_doctor_tell_of_trouble(synced: Run, wiki: Repository) -> None:
+    wiki.commit({"bad.md": b"\x00\x01\x02\xff" * 64})
+    assert "behind HEAD" in synced("status")[1]
+    code, out, _ = synced("doctor")
+    assert code == 10
+    assert "✗ wiki night: the index is behind HEAD" in out
+    assert "hint: run `wikiholt sync night`" in out
+    synced("sync")
+    assert "problem: bad.md: binary" in synced("status")[1]
+    wiki.path.rename(wiki.path.with_name("away"))
+    code, out, _ = synced("status")
+    assert code == 0
+    assert "hint:" in out
+    assert synced("doctor")[0] == 10
+
+
+def test_a_data_directory_that_cannot_be_written_is_an_error(tmp_path: Path, wiki: Repository, run: Run) -> None:
+    (tmp_path / "data").write_text("a file where the directory should be")
+    code, _, err = run("add", "night", str(wiki.path))
+    assert code == 7
+    assert "hint:" in err
+    assert (tmp_path / "data").read_text() == "a file where the directory should be"
+
+
+def test_a_model_that_is_missing_or_broken_indexes_nothing(
+    run: Run, wiki: Repository, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    run("add", "night", str(wiki.path))
+    monkeypatch.setenv("WIKIHOLT_MODEL", str(tmp_path / "no-such-model"))
+    code, out, err = run("sync")
+    assert (code, out) == (5, "")
+    assert "hint:" in err
+    assert run("doctor")[0] == 10
+    monkeypatch.delenv("WIKIHOLT_MODEL")
+    assert run("search", "night", "disks")[0] == 7
+    assert run("sync")[0] == 0
+    monkeypatch.setenv("WIKIHOLT_MODEL", str(tmp_path / "no-such-model"))
+    code, out, _ = run("search", "night", "disks", "--json")
+    assert code == 0
+    assert not parse_document(out)["degraded"], "the model it was built with is there and answers"
+    assert run("search", "night", "disks", "--mode", "semantic")[0] == 0
+    assert run("search", "night", "disks", "--mode", "keyword")[0] == 0
+
+
+def test_a_search_that_may_not_look_at_head_does_not_speak_of_it(synced: Run) -> None:
+    code, out, _ = synced("--set", "search.stale_check=false", "search", "night", "disks")
+    assert code == 0
+    assert "= HEAD" not in out
+    assert "HEAD unknown" in out
+
+
+def test_a_setting_can_be_given_for_one_command(synced: Run) -> None:
+    assert parse_document(synced("--set", "language=german", "settings", "--json")[1])["language"] == "german"
+
+
+@pytest.mark.parametrize("pair", ["nope=1", "threads=many", "threads", "chunk.target_tokens=1"])
+def test_a_bad_setting_gets_an_error_with_a_hint(synced: Run, pair: str) -> None:
+    code, out, err = synced("--set", pair, "list")
+    assert (code, out) == (2, "")
+    assert err.strip().splitlines()[-1].startswith("hint: ")
+
+
+def test_a_wiki_keeps_its_own_settings(run: Run, wiki: Repository) -> None:
+    options = (
+        "--subdirectory",
+        "ops",
+        "--ignore",
+        "coffee.md",
+        "--anchors",
+        "otterwiki",
+        "--url",
+        "https://w.example/{path}",
+    )
+    assert run("add", "ops", str(wiki.path), *options)[0] == 0
+    assert run("sync", "ops")[0] == 0
+    answer = parse_document(run("search", "ops", "copies of disks", "--json")[1])
+    assert [hit["path"] for hit in answer["results"]] == ["backup"]
+    assert answer["results"][0]["url"].startswith("https://w.example/backup#")
+    code, _, err = run("add", "other", str(wiki.path), "--subdirectory", "absent")
+    assert code == 2
+    assert "hint:" in err
+    assert run("add", "other", str(wiki.path), "--language", "klingon")[0] == 2
+    assert [w["slug"] for w in parse_document(run("list", "--json")[1])["wikis"]] == ["ops"]
+
+
+def test_the_demo_finds_what_it_promises(tmp_path: Path, run: Run) -> None:
+    from wikiholt.interfaces.cli.demo_wikis.demo_repositories import DEMO_QUERIES
+
+    code, out, _ = run("demo", str(tmp_path / "demo"), "--json")
+    assert code == 0
+    shown = parse_document(out)
+    assert [wiki["added"] for wiki in shown["wikis"]] == [14, 14]
+    for query, answer in zip(DEMO_QUERIES, shown["searches"], strict=True):
+        assert answer["results"][0]["path"] == query.expected_path, query.text
+        assert not answer["nothing_relevant"], query.text
+    code, out, err = run("demo", str(tmp_path / "demo"))
+    assert code == 0
+    assert "28" not in err
+    assert "14 unchanged" in out
+    assert "What to do next" in out
+
+
+def test_page_text_cannot_drive_the_terminal() -> None:
+    assert to_safe_text("\x1b]0;owned\x07 \x9b31m \u202etxt") == "�]0;owned� �31m �txt"
+
+
+def test_a_closed_pipe_is_no_traceback(synced: Run, tmp_path: Path) -> None:
+    command = f"{sys.executable} -m wikiholt.interfaces.cli.main --data {tmp_path / 'data'} search night disks | true"
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
+    assert "Traceback" not in done.stderr
+
+
+def test_it_works_without_home_or_any_variable(synced: Run, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "wikiholt.interfaces.cli.main", "--data", str(tmp_path / "data")]
+    environment = {"PATH": os.environ["PATH"]}
+    done = subprocess.run(
+        [*command, "search", "night", "disks", "--json"], env=environment, capture_output=True, text=True, check=True
+    )
+    assert parse_document(done.stdout)["results"][0]["path"] == "ops/backup"
+    assert done.stderr == ""

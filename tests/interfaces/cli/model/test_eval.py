@@ -1,0 +1,165 @@
+"""`wikiholt eval` as a person uses it, on the real model."""
+
+import json
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.git_repository import Repository
+from wikiholt.interfaces.cli.main import main
+
+pytestmark = pytest.mark.real_model
+
+Run = Callable[..., tuple[int, str, str]]
+FILLER = "It has been so for as long as anybody here can remember, and nobody has thought of changing it since then."
+PAGES: dict[str, str | bytes | None] = {
+    "Home.md": "# Home\n\n[lost files and how to get them back](ops/backup.md), [a hot drink in the "
+    f"morning](ops/coffee.md), [who is awake at midnight](ops/rota.md). {FILLER}\n",
+    "ops/backup.md": f"# Backups\n\nCopies of every disk are taken at midnight and kept for thirty days. {FILLER}\n",
+    "ops/coffee.md": "---\ndescription: Descaling and cleaning of our espresso device\n---\n# Coffee machine\n\n"
+    f"Water, beans, and a brush for the steam nozzle. {FILLER}\n",
+    "ops/rota.md": f"# Rota\n\nAda on Monday, Grace on Tuesday; who swaps says so. {FILLER}\n",
+}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("eval")
+    wiki = Repository(place / "wiki")
+    wiki.commit({"ops/rota.md": f"# Night watch\n\nAda on Monday, Grace on Tuesday; who swaps says so. {FILLER}\n"})
+    wiki.commit(PAGES)
+    assert main(["--data", str(place / "data"), "add", "night", str(wiki.path)]) == 0
+    assert main(["--data", str(place / "data"), "sync", "--quiet"]) == 0
+    return place / "data"
+
+
+@pytest.fixture
+def evaluate(data: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    def call(*arguments: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = main(["--data", str(data), "eval", *arguments])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+def hash_indexes(data: Path) -> dict[str, str]:
+    return {str(file): sha256(file.read_bytes()).hexdigest() for file in sorted(data.rglob("*.sqlite"))}
+
+
+def parse_document(found: tuple[int, str, str]) -> Any:
+    code, out, err = found
+    assert (code, err) == (0, "")
+    return json.loads(out)
+
+
+def test_a_wiki_is_measured_by_its_own_links_history_and_descriptions(evaluate: Run, data: Path) -> None:
+    before = hash_indexes(data)
+    found = parse_document(evaluate("night", "--json"))
+    assert found["questions"]["asked"] == {"links": 3, "former-titles": 1, "descriptions": 1}
+    assert [run["configuration"] for run in found["runs"]] == ["hybrid", "semantic", "keyword"]
+    hybrid = found["runs"][0]
+    assert set(hybrid["figures"]) == {"ndcg@10", "recall@10", "mrr", "success@1"}
+    for figure in hybrid["figures"].values():
+        assert 0 <= figure["low"] <= figure["mean"] <= figure["high"] <= 1
+    assert hybrid["by_kind"]["links"]["recall@10"]["mean"] == 1.0
+    assert any("few" in note for note in found["notes"])
+    assert hash_indexes(data) == before
+
+
+def test_people_read_a_table_and_the_worst_answers(evaluate: Run) -> None:
+    code, out, err = evaluate("night", "--mode", "keyword", "--kind", "descriptions")
+    assert (code, err) == (0, "")
+    assert "1 question (1 of 1 descriptions)" in out
+    assert "Worst of keyword:" in out
+    assert "wanted ops/coffee" in out
+
+
+def test_two_configurations_are_compared_question_by_question(evaluate: Run) -> None:
+    found = parse_document(evaluate("night", "--mode", "semantic", "--against", "keyword", "--json"))
+    comparison = found["comparison"]
+    assert (comparison["ours"], comparison["theirs"]["configuration"]) == ("semantic", "keyword")
+    gap = comparison["differences"]["ndcg@10"]
+    assert gap["better"] + gap["worse"] + gap["same"] == 5
+    assert 0 < gap["p_value"] <= 1
+    same = parse_document(evaluate("night", "--mode", "semantic", "--against", "search.stale_check=false", "--json"))
+    assert same["comparison"]["theirs"]["configuration"] == "semantic search.stale_check=false"
+    assert same["comparison"]["differences"]["mrr"]["p_value"] == 1.0
+    assert any("HEAD was not looked at" in note for note in same["notes"])
+
+
+def test_an_index_in_another_directory_can_be_compared_with(evaluate: Run, data: Path) -> None:
+    found = parse_document(evaluate("night", "--mode", "hybrid", "--against", f"data={data}", "--json"))
+    assert found["comparison"]["differences"]["ndcg@10"]["same"] == 5
+
+
+def test_the_report_is_one_page_in_which_the_wiki_is_only_text(evaluate: Run, tmp_path: Path) -> None:
+    file = tmp_path / "report.html"
+    queries, qrels = tmp_path / "q.jsonl", tmp_path / "q.tsv"
+    queries.write_text('{"id": "1", "text": "<script>alert(1)</script>"}\n{"id": "2", "text": "espresso"}\n')
+    qrels.write_text("1\tops/rota\t1\n2\tops/coffee.md\t1\n")
+    code, out, _ = evaluate(
+        "night", "--queries", str(queries), "--qrels", str(qrels), "--html", str(file), "--against", "keyword"
+    )
+    assert code == 0
+    assert "2 of 2 labelled" in out
+    page = file.read_text()
+    assert "<script" not in page
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
+    assert "http" not in page.replace("http-equiv", "")
+    assert "hybrid against keyword" in page
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["nowhere"], 3, "nowhere"),
+        (["night", "--queries", "q.jsonl"], 2, "belong together"),
+        (["night", "--queries", "absent", "--qrels", "absent"], 2, "absent cannot be read"),
+        (["night", "--queries", "bad.jsonl", "--qrels", "q.tsv"], 2, "line 2 of the queries is no JSON"),
+        (["night", "--queries", "q.jsonl", "--qrels", "ghost.tsv"], 2, "line 1 of the qrels names 'ghost'"),
+        (["night", "--queries", "q.jsonl", "--qrels", "nought.tsv"], 2, "no query has a relevant page"),
+        (["night", "--queries", "bytes", "--qrels", "q.tsv"], 2, "it is not UTF-8"),
+        (["night", "--queries", "q.jsonl", "--qrels", "q.tsv", "--kind", "links"], 2, "--kind"),
+        (["night", "--limit", "0"], 2, "--limit is 0"),
+        (["night", "--against", "fast"], 2, "'fast' makes no configuration"),
+        (["night", "--against", "no.such=1"], 2, "no.such"),
+        (["night", "--against", "precision=fp32"], 2, "built anew"),
+        (["night", "--html", "no/such/directory.html"], 7, "cannot be written"),
+    ],
+    ids=range(13),
+)
+def test_what_makes_no_sense_is_said_and_nothing_is_lost(
+    evaluate: Run,
+    data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    code: int,
+    said: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    good = '{"id": "1", "text": "espresso"}\n'
+    files = {"q.jsonl": good, "bad.jsonl": good + "{\n", "q.tsv": "1\tops/coffee\t1\n", "ghost.tsv": "1\tghost\t1\n"}
+    for name, text in (files | {"nought.tsv": "1\tops/coffee\t0\n"}).items():
+        Path(name).write_text(text)
+    Path("bytes").write_bytes(b"\xff\xfe\xfa")
+    before = hash_indexes(data)
+    found = evaluate(*arguments)
+    assert found[0] == code
+    assert said in found[2]
+    assert "hint: " in found[2]
+    assert found[1] == ""
+    assert hash_indexes(data) == before
+
+
+def test_the_page_a_link_text_stands_on_does_not_answer_for_the_page_it_leads_to(evaluate: Run) -> None:
+    found = parse_document(evaluate("night", "--mode", "keyword", "--kind", "links", "--worst", "10", "--json"))
+    worst = found["runs"][0]["worst"]
+    assert worst, "words alone do not answer all of these"
+    # Home holds every word of these questions; it would be the first answer to each of them.
+    assert "Home" not in [each["path"] for outcome in worst for each in outcome["found"]]

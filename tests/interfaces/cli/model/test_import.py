@@ -1,0 +1,111 @@
+"""`wikiholt import` as an operator sees it, with the real model."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.app.importer.import_fixtures import GARDEN_PAGES, HARBOUR_PAGES, ImportFixture, to_metadata
+from wikiholt import embedding
+from wikiholt.app.importer.shared_index import SharedRow
+from wikiholt.interfaces.cli.main import main
+
+pytestmark = pytest.mark.real_model
+
+
+def encode_faiss(rows: list[SharedRow]) -> bytes:
+    """What FAISS writes for flat vectors."""
+    import struct
+
+    vectors = np.stack([row.vector for row in rows])
+    head = struct.pack("<4siqqq?iQ", b"IxFI", vectors.shape[1], len(vectors), 1 << 20, 1 << 20, True, 0, vectors.size)
+    return head + vectors.tobytes()
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two wikis, a directory of both wikis' indexes at int8, and one at fp32."""
+    place = tmp_path_factory.mktemp("cli")
+    ground = ImportFixture(place, {"harbour": HARBOUR_PAGES, "garden": GARDEN_PAGES})
+    for precision in ("int8", "fp32"):
+        model = embedding.load_embedder("all-MiniLM-L6-v2", precision=precision)
+        for slug in ("harbour", "garden"):
+            rows = ground.make_rows(slug, embedder=model)
+            there = place / precision / slug
+            there.mkdir(parents=True)
+            (there / "index.faiss").write_bytes(encode_faiss(rows))
+            (there / "embeddings.json").write_text(json.dumps([to_metadata(row) for row in rows]), "utf-8")
+    ground.close()
+    return place
+
+
+def run_command(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    code = main(arguments)
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def test_an_import_by_the_command_is_planned_done_and_proved(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    at, there = ("--data", str(place / "data")), str(place / "int8")
+    code, out, _ = run_command(capsys, *at, "import", "faiss", there, "--dry-run", "--json")
+    planned = json.loads(out)
+    assert code == 0
+    assert {each["wiki"]: (each["matched"], each["to_embed"]) for each in planned["wikis"]} == {
+        "garden": (2, 0),
+        "harbour": (3, 0),
+    }
+    code, out, _ = run_command(capsys, *at, "import", "faiss", there)
+    assert code == 0
+    assert "5 vectors embedded anew: all the same; they are reused" in out
+    assert "harbour: 3 vectors reused, 0 embedded" in out
+    assert "proved: 3 pages and 3 chunks" in out
+    code, out, _ = run_command(capsys, *at, "search", "harbour", "fish landed at the pier", "--json")
+    assert json.loads(out)["results"][0]["path"] == "home"
+    code, out, _ = run_command(capsys, *at, "search", "garden", "mackerelcanary", "--json")
+    assert "mackerel" not in json.dumps(json.loads(out)["results"])
+
+
+def test_vectors_of_another_precision_are_not_mixed_with_ours(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    copy = place / "another-data"
+    ground = ImportFixture(copy, {"harbour": HARBOUR_PAGES, "garden": GARDEN_PAGES})
+    ground.close()
+    code, out, _ = run_command(capsys, "--data", str(copy / "data"), "import", "faiss", str(place / "fp32"), "--json")
+    report = json.loads(out)
+    assert code == 0
+    assert not report["agreements"][0]["agrees"]
+    assert "precision" in report["agreements"][0]["reason"]
+    assert [(each["reused"], each["embedded"]) for each in report["wikis"]] == [(0, 2), (0, 3)]
+    assert all(each["proof"]["foreign"] == 0 for each in report["wikis"])
+
+
+def test_what_is_unclear_is_listed_and_refused(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    at = ("--data", str(place / "data"))
+    code, out, err = run_command(capsys, *at, "import", "faiss", str(place / "int8" / "harbour"))
+    assert code == 2
+    assert "Home: a page of garden, harbour" in out
+    assert "--owner 'PATTERN=SLUG'" in err
+    code, out, _ = run_command(capsys, *at, "import", "faiss", str(place / "int8" / "harbour"), "--owner", "*=harbour")
+    assert code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        (("faiss", "nowhere"), 2, "there is no directory nowhere"),
+        (("chroma", "nowhere"), 2, "there is no chroma.sqlite3"),
+        (("faiss", ".", "--owner", "Home"), 2, "--owner 'Home' has no name or no value"),
+        (("faiss", ".", "--tenant", "a=missing"), 3, "missing"),
+        (("faiss", ".", "--wiki", "missing"), 3, "missing"),
+        (("postgres", "postgresql://u:secretword@127.0.0.1:1/x"), 2, "PostgreSQL says"),
+        (("chroma", "http://127.0.0.1:1"), 2, "Chroma cannot be asked"),
+    ],
+)
+def test_bad_input_is_an_error_with_a_hint(
+    place: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], code: int, told: str
+) -> None:
+    found, out, err = run_command(capsys, "--data", str(place / "data"), "import", *arguments)
+    assert (found, out) == (code, "")
+    assert told in err
+    assert "hint: " in err
+    assert "secretword" not in err

@@ -1,0 +1,112 @@
+"""`wikiholt report` as a person uses it, on the real model, while another process has the wiki open."""
+
+import json
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from tests.support.git_repository import Repository
+from tests.wikis.query_log.query_log_fixtures import PAGES
+from wikiholt.interfaces.cli.main import main
+
+pytestmark = pytest.mark.real_model
+
+Run = Callable[..., tuple[int, str, str]]
+HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\x1b[31m"
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("report")
+    wiki = Repository(place / "wiki")
+    wiki.commit(PAGES)
+    for slug in ("notes", "quiet", "mute"):
+        assert main(["--data", str(place / "data"), "add", slug, str(wiki.path)]) == 0
+    assert main(["--data", str(place / "data"), "sync", "notes", "--quiet"]) == 0
+    for slug in ("notes", "quiet"):
+        assert main(["--data", str(place / "data"), "set", slug, "log_queries=true"]) == 0
+    for query in ("who feeds the hens", "Who feeds  the hens", "income tax of the moon base", HOSTILE):
+        main(["--data", str(place / "data"), "search", "notes", query, "-n", "1"])
+    main(["--data", str(place / "data"), "eval", "notes", "--mode", "keyword"])
+    return place / "data"
+
+
+@pytest.fixture
+def run(data: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    def call(*arguments: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = main(["--data", str(data), *arguments])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+def test_people_read_what_was_asked_what_found_nothing_and_which_pages_nobody_finds(run: Run) -> None:
+    code, out, err = run("report", "notes", "--days", "7", "--limit", "3")
+    assert (code, err) == (0, "")
+    assert "4 searches for 3 queries; 4 by cli" in out
+    asked, unanswered = out.index("Asked most often"), out.index("Asked without a result")
+    assert asked < out.index("Who feeds the hens") < unanswered < out.index("income tax", unanswered)
+    assert "Pages never found: 2 of 3" in out
+    assert "\x1b" not in out
+
+
+def test_a_program_reads_the_same(run: Run) -> None:
+    code, out, _ = run("report", "notes", "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert found["frequent"][0]["query"] == "Who feeds the hens"
+    assert (found["frequent"][0]["count"], found["searches"], found["queries"]) == (2, 4, 3)
+    assert found["pages"]["found_most"] == [{"path": "Rota", "count": 2}]
+    assert found["p95_ms"] >= found["p50_ms"] > 0
+
+
+class TagCollector(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: set[str] = set()
+        self.attributes: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+
+def test_the_page_is_one_file_in_which_queries_are_only_text(run: Run, tmp_path: Path) -> None:
+    code, out, _ = run("report", "notes", "--html", str(tmp_path / "r.html"))
+    assert code == 0
+    assert f"Report: {tmp_path / 'r.html'}" in out
+    page = (tmp_path / "r.html").read_text()
+    tags = TagCollector()
+    tags.feed(page)
+    assert tags.seen == {*("html", "meta", "title", "style", "h1", "p", "div"), *("table", "caption", "tr", "th", "td")}
+    assert not tags.attributes & {"src", "href", "onerror"}
+    assert "&lt;script&gt;alert(1)" in page
+    assert "default-src &#x27;none&#x27;" in page or "default-src 'none'" in page
+
+
+def test_no_searches_no_log_and_no_sense_are_told_apart(run: Run, tmp_path: Path) -> None:
+    code, out, _ = run("report", "quiet")
+    assert (code, "No searches were written down" in out) == (0, True)
+    assert "There is no index" in out
+    code, out, err = run("report", "mute")
+    assert (code, out) == (3, "")
+    assert "hint: Turn that on" in err
+    assert run("report", "nosuch")[0] == 3
+    for wrong in (("--days", "0"), ("--limit", "1001"), ("--limit", "-1")):
+        code, _, err = run("report", "notes", *wrong)
+        assert (code, "hint: use 1 to" in err) == (2, True)
+    code, _, err = run("report", "notes", "--html", str(tmp_path / "no" / "r.html"))
+    assert (code, "cannot be written" in err) == (7, True)
+    assert json.loads(run("report", "notes", "--json")[1])["searches"] == 4, "nothing was lost by it"
+
+
+def test_everything_is_forgotten_when_that_is_asked_for(run: Run, data: Path) -> None:
+    code, out, _ = run("report", "notes", "--clear")
+    assert (code, out) == (0, "Forgot 4 searches of notes.\n")
+    assert not [file for file in data.rglob("*.sqlite") if b"income tax" in file.read_bytes()]
+    assert json.loads(run("report", "notes", "--clear", "--json")[1]) == {"wiki": "notes", "cleared": 0}
+    assert run("report", "mute", "--clear")[0] == 3

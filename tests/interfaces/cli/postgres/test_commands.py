@@ -1,0 +1,243 @@
+"""The command line over a real PostgreSQL, as an operator uses it."""
+
+import io
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import conninfo
+
+from tests.support.git_repository import Repository
+from tests.support.postgres_server import PostgresServer
+from wikiholt.app.bootstrap import build_service
+from wikiholt.app.settings.settings_loader import load_settings
+from wikiholt.interfaces.cli.main import main
+from wikiholt.storage.postgres import move, schema
+
+pytestmark = pytest.mark.real_model
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.setenv("WIKIHOLT_STORE", database)
+    return make_runner(tmp_path / "data", capsys)
+
+
+def make_runner(data: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    def call(*arguments: str) -> tuple[int, str, str]:
+        code = main(["--data", str(data), *arguments])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def untouched(pg: PostgresServer) -> Iterator[str]:
+    """A database for those who change nothing."""
+    address = pg.create_database()
+    yield address
+    pg.drop_database(address)
+
+
+def parse_document(run: Run, *arguments: str) -> Any:
+    code, out, err = run(*arguments, "--json")
+    assert (code, err) == (0, "")
+    return json.loads(out)
+
+
+def test_one_setting_makes_every_command_work_over_postgresql(
+    pg: PostgresServer, database: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository = Repository(tmp_path / "wiki")
+    repository.commit({"Backups.md": "# Backups\n\nCopies of every disk are taken at midnight.", "Tea.md": "# Tea\n"})
+    assert run("add", "night", str(repository.path))[0] == 0
+    assert parse_document(run, "sync", "night")["added"] == 2
+    assert parse_document(run, "search", "night", "restoring lost data")["results"][0]["path"] == "Backups"
+    assert parse_document(run, "status", "night")["stale"] is False
+    assert parse_document(run, "reindex", "night")["rebuilt"] is True
+    assert parse_document(run, "backup", "night")["pages"] == 2
+    assert parse_document(run, "restore", "night")["pages"] == 2
+    assert parse_document(run, "upgrade") == {"upgraded": 0, "failed": []}
+
+    other = pg.create_database()
+    secret = conninfo.conninfo_to_dict(other)["password"]
+    monkeypatch.setattr("sys.stdin", io.StringIO(other + "\n"))
+    _, out, err = run("database", "add", "east", "-")
+    assert "Added east" in out
+    assert parse_document(run, "move", "night", "--to", "east", "--dry-run")["wikis"][0]["outcome"] == "moved"
+    assert parse_document(run, "move", "night", "--to", "east")["wikis"] == [{"wiki": "night", "outcome": "moved"}]
+    assert parse_document(run, "move", "night", "--to", "east")["wikis"] == [{"wiki": "night", "outcome": "there"}]
+    found = {each["name"]: each for each in parse_document(run, "database", "list")["databases"]}
+    assert (found["east"]["wikis"], found["home"]["wikis"], found["east"]["behind"]) == (1, 0, 0)
+    refused = run("database", "remove", "east")
+    assert (refused[0], "there are wikis on east" in refused[2]) == (4, True)
+    assert parse_document(run, "search", "night", "restoring lost data")["results"][0]["path"] == "Backups"
+    assert parse_document(run, "move", "--all", "--from", "east", "--to", "home")["wikis"][0]["outcome"] == "moved"
+    code, well, _ = run("doctor")
+    assert code == 0
+    told = [out, err, well, *run("database", "list"), *run("settings")]
+    assert str(secret) not in "".join(map(str, told))
+    assert run("database", "remove", "east")[0] == 0
+
+    assert run("remove", "night")[0] == 0
+    assert not list(tmp_path.glob("data/scratch/*"))
+    with psycopg.connect(database) as connection:
+        assert connection.execute(
+            "SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'w!_%' ESCAPE '!'"
+        ).fetchone() == (0,)
+    pg.drop_database(other)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        (("database", "add", "No Good", "postgresql://a:hush@/x"), 2, "no name"),
+        (("database", "add", "home", "postgresql://a:hush@/x"), 2, "no name"),
+        (("database", "add", "west", "mysql://a:hush@/x"), 2, "not the address"),
+        (("database", "add", "west", "postgresql://a:hush@127.0.0.1:1/x"), 7, "cannot be reached"),
+        (("database", "add", "west", "postgresql://a:hush@/x", "--weight", "0"), 2, "weight"),
+        (("database", "remove", "nowhere"), 2, "no database is called nowhere"),
+        (("database", "remove", "home"), 2, "the home cannot be removed"),
+        (("database", "close", "nowhere"), 2, "no database is called"),
+        (("move", "--to", "home"), 2, "Which wikis"),
+        (("move", "night", "--all", "--to", "home"), 2, "Which wikis"),
+        (("move", "night", "--to", "nowhere"), 2, "no database is called"),
+        (("move", "night", "--to", "home"), 3, "There is no wiki 'night'"),
+        (("move", "--all", "--to", "mysql://a:hush@/x"), 2, "no address"),
+        (("move", "--all", "--to", "postgresql://a:hush@127.0.0.1:1/x"), 7, "cannot be reached"),
+        (("move", "--all", "--to", "home"), 2, "not another store"),
+    ],
+    ids=lambda value: " ".join(value[:4]) if isinstance(value, tuple) else None,
+)
+def test_what_makes_no_sense_is_refused_and_changes_nothing(
+    untouched: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[str, ...],
+    code: int,
+    told: str,
+) -> None:
+    monkeypatch.setenv("WIKIHOLT_STORE", untouched)
+    run = make_runner(tmp_path / "data", capsys)
+    before = parse_document(run, "database", "list")
+    found, out, err = run(*arguments)
+    assert (found, out) == (code, "")
+    assert told in err
+    assert "hint: " in err
+    assert "hush" not in err
+    assert parse_document(run, "database", "list") == before
+
+
+def test_a_database_that_takes_no_new_wikis_is_passed_over(pg: PostgresServer, run: Run, tmp_path: Path) -> None:
+    other = pg.create_database()
+    repository = Repository(tmp_path / "wiki")
+    repository.commit({"a.md": "# A\n"})
+    assert parse_document(run, "database", "add", "east", other)["name"] == "east"
+    assert parse_document(run, "database", "close", "home") == {"name": "home", "open": False}
+    assert run("add", "one", str(repository.path))[0] == 0
+    assert parse_document(run, "sync", "one")["added"] == 1
+    found = {each["name"]: each["wikis"] for each in parse_document(run, "database", "list")["databases"]}
+    assert found == {"home": 0, "east": 1}
+    assert parse_document(run, "database", "open", "home") == {"name": "home", "open": True}
+    pg.drop_database(other)
+    told = run("doctor")
+    assert (told[0], "✗ database east: " in told[1]) == (10, True)
+    assert run("status", "one")[0] == 0, "a wiki in trouble is shown with its trouble"
+
+
+def test_one_database_has_one_name_and_a_new_address_must_lead_to_its_wikis(
+    pg: PostgresServer, run: Run, database: str, tmp_path: Path
+) -> None:
+    other, third = pg.create_database(), pg.create_database()
+    assert parse_document(run, "database", "add", "east", other)["name"] == "east"
+    for address in (f"{database}&connect_timeout=9", other.replace("postgresql:", "postgres:")):
+        refused = run("database", "add", "twin", address)
+        assert (refused[0], "that is the database" in refused[2]) == (2, True)
+    assert parse_document(run, "database", "add", "east", other, "--weight", "2")["weight"] == 2.0
+    parse_document(run, "database", "close", "home")
+    repository = Repository(tmp_path / "wiki")
+    repository.commit({"a.md": "# A\n"})
+    run("add", "one", str(repository.path))
+    assert parse_document(run, "sync", "one")["added"] == 1
+    refused = run("database", "add", "east", third)
+    assert (refused[0], "not in that database" in refused[2]) == (2, True)
+    assert parse_document(run, "status", "one")["pages"] == 1
+    for address in (other, third):
+        pg.drop_database(address)
+
+
+def test_indexes_of_no_wiki_and_moves_that_were_cut_off_are_told_of_and_swept(
+    pg: PostgresServer, run: Run, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository = Repository(tmp_path / "wiki")
+    repository.commit({"a.md": "# A\n"})
+    assert run("add", "one", str(repository.path))[0] == 0
+    parse_document(run, "sync")
+    lost = "ofnowikiatall"
+    with closing(build_service(load_settings(tmp_path / "data", overrides={"store": database}))) as service:
+        service.components.store.set_note(lost, "health", "", create=True)
+    other = pg.create_database()
+    parse_document(run, "database", "add", "east", other)
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(move, "_verify_copy", killed)
+        assert run("move", "one", "--to", "east")[0] == 130
+    told = run("doctor")
+    assert (told[0], f"belong to no wiki: {lost}" in told[1], "1 move left" in told[1]) == (10, True, True)
+    swept = parse_document(run, "database", "sweep")
+    assert (f"w_{lost}" in "".join(swept["removed"]), len(swept["moves_finished"])) == (True, 1)
+    assert parse_document(run, "database", "sweep") == {"removed": [], "moves_finished": []}
+    assert parse_document(run, "status", "one")["pages"] == 1
+    assert parse_document(run, "move", "one", "--to", "east")["wikis"][0]["outcome"] == "moved"
+    assert run("doctor")[0] == 0
+    pg.drop_database(other)
+
+
+def test_an_upgrade_tells_how_far_it_came_and_what_could_not_be_brought_along(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository = Repository(tmp_path / "wiki")
+    repository.commit({"a.md": "# A\n"})
+    for slug in ("one", "two"):
+        run("add", slug, str(repository.path))
+    parse_document(run, "sync")
+    monkeypatch.setattr(schema, "SCHEMA_LAYOUT", schema.SCHEMA_LAYOUT + 1)
+    (home,) = parse_document(run, "database", "list")["databases"]
+    assert home["behind"] == 2
+    assert "2 of its wikis have tables of an older layout" in run("doctor")[1]
+    code, out, err = run("upgrade", "--json")
+    assert (code, len(json.loads(out)["failed"]), err.count("error: ")) == (7, 2, 2)
+    monkeypatch.undo()
+
+
+def test_without_a_database_the_commands_say_what_to_set(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("WIKIHOLT_STORE", raising=False)
+    for command in (["database", "list"], ["upgrade"], ["move", "night", "--to", "east"]):
+        assert main(["--data", str(tmp_path / "data"), *command]) == 2
+        assert "there are no databases" in capsys.readouterr().err
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_missing_driver_is_said_with_what_to_install(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WIKIHOLT_STORE", "postgresql://a:hush@/x")
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    assert main(["--data", str(tmp_path / "data"), "list"]) == 9
+    err = capsys.readouterr().err
+    assert 'pip install "wikiholt[postgres]"' in err
+    assert "hush" not in err

@@ -1,0 +1,206 @@
+"""`wikiholt serve` as a process: it finds, serves, and ends as it should. With the real model, real git, real HTTP."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from threading import Event
+
+import httpx
+import pytest
+
+from tests.support.git_repository import Repository
+from wikiholt.app.bootstrap import open_application, open_service
+from wikiholt.app.settings.settings_loader import load_settings
+from wikiholt.domain.wiki import Scope
+from wikiholt.errors import InvalidSetting
+from wikiholt.interfaces.cli import serve_command as serve_module
+from wikiholt.interfaces.cli.main import main
+
+WORDS = "beans climb poles peas like early frost sage wants sun and dry soil while mint will take every bed it finds"
+
+
+class ServeProcess:
+    """A running `wikiholt serve`."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        self.process = process
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line, process.stderr and process.stderr.read()
+        self.url = str(json.loads(line)["listening"])
+
+    def get(self, path: str) -> httpx.Response:
+        return httpx.get(f"{self.url}{path}", timeout=120)
+
+    def can_find(self, slug: str, query: str, path: str) -> bool:
+        found = self.get(f"w/{slug}/api/v1/search?q={query}")
+        return found.status_code == 200 and path in [hit["path"] for hit in found.json()["results"]]
+
+    def stop(self, number: int, seconds: float) -> int:
+        """Send a signal and wait for the end; the exit code."""
+        self.process.send_signal(number)
+        return self.process.wait(seconds)
+
+
+@contextmanager
+def run_serve(data: Path, *arguments: str) -> Iterator[ServeProcess]:
+    settings = ["--set", "discover.interval=1", "--set", "sync.interval=1", "--set", "sync.slice=1"]
+    command = [sys.executable, "-m", "wikiholt.interfaces.cli.main", "--data", str(data), *settings]
+    command += ["serve", "--json", "--port", "0", *arguments]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("WIKIHOLT_")}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as made:
+        try:
+            yield ServeProcess(made)
+        finally:
+            if made.poll() is None:
+                made.kill()
+
+
+def wait_until(condition: Callable[[], object], seconds: float = 120.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not come true"
+        Event().wait(0.02)
+
+
+def make_pages(count: int) -> dict[str, str | bytes | None]:
+    return {f"Bed {n}.md": f"# Bed {n}\n\nIn bed {n} {WORDS}, {n} of them.\n" for n in range(count)}
+
+
+@pytest.mark.real_model
+def test_repositories_of_a_directory_are_served_as_they_come_and_change_until_a_signal_ends_it(tmp_path: Path) -> None:
+    wikis = tmp_path / "wikis"
+    garden = Repository(wikis / "garden")
+    garden.commit({"Beans.md": "# Beans\n\nClimbing beans want poles.\n"})
+    with run_serve(tmp_path / "data", str(wikis)) as service:
+        wait_until(lambda: service.can_find("garden", "supports for legumes", "Beans"))
+        garden.commit({"Sage.md": "# Sage\n\nDry soil and sun.\n"})
+        wait_until(lambda: service.can_find("garden", "dry soil", "Sage"))
+        Repository(wikis / "kitchen").commit({"Soup.md": "# Soup\n\nPeas, mint, stock.\n"})
+        wait_until(lambda: service.can_find("kitchen", "peas and mint", "Soup"))
+        assert service.stop(signal.SIGTERM, 60) == 0
+    with run_serve(tmp_path / "data") as service:
+        assert service.can_find("kitchen", "peas and mint", "Soup")  # without a directory, and at once
+        assert service.stop(signal.SIGINT, 60) == 0
+        assert service.process.stderr is not None
+        assert service.process.stderr.read() == ""
+
+
+@pytest.mark.real_model
+def test_a_signal_in_the_middle_of_a_first_sync_ends_it_in_order_and_the_next_start_goes_on(tmp_path: Path) -> None:
+    wikis, data = tmp_path / "wikis", tmp_path / "data"
+    Repository(wikis / "large").commit(make_pages(1500))
+
+    def indexed() -> int:
+        service = open_service(data)
+        try:
+            state = service.get_handle("large").get_status().state if service.registry.list_wikis() else None
+            return state.pages if state else 0
+        finally:
+            service.close()
+
+    with run_serve(data, str(wikis)) as service:
+        wait_until(lambda: indexed() >= 48)
+        assert service.stop(signal.SIGTERM, 60) == 0
+    kept = indexed()
+    assert 48 <= kept < 1500
+    service_of_data = open_service(data)
+    try:
+        assert service_of_data.get_handle("large").check() == []
+    finally:
+        service_of_data.close()
+    with run_serve(data, str(wikis)) as service:
+        assert indexed() >= kept
+        wait_until(lambda: service.get("w/large/api/v1/status").json()["stale"] is False, 240)
+        assert service.get("w/large/api/v1/status").json()["pages"] == 1500
+        assert service.stop(signal.SIGTERM, 60) == 0
+
+
+@pytest.mark.real_model
+def test_two_services_share_a_data_directory(tmp_path: Path) -> None:
+    wikis, data = tmp_path / "wikis", tmp_path / "data"
+    garden = Repository(wikis / "garden")
+    garden.commit(make_pages(60))
+    with run_serve(data, str(wikis)) as one, run_serve(data, str(wikis)) as two:
+        for number in range(3):
+            garden.commit({f"New {number}.md": f"# New {number}\n\nRhubarb number {number}.\n"})
+            wait_until(lambda number=number: one.can_find("garden", f"rhubarb number {number}", f"New {number}"))
+            wait_until(lambda number=number: two.can_find("garden", f"rhubarb number {number}", f"New {number}"))
+        assert one.get("healthz").status_code == 200
+        assert two.stop(signal.SIGTERM, 60) == 0
+        assert one.can_find("garden", "rhubarb", "New 2")
+        assert one.stop(signal.SIGTERM, 60) == 0
+    service = open_service(data)
+    try:
+        assert [wiki.slug for wiki in service.list_wikis()] == ["garden"]
+        assert service.get_handle("garden").check() == []
+    finally:
+        service.close()
+
+
+# ── what is refused ──────────────────────────────────────────────────────────────────────────────
+
+
+def run_command(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    code = main([*arguments])
+    return code, capsys.readouterr().err
+
+
+def test_listening_beyond_this_machine_without_a_key_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for host in ("0.0.0.0", "::", "192.0.2.1", "wiki.example"):
+        code, error = run_command(capsys, "--data", str(tmp_path / "data"), "serve", "--host", host)
+        assert code == 2
+        assert "hint: Create one first: wikiholt key create --operator" in error
+    assert not (tmp_path / "data").exists()
+
+
+def test_listening_beyond_this_machine_is_allowed_once_there_is_a_key(tmp_path: Path) -> None:
+    farm = open_application(replace(load_settings(tmp_path / "data"), serve_host="0.0.0.0"))
+    with pytest.raises(InvalidSetting):
+        serve_module._require_keys(farm)
+    farm.service.registry.keys.create(None, Scope.ADMIN, "", None)
+    serve_module._require_keys(farm)
+    farm.service.close()
+
+
+def test_a_directory_that_is_none_or_a_repository_itself_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = ("--data", str(tmp_path / "data"))
+    Repository(tmp_path / "wiki").commit({"A.md": "# A\n"})
+    Repository(tmp_path / "bare", "--bare")
+    for name in ("nowhere", "wiki", "bare"):
+        code, error = run_command(capsys, *data, "serve", str(tmp_path / name))
+        assert code == 2
+        assert "hint: " in error
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_port_that_is_taken_or_none_and_an_address_that_is_not_here_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = ("--data", str(tmp_path / "data"))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        code, error = run_command(capsys, *data, "serve", "--port", port)
+        assert code == 4
+        assert f"port {port}" in error
+    assert run_command(capsys, *data, "serve", "--port", "70000")[0] == 2
+    assert run_command(capsys, *data, "serve", "--port", "http")[0] == 2
+
+
+def test_the_body_of_an_answer_does_not_wait_for_the_acknowledgement_of_its_head() -> None:
+    with serve_module._open_listener("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
+        accepted, _ = listener.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

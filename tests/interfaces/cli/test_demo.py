@@ -1,0 +1,147 @@
+import shutil
+import subprocess
+import threading
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from wikiholt.errors import InvalidSource
+from wikiholt.git.source import GitSource
+from wikiholt.interfaces.cli.demo_wikis import demo_repositories
+from wikiholt.interfaces.cli.demo_wikis.demo_repositories import DEMO_QUERIES, DemoQuery, write_demo_wikis
+
+SLUGS = ("allotment", "runbook")
+
+
+@pytest.fixture(scope="module")
+def wikis(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return write_demo_wikis(tmp_path_factory.mktemp("demo"))
+
+
+def read_pages(repository: Path) -> dict[str, str]:
+    source = GitSource(repository)
+    tree = source.read_tree(source.get_head())
+    blobs = source.read_blobs([entry.blob for entry in tree.values()], 1_000_000)
+    return {file: (blob.data or b"").decode() for file, blob in zip(tree, blobs, strict=True)}
+
+
+def read_heads(wikis: dict[str, Path]) -> dict[str, str]:
+    return {slug: GitSource(path).get_head() for slug, path in wikis.items()}
+
+
+def parse_metadata(text: str) -> dict[str, Any]:
+    parsed: dict[str, Any] = yaml.safe_load(text.split("---\n")[1])
+    return parsed
+
+
+def test_each_wiki_has_ten_to_fourteen_pages_and_a_home_of_its_own(wikis: dict[str, Path]) -> None:
+    found = {slug: read_pages(path) for slug, path in wikis.items()}
+    assert all(10 <= len(wiki) <= 14 for wiki in found.values())
+    assert found["allotment"]["Home.md"] != found["runbook"]["Home.md"]
+    assert any("/" in file for wiki in found.values() for file in wiki)
+
+
+@pytest.mark.parametrize("slug", SLUGS)
+def test_every_page_has_frontmatter_and_says_what_the_package_says(wikis: dict[str, Path], slug: str) -> None:
+    shipped = files(demo_repositories.__package__).joinpath(slug)
+    origin = {"Practices/当番の引き継ぎ.md": "Practices/handover-ja.md"}
+    for file, text in read_pages(wikis[slug]).items():
+        assert text == shipped.joinpath(*origin.get(file, file).split("/")).read_text("utf-8")
+        assert {"category", "tags", "description", "last_updated"} <= set(parse_metadata(text))
+
+
+def test_no_page_of_the_package_is_forgotten(wikis: dict[str, Path]) -> None:
+    for slug, path in wikis.items():
+        shipped = Path(str(files(demo_repositories.__package__))) / slug
+        assert len(read_pages(path)) == len(list(shipped.rglob("*.md")))
+
+
+def test_links_between_pages_lead_somewhere(wikis: dict[str, Path]) -> None:
+    for path in wikis.values():
+        found = read_pages(path)
+        targets = {
+            link.split("]]")[0].split("|")[0]
+            for text in found.values()
+            for link in text.split("[[")[1:]
+            if "]]" in link
+        }
+        assert targets
+        assert {f"{target}.md" for target in targets} <= set(found)
+
+
+def test_there_is_a_history_with_edits_and_a_rename(wikis: dict[str, Path]) -> None:
+    source = GitSource(wikis["allotment"])
+    assert [commit.author for commit in source.read_history("Growing/Crop rotation.md")] == [
+        "Priya Nair",
+        "Tomas Reiter",
+    ]
+    assert len(source.read_history("Home.md")) == 2
+    dates = source.get_change_dates(["Home.md", "Rules/Bonfires.md"], source.get_head(), None)
+    assert dates["Home.md"] > dates["Rules/Bonfires.md"]
+    assert len(GitSource(wikis["runbook"]).read_history("Services/Ledger.md")) == 2
+
+
+def test_the_work_tree_is_checked_out_and_clean(wikis: dict[str, Path]) -> None:
+    for path in wikis.values():
+        assert (path / "Home.md").is_file()
+        command = ["git", "-c", f"safe.directory={path}", "status", "--porcelain"]
+        assert subprocess.run(command, cwd=path, capture_output=True, check=True).stdout == b""
+
+
+def test_writing_again_changes_nothing(tmp_path: Path) -> None:
+    repositories = write_demo_wikis(tmp_path)
+    before = read_heads(repositories)
+    (repositories["allotment"] / "Home.md").write_text("edited by hand")
+    shutil.rmtree(repositories["runbook"])
+    assert write_demo_wikis(tmp_path) == repositories
+    assert (repositories["allotment"] / "Home.md").read_text() == "edited by hand"
+    assert read_heads(repositories) == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["allotment", "runbook"]
+
+
+def test_what_is_in_the_way_is_not_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "runbook").mkdir()
+    (tmp_path / "runbook" / "thesis.txt").write_text("years of work")
+    with pytest.raises(InvalidSource, match="in the way"):
+        write_demo_wikis(tmp_path)
+    assert (tmp_path / "runbook" / "thesis.txt").read_text() == "years of work"
+
+
+def test_the_same_commits_come_about_whatever_git_is_set_to(
+    wikis: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "gitconfig"
+    config.write_text("[core]\nautocrlf = true\n[init]\ndefaultBranch = trunk\n[user]\nuseConfigOnly = true\n")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(config))
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "nowhere"))
+    monkeypatch.setenv("HOME", str(tmp_path / "no home"))
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    assert read_heads(write_demo_wikis(tmp_path / "demo")) == read_heads(wikis)
+
+
+def test_pages_do_not_claim_to_be_newer_than_their_commit(wikis: dict[str, Path]) -> None:
+    for path in wikis.values():
+        source, found = GitSource(path), read_pages(path)
+        dates = source.get_change_dates(list(found), source.get_head(), None)
+        assert all(parse_metadata(text)["last_updated"] <= dates[file].date() for file, text in found.items())
+
+
+def test_two_at_once_do_not_disturb_each_other(tmp_path: Path) -> None:
+    results: list[dict[str, Path]] = []
+    threads = [threading.Thread(target=lambda: results.append(write_demo_wikis(tmp_path))) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 3
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["allotment", "runbook"]
+
+
+@pytest.mark.parametrize("demo", DEMO_QUERIES, ids=lambda demo: demo.text)
+def test_demo_queries_name_pages_that_are_there_and_pass_the_filter(wikis: dict[str, Path], demo: DemoQuery) -> None:
+    page = read_pages(wikis[demo.slug])[f"{demo.expected_path}.md"]
+    assert set(demo.tags) <= set(parse_metadata(page)["tags"])
+    assert demo.expected_path.startswith(demo.path)

@@ -1,0 +1,331 @@
+"""`key`, `set` and the options of `add` as a person and a script use them, and what is left after `remove`: nothing."""
+
+import io
+import json
+import re
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.git_repository import Repository
+from wikiholt.domain.wiki import Scope
+from wikiholt.errors import Unauthorized
+from wikiholt.interfaces.cli.main import main
+from wikiholt.wikis.access import AccessPolicy, RequestIdentity
+from wikiholt.wikis.registry import Registry
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def run(data: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    def call(*arguments: str) -> tuple[int, str, str]:
+        try:
+            code = main(["--data", str(data), *arguments])
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+@pytest.fixture
+def garden(run: Run, tmp_path: Path) -> Repository:
+    repository = Repository(tmp_path / "garden")
+    repository.commit({"Home.md": "# Home\n\nThe heron stands by the pond."})
+    assert run("add", "garden", str(repository.path))[0] == 0
+    return repository
+
+
+@pytest.fixture
+def registry(data: Path) -> Iterator[Registry]:
+    with closing(Registry(data / "registry.sqlite")) as opened:
+        yield opened
+
+
+def parse_document(answer: tuple[int, str, str]) -> Any:
+    code, out, err = answer
+    assert (code, err) == (0, "")
+    return json.loads(out)
+
+
+# ── key ──
+
+
+def test_a_key_is_printed_alone_and_opens_its_wiki(run: Run, garden: Repository, registry: Registry) -> None:
+    code, out, err = run("key", "create", "garden", "--scope", "write", "--label", "nightly import", "--expires", "30d")
+    token = out.strip()
+    key = registry.keys.find_by_token(token)
+    assert code == 0
+    assert key is not None
+    assert (key.wiki_id, key.scope, key.label) == (registry.get("garden").id, Scope.WRITE, "nightly import")
+    assert key.expires_at is not None
+    assert abs(key.expires_at - datetime.now(UTC) - timedelta(days=30)) < timedelta(minutes=1)
+    assert key.id in err
+    assert "not shown again" in err
+    assert token not in err
+
+
+def test_a_key_reads_unless_told_otherwise_and_the_operators_does_all(
+    run: Run, garden: Repository, registry: Registry
+) -> None:
+    assert (
+        registry.keys.find_by_token(parse_document(run("key", "create", "garden", "--json"))["token"]).scope
+        is Scope.READ
+    )  # type: ignore[union-attr]
+    made = parse_document(run("key", "create", "--operator", "--json"))
+    assert (made["wiki"], made["scope"], made["expires_at"], made["expired"]) == (None, "admin", None, False)
+    operator = registry.keys.find_by_token(made["token"])
+    assert operator is not None
+    assert operator.wiki_id is None
+
+
+def test_an_operators_key_may_come_before_the_first_wiki(run: Run) -> None:
+    code, out, _ = run("key", "create", "--operator")
+    assert code == 0
+    assert out.startswith("wh_")
+
+
+@pytest.mark.parametrize("when", ["2099-01-31", "2099-01-31T12:00", "2099-01-31T12:00+09:00"])
+def test_an_expiry_may_be_a_date(run: Run, garden: Repository, when: str) -> None:
+    expires = datetime.fromisoformat(
+        parse_document(run("key", "create", "garden", "--expires", when, "--json"))["expires_at"]
+    )
+    given = datetime.fromisoformat(when)
+    assert expires == (given if given.tzinfo else given.replace(tzinfo=UTC))
+
+
+def test_keys_are_listed_without_their_secrets(run: Run, garden: Repository) -> None:
+    assert "No keys yet" in run("key", "list")[1]
+    token = run("key", "create", "garden", "--label", "nightly import", "--expires", "8w")[1].strip()
+    operator = run("key", "create", "--operator")[1].strip()
+    for answer in (run("key", "list"), run("key", "list", "--json"), run("key", "list", "garden")):
+        assert token.split("_")[1] in answer[1]
+        assert "nightly import" in answer[1]
+        assert token.split("_")[2] not in answer[1]
+    assert re.search(r"\(operator\) +admin +never expires", run("key", "list")[1])
+    assert operator.split("_")[1] not in run("key", "list", "garden")[1]
+    shown = parse_document(run("key", "list", "--json"))["keys"]
+    assert [(key["wiki"], key["scope"]) for key in shown] == [("garden", "read"), (None, "admin")]
+    assert not any("token" in key for key in shown)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_key_is_revoked_by_its_id_or_by_itself(run: Run, garden: Repository, registry: Registry, whole: bool) -> None:
+    token = run("key", "create", "garden")[1].strip()
+    code, out, err = run("key", "revoke", token if whole else token.split("_")[1])
+    assert (code, err) == (0, "")
+    assert token.split("_")[1] in out
+    assert token.split("_")[2] not in out
+    assert registry.keys.find_by_token(token) is None
+    assert run("key", "revoke", token.split("_")[1])[0] == 3
+
+
+def test_a_key_takes_effect_in_a_process_that_runs(run: Run, garden: Repository, registry: Registry) -> None:
+    access = AccessPolicy(registry, domain="", public=False, own_hosts=())
+    visit = RequestIdentity(slug="garden", host="localhost", loopback=True)
+    assert access.authorize(visit, Scope.READ).wiki.slug == "garden"
+    token = run("key", "create", "garden")[1].strip()
+    with pytest.raises(Unauthorized):
+        access.authorize(visit, Scope.READ)
+    assert access.authorize(RequestIdentity(token=token), Scope.READ).wiki.slug == "garden"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["key", "create"], 2),
+        (["key", "create", "garden", "--operator"], 2),
+        (["key", "create", "--operator", "--scope", "read"], 2),
+        (["key", "create", "absent"], 3),
+        (["key", "create", "../garden"], 3),
+        (["key", "create", "garden", "--expires", "tomorrow"], 2),
+        (["key", "create", "garden", "--expires", "2001-01-01"], 2),
+        (["key", "create", "garden", "--expires", "0d"], 2),
+        (["key", "create", "garden", "--expires", "9999-12-31T23:59-23:59"], 2),
+        (["key", "create", "garden", "--label", "x" * 201], 2),
+        (["key", "create", "garden", "--label", "two\nlines"], 2),
+        (["key", "list", "absent"], 3),
+        (["key", "revoke", "absent"], 3),
+        (["key", "revoke", "\0"], 3),
+        (["key", "revoke", "x" * 9999], 3),
+        (["key", "create", "garden", "--scope", "everything"], 2),
+        (["key"], 2),
+    ],
+    ids=lambda value: " ".join(value)[:60].replace("\0", "NUL").replace("\n", " ") if isinstance(value, list) else "",
+)
+def test_a_key_that_makes_no_sense_is_not_made(run: Run, garden: Repository, arguments: list[str], code: int) -> None:
+    got, out, err = run(*arguments)
+    assert (got, out) == (code, "")
+    assert err.strip().splitlines()[-1].startswith(("hint: ", "wikiholt"))
+    assert parse_document(run("key", "list", "--json"))["keys"] == []
+
+
+# ── add and set ──
+
+
+def test_a_wiki_is_added_as_public_with_hosts_and_its_own_pace(run: Run, tmp_path: Path, registry: Registry) -> None:
+    Repository(tmp_path / "r").commit({"a.md": "alpha"})
+    options = ("--public", "--host", "a.example.org", "--host", "B.example.org", "--interval", "300")
+    added = parse_document(run("add", "one", str(tmp_path / "r"), *options, "--json"))
+    assert added["settings"] == {"public": "true", "hosts": "a.example.org, B.example.org", "interval": "300"}
+    assert registry.find_by_host("b.example.org") == registry.get("one")
+    assert run("add", "two", str(tmp_path / "r"), "--host", "a.example.org")[0] == 4
+    for bad in (("--host", "not a host"), ("--interval", "often"), ("--interval", "-1")):
+        assert run("add", "two", str(tmp_path / "r"), *bad)[0] == 2
+    assert [wiki.slug for wiki in registry.list_wikis()] == ["one"]
+
+
+def test_settings_are_changed_in_place_and_shown(run: Run, garden: Repository, registry: Registry) -> None:
+    assert "no settings" in run("set", "garden")[1]
+    before = registry.get("garden")
+    code, out, _ = run("set", "garden", "public=true", "hosts=garden.example.org", "language=german")
+    assert code == 0
+    assert re.findall(r"^(\w+) +(\S+)$", out, re.MULTILINE) == [
+        ("hosts", "garden.example.org"),
+        ("language", "german"),
+        ("public", "true"),
+    ]
+    shown = parse_document(run("set", "garden", "language=", "hosts=", "--json"))
+    assert shown["settings"] == {"public": "true"}
+    assert registry.get("garden").id == before.id
+    assert registry.find_by_host("garden.example.org") is None
+
+
+def test_a_secret_is_taken_from_standard_input_and_never_shown(
+    run: Run, garden: Repository, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("capercaillie\nmore\n"))
+    told = [run("set", "garden", "webhook_secret=-")]
+    assert registry.get("garden").settings["webhook_secret"] == "capercaillie"
+    told += [run("set", "garden"), run("set", "garden", "--json"), run("list", "--json"), run("status", "--json")]
+    told += [run("status"), run("list"), run("doctor", "--json"), run("set", "garden", "public=true", "--json")]
+    assert "(hidden)" in told[0][1]
+    assert not any("capercaillie" in text for _, *texts in told for text in texts)
+    run("set", "garden", "webhook_secret=")
+    assert "webhook_secret" not in registry.get("garden").settings
+
+
+@pytest.mark.parametrize(
+    ("pairs", "code"),
+    [
+        (["nope=1"], 2),
+        (["nope="], 2),
+        (["public"], 2),
+        (["public=maybe"], 2),
+        (["interval=often"], 2),
+        (["hosts=https://x.example"], 2),
+        (["hosts=other.example.org"], 4),
+        (["subdirectory=absent"], 2),
+        (["language=german", "language=english"], 2),
+        (["language=german", "url=nowhere"], 2),
+        (["language=ger\udcffman"], 2),
+        (["=x"], 2),
+    ],
+    ids=ascii,
+)
+def test_settings_that_make_no_sense_change_nothing(
+    run: Run, garden: Repository, registry: Registry, pairs: list[str], code: int
+) -> None:
+    assert run("add", "other", str(garden.path), "--host", "other.example.org")[0] == 0
+    run("set", "garden", "public=true")
+    before = registry.get("garden")
+    got, out, err = run("set", "garden", *pairs)
+    assert (got, out) == (code, "")
+    assert err.strip().splitlines()[-1].startswith("hint: ")
+    assert registry.get("garden") == before
+    assert run("set", "absent", "public=true")[0] == 3
+
+
+# ── slugs ──
+
+
+@pytest.mark.parametrize(
+    ("slug", "why"),
+    [
+        ("../garden", "paths"),
+        ("..", "paths"),
+        ("a/b", "paths"),
+        ("a\\b", "paths"),
+        ("gar\0den", "U+0000"),
+        ("gаrden", "cyrillic"),
+        ("ｇarden", "fullwidth"),
+        ("gar\u200bden", "zero width"),
+        ("g" * 64, "64 characters"),
+        ("g" * 100_000, "characters"),
+        ("Garden", "capital"),
+        ("GARDEN", "capital"),
+        ("xn--grden-6ve", "other letters"),
+        ("api", "kept"),
+        ("", "empty"),
+    ],
+    ids=lambda text: ascii(text)[:24],
+)
+def test_a_name_that_is_no_slug_is_refused_with_the_reason(
+    run: Run, garden: Repository, registry: Registry, slug: str, why: str
+) -> None:
+    code, out, err = run("add", slug, str(garden.path))
+    assert (code, out) == (2, "")
+    assert why in err
+    assert len(err) < 1000
+    assert [wiki.slug for wiki in registry.list_wikis()] == ["garden"]
+
+
+# ── remove ──
+
+
+def read_all_files(directory: Path) -> bytes:
+    """Every name and every byte below a directory."""
+    files = sorted(directory.rglob("*"))
+    return b"\n".join(str(file).encode() + b"\n" + (file.read_bytes() if file.is_file() else b"") for file in files)
+
+
+@pytest.mark.real_model
+def test_nothing_of_a_removed_wiki_is_left_on_disk(run: Run, data: Path, tmp_path: Path) -> None:
+    canaries = {"one": "zanzibarquagga", "two": "ouagadougouibis"}
+    for slug, canary in canaries.items():
+        repository = Repository(tmp_path / f"{slug}-{canary}")
+        repository.commit(
+            {f"{canary} page.md": f"# {canary}\n\nOnly here: {canary}.", "b.md": "---\ntitle: x\n---\nBeta."}
+        )
+        run(
+            "add", f"wiki-{slug}", str(repository.path), "--host", f"{slug}.example.org", "--url", f"/{canary}/{{path}}"
+        )
+        assert run("sync", f"wiki-{slug}")[0] == 0
+        assert json.loads(run("search", f"wiki-{slug}", canary, "--json")[1])
+    keys = {
+        slug: run("key", "create", f"wiki-{slug}", "--label", f"of {canaries[slug]}")[1].split("_")[1]
+        for slug in canaries
+    }
+    with closing(Registry(data / "registry.sqlite")) as registry:
+        ids = {slug: registry.get(f"wiki-{slug}").id for slug in canaries}
+    traces = {slug: ("wiki-" + slug, canaries[slug], f"{slug}.example.org", keys[slug], ids[slug]) for slug in canaries}
+    before = read_all_files(data)
+    assert all(trace.encode() in before for found in traces.values() for trace in found)
+
+    removed = parse_document(run("remove", "wiki-one", "--json"))
+    assert removed["keys"] == [keys["one"]]
+    assert removed["hosts"] == ["one.example.org"]
+    assert any(name.endswith(".sqlite") for name in removed["removed"])
+    left = read_all_files(data)
+    assert [trace for trace in traces["one"] if trace.encode() in left] == []
+    assert [trace for trace in traces["two"] if trace.encode() not in left] == []
+    assert run("search", "wiki-two", canaries["two"])[0] == 0
+
+
+def test_removing_tells_of_the_keys_it_takes(run: Run, garden: Repository) -> None:
+    key_id = run("key", "create", "garden")[1].split("_")[1]
+    code, out, _ = run("remove", "garden")
+    assert code == 0
+    assert f"key {key_id}" in out
+    assert garden.path.exists()

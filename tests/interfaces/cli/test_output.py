@@ -1,0 +1,141 @@
+"""What is printed: page text as it was written, and nothing in it that could drive a terminal."""
+
+import io
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wikiholt.domain.index import SyncReport
+from wikiholt.domain.page import PageProblem
+from wikiholt.domain.search import Confidence, Hit, SearchMode, SearchResult, Snippet, Span
+from wikiholt.domain.wiki import Wiki
+from wikiholt.errors import SourceCorrupt
+from wikiholt.interfaces.cli import wiki_commands
+from wikiholt.interfaces.cli.output import (
+    TerminalStyle,
+    configure_streams,
+    format_result,
+    format_status,
+    format_sync,
+    to_safe_line,
+    to_safe_text,
+)
+from wikiholt.scheduler.reindex_job import ReindexJob, ReindexState, read_job, write_job
+from wikiholt.scheduler.wiki_records import WikiActivity
+from wikiholt.storage.sqlite.store import SqliteStore
+from wikiholt.wikis.status import WikiStatus
+
+HOSTILE_TEXT = "a\x1b]0;owned\x07\nb\u202ec\x9b31m\r\u2028d\u2066e"
+PLAIN = TerminalStyle(use_color=False)
+
+
+def make_result(
+    text: str, matches: tuple[Span, ...] = (), name: str = "Page", notes: tuple[str, ...] = ()
+) -> SearchResult:
+    hit = Hit(
+        name, "p", "p", Snippet(text, matches), 0.5, 0.9, Confidence.HIGH, (), (name,), "", 1, 2, 0, None, (), None
+    )
+    return SearchResult("q", SearchMode.HYBRID, (hit,), 1, 1.0, "r" * 40, "r" * 40, False, False, False, notes)
+
+
+def assert_harmless(lines: list[str]) -> bool:
+    return all(char.isprintable() for row in lines for char in row)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "می\u200cخواهم",
+        "👩\u200d👩\u200d👧\u200d👦 ❤\ufe0f",
+        "全角\u3000空白",
+        "10\u00a0km\u202fh",
+        "«été» 《紅樓夢》",
+        "של\u200fום\u200e",
+        "two\nlines\tand a tab",
+    ],
+)
+def test_honest_text_is_left_as_it_is(text: str) -> None:
+    assert to_safe_text(text) == text
+
+
+@pytest.mark.parametrize(
+    "char",
+    [*map(chr, range(0x202A, 0x202F)), *map(chr, range(0x2066, 0x206A)), *"\x00\x07\x08\r\x1b\x7f\x85\x9b\ud800\u2028"],
+)
+def test_what_could_drive_or_deceive_a_terminal_is_replaced(char: str) -> None:
+    assert to_safe_text(f"a{char}b") == "a\N{REPLACEMENT CHARACTER}b"
+
+
+@given(st.text())
+def test_a_line_is_one_line_and_safe_keeps_every_place(text: str) -> None:
+    assert len(to_safe_text(text)) == len(text)
+    assert len(to_safe_line(text).splitlines()) <= 1
+    assert to_safe_text(to_safe_line(text)) == to_safe_line(text)
+
+
+def test_brackets_of_a_book_title_are_shown_and_matches_are_coloured() -> None:
+    rows = format_result(make_result("讀《紅樓夢》 again", (Span(2, 5),)), TerminalStyle(use_color=True))
+    assert any("讀《\x1b[1m\x1b[32m紅樓夢\x1b[0m》 again" in row for row in rows)
+    assert any(
+        "讀《紅樓夢》 again" in row for row in format_result(make_result("讀《紅樓夢》 again", (Span(2, 5),)), PLAIN)
+    )
+
+
+def test_text_cannot_bring_its_own_highlights() -> None:
+    rows = format_result(make_result("x\x01y\x02z", (Span(0, 1),)), TerminalStyle(use_color=True))
+    assert any("\x1b[1m\x1b[32mx\x1b[0m\N{REPLACEMENT CHARACTER}y\N{REPLACEMENT CHARACTER}z" in row for row in rows)
+
+
+def test_nothing_foreign_is_printed_as_it_came() -> None:
+    problem = PageProblem("f" + HOSTILE_TEXT, "b", "binary", HOSTILE_TEXT)
+    wiki = Wiki("i", "slug", "/repo" + HOSTILE_TEXT, datetime.now(UTC))
+    error = SourceCorrupt(HOSTILE_TEXT, hint=HOSTILE_TEXT)
+    assert assert_harmless(format_result(make_result(HOSTILE_TEXT, (), HOSTILE_TEXT, (HOSTILE_TEXT,)), PLAIN))
+    assert assert_harmless(format_status(WikiStatus(wiki, None, None, True, (problem,), 0, error), PLAIN))
+    assert assert_harmless(format_sync("slug", SyncReport("r", problems=(problem,)), PLAIN))
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_any_text_can_be_written_in_any_encoding_and_json_stays_json(encoding: str) -> None:
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, encoding=encoding)
+    configure_streams(stream, io.StringIO())
+    document = {"name": "café 東京 👩\u200d👧 \udcff"}
+    stream.write(json.dumps(document, ensure_ascii=False))
+    stream.flush()
+    assert json.loads(raw.getvalue().decode(encoding)) == document
+
+
+def test_what_is_at_work_or_was_left_is_told() -> None:
+    now = datetime(2026, 11, 16, 3, 24, tzinfo=UTC)
+    job = ReindexJob(ReindexState.RUNNING, "j", now, pages_done=96, pages_total=400)
+    at_work = wiki_commands.WikiWork(WikiActivity("reindex", now, 96, 400, 665), job)
+    assert wiki_commands.format_work(at_work, PLAIN) == [
+        "  reindex at work since 2026-11-16 03:24 UTC: 96 of 400 pages"
+    ]
+    assert wiki_commands.build_work_document(at_work)["unfinished_reindex"] is None
+    left = wiki_commands.WikiWork(None, job)
+    assert "not finished (begun 2026-11-16 03:24 UTC, 96 of 400 pages)" in wiki_commands.format_work(left, PLAIN)[0]
+    assert wiki_commands.build_work_document(left) == {
+        "activity": None,
+        "unfinished_reindex": {"started_at": now.isoformat(), "pages_done": 96, "pages_total": 400},
+    }
+    failed = wiki_commands.WikiWork(None, ReindexJob(ReindexState.FAILED, error=HOSTILE_TEXT))
+    assert assert_harmless(wiki_commands.format_work(failed, PLAIN))
+    assert wiki_commands.format_work(wiki_commands.WikiWork(None, ReindexJob()), PLAIN) == []
+
+
+def test_a_reindexing_that_was_cut_off_is_done_once_another_came_to_its_end(tmp_path: Path) -> None:
+    report = SyncReport("r" * 40, 0, 0, 0, 0, 3, 3, 0, ())
+    store, wiki = SqliteStore(tmp_path), "somewikiid"
+    wiki_commands.finish_reindex_job(store, wiki, report)
+    assert read_job(store, wiki) == ReindexJob(), "there was none"
+    begun = ReindexJob(ReindexState.RUNNING, "j", datetime(2026, 11, 16, tzinfo=UTC), pages_done=1, pages_total=3)
+    write_job(store, wiki, begun, create=True)
+    wiki_commands.finish_reindex_job(store, wiki, report)
+    assert (read_job(store, wiki).state, read_job(store, wiki).revision) == (ReindexState.COMPLETE, "r" * 40)
+    assert wiki_commands.format_work(wiki_commands.read_wiki_work(store, wiki), PLAIN) == []

@@ -1,0 +1,114 @@
+"""The command line under odd circumstances: bytes that are no text, terminals that know few letters, faults of ours."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.git_repository import Repository
+from wikiholt.domain.search import MAX_FILTER_VALUE_CHARS, MAX_FILTER_VALUES, PageFilter
+from wikiholt.errors import InvalidQuery
+from wikiholt.interfaces.cli.main import UNEXPECTED_EXIT_CODE
+from wikiholt.search.request import SearchRequest
+
+COMMAND = [sys.executable, "-m", "wikiholt.interfaces.cli.main"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [b"search", b"night", b"x\xff"],
+        [b"search", b"night", b"x", b"--tag", b"x\xff"],
+        [b"search", b"night", b"x", b"--category", b"x\xff"],
+        [b"search", b"night", b"x", b"--path", b"x\xff"],
+    ],
+)
+def test_bytes_that_are_no_text_are_bad_input(tmp_path: Path, arguments: list[bytes]) -> None:
+    done = subprocess.run(
+        [*map(os.fsencode, COMMAND), b"--data", os.fsencode(tmp_path), *arguments], capture_output=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert b"is not text" in done.stderr
+    assert b"\nhint: send UTF-8" in done.stderr
+    assert b"Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        PageFilter(tags=("t",) * (MAX_FILTER_VALUES + 1)),
+        PageFilter(categories=("c",) * (MAX_FILTER_VALUES + 1)),
+        PageFilter(tags=("t" * (MAX_FILTER_VALUE_CHARS + 1),)),
+        PageFilter(categories=("c" * (MAX_FILTER_VALUE_CHARS + 1),)),
+        PageFilter(path_prefix="p" * (MAX_FILTER_VALUE_CHARS + 1)),
+        PageFilter(tags=("\ud800",)),
+        PageFilter(categories=("\udcff",)),
+        PageFilter(path_prefix="a/\udfff"),
+    ],
+)
+def test_a_filter_beyond_all_bounds_is_refused_with_a_hint(where: PageFilter) -> None:
+    with pytest.raises(InvalidQuery) as refused:
+        SearchRequest("x", where=where)
+    assert refused.value.hint
+    refused.value.message.encode()
+
+
+def test_a_filter_within_bounds_and_a_query_of_any_script_are_taken() -> None:
+    where = PageFilter(
+        ("c",) * MAX_FILTER_VALUES, ("t" * MAX_FILTER_VALUE_CHARS,) * MAX_FILTER_VALUES, "p" * MAX_FILTER_VALUE_CHARS
+    )
+    assert SearchRequest("👩\u200d👧 東京 \U0010ffff", where=where).where == where
+
+
+def test_a_terminal_that_knows_only_ascii_is_served(tmp_path: Path) -> None:
+    repository = Repository(tmp_path / "café-東京")
+    repository.commit({"a.md": "x"})
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [*COMMAND, "--data", str(tmp_path / "data"), *arguments]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, encoding="ascii")
+
+    assert run("add", "night", str(repository.path)).returncode == 0
+    listed = run("list")
+    assert (listed.returncode, listed.stderr) == (0, "")
+    assert "caf\\u00e9-\\u6771\\u4eac" in listed.stdout
+    assert json.loads(run("list", "--json").stdout)["wikis"][0]["source"] == str(repository.path)
+    failed = run("add", "näht", str(repository.path))
+    assert failed.returncode == 2
+    assert "Traceback" not in failed.stderr
+
+
+def run_patched(body: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """`wikiholt … list` in a process of its own where the command does this instead."""
+    script = (
+        "import logging, sys\n"
+        "from wikiholt.surfaces.cli import main as cli\n"
+        f"def instead(service, arguments):\n    {body}\n"
+        "cli._ON_SERVICE['list'] = instead\n"
+        "sys.exit(cli.main(sys.argv[1:]))\n"
+    )
+    command = [sys.executable, "-c", script, *arguments, "list"]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("level", ["warning", "debug"])
+def test_a_fault_of_ours_has_a_code_of_its_own(tmp_path: Path, level: str) -> None:
+    body = r"raise ZeroDivisionError('divided by \x1b[31mnothing\nat all')"
+    done = run_patched(body, "--data", str(tmp_path), "--set", f"log.level={level}")
+    assert (done.returncode, done.stdout) == (UNEXPECTED_EXIT_CODE, "")
+    fault = "error: Wikiholt has a fault: ZeroDivisionError: divided by \N{REPLACEMENT CHARACTER}[31mnothing at all\n"
+    assert fault in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("hint: please report it")
+    assert ("Traceback" in done.stderr) == (level == "debug")
+    assert "\x1b" not in done.stderr
+
+
+def test_log_lines_cannot_drive_the_terminal(tmp_path: Path) -> None:
+    body = r"logging.getLogger('git').warning('said %s', '\x1b]0;owned\x07'); return 0"
+    done = run_patched(body, "--data", str(tmp_path))
+    assert done.returncode == 0
+    assert done.stderr == "WARNING git: said \N{REPLACEMENT CHARACTER}]0;owned\N{REPLACEMENT CHARACTER}\n"

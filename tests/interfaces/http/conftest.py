@@ -1,0 +1,19 @@
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.served_application import ServedApplication, serve_application
+
+
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApplication]:
+    """A farm that tests only read."""
+    with serve_application(tmp_path_factory.mktemp("shared")) as found:
+        yield found
+
+
+@pytest.fixture
+def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApplication]:
+    """A farm of the test's own, to write to."""
+    with serve_application(tmp_path_factory.mktemp("own")) as found:
+        yield found

@@ -1,0 +1,241 @@
+"""Who may do what: every route, with every kind of key."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import httpx
+import pytest
+
+from tests.support.served_application import ServedApplication, serve_application
+from wikiholt.domain.wiki import Scope
+
+KEYS = (None, "other", "read", "write", "admin", "operator")
+_ALLOWED_KEYS = {
+    "open": KEYS,
+    "read": ("read", "write", "admin", "operator"),
+    "write": ("write", "admin", "operator"),
+    "admin": ("admin", "operator"),
+    "operator": ("operator",),
+}
+
+
+@dataclass(frozen=True)
+class RouteCall:
+    method: str
+    path: str
+    access: str
+    body: object = None
+    template: str = ""
+
+    @property
+    def route(self) -> tuple[str, str]:
+        return self.method, self.template or self.path
+
+
+PAGE = "/api/v1/pages/{path}"
+FILE = {"filename": "a.txt", "content": "YQ=="}
+CALLS = (
+    RouteCall("GET", "/healthz", "open"),
+    RouteCall("GET", "/readyz", "open"),
+    RouteCall("GET", "/metrics", "operator"),
+    RouteCall("GET", "/api/v1/health", "open"),
+    RouteCall("GET", "/api/v1/search?q=printer", "read", template="/api/v1/search"),
+    RouteCall("GET", "/api/v1/semantic-search?q=printer", "read", template="/api/v1/semantic-search"),
+    RouteCall("GET", "/api/v1/similar?path=Home", "read", template="/api/v1/similar"),
+    RouteCall("GET", "/api/v1/facets", "read"),
+    RouteCall("GET", "/api/v1/pages", "read"),
+    RouteCall("GET", "/api/v1/changelog", "read"),
+    RouteCall("GET", "/api/v1/pages/Home", "read", template=PAGE),
+    RouteCall("GET", "/api/v1/pages/Home/history", "read", template=f"{PAGE}/history"),
+    RouteCall("PUT", "/api/v1/pages/New", "write", {"content": "new"}, PAGE),
+    RouteCall(
+        "PATCH", "/api/v1/pages/Home", "write", {"old_string": "a", "new_string": "b", "revision": "0" * 40}, PAGE
+    ),
+    RouteCall("DELETE", "/api/v1/pages/Absent", "write", template=PAGE),
+    RouteCall("POST", "/api/v1/pages/Absent/rename", "write", {"new_path": "Else"}, f"{PAGE}/rename"),
+    RouteCall("GET", "/api/v1/pages/Home/attachments", "read", template=f"{PAGE}/attachments"),
+    RouteCall("GET", "/api/v1/pages/Home/attachments/a.txt", "read", template=f"{PAGE}/attachments/{{filename}}"),
+    RouteCall("POST", "/api/v1/pages/Home/attachments", "write", FILE, f"{PAGE}/attachments"),
+    RouteCall("DELETE", "/api/v1/pages/Home/attachments/b.txt", "write", template=f"{PAGE}/attachments/{{filename}}"),
+    RouteCall("GET", "/api/v1/preview/Home", "read", template="/api/v1/preview/{path}"),
+    RouteCall("GET", "/api/v1/links", "read"),
+    RouteCall("GET", "/api/v1/links/Home", "read", template="/api/v1/links/{path}"),
+    RouteCall("GET", "/api/v1/orphans", "read"),
+    RouteCall("GET", "/api/v1/status", "read"),
+    RouteCall("GET", "/api/v1/report", "admin"),
+    RouteCall("POST", "/api/v1/reindex", "admin"),
+    RouteCall("GET", "/api/v1/reindex/status", "read"),
+    RouteCall("POST", "/api/v1/wake", "write"),
+    RouteCall("POST", "/api/v1/backup", "admin"),
+    RouteCall("GET", "/api/v1/backups", "admin"),
+    RouteCall("POST", "/api/v1/restore", "admin"),
+    RouteCall("GET", "/api/v1/wikis", "read"),
+    RouteCall("POST", "/api/v1/wikis", "operator", {"slug": "alpha", "source": "nowhere"}),
+    RouteCall("GET", "/api/v1/wikis/alpha", "operator", template="/api/v1/wikis/{slug}"),
+    RouteCall("PATCH", "/api/v1/wikis/alpha", "operator", {"settings": {}}, "/api/v1/wikis/{slug}"),
+    RouteCall("DELETE", "/api/v1/wikis/gamma", "operator", template="/api/v1/wikis/{slug}"),
+    RouteCall("GET", "/api/v1/keys", "admin"),
+    RouteCall("POST", "/api/v1/keys", "admin", {"label": "made by a test"}),
+    RouteCall("DELETE", "/api/v1/keys/absent", "admin", template="/api/v1/keys/{key_id}"),
+)
+_BY_SIGNATURE = {("POST", "/api/v1/webhook")}
+
+
+@pytest.fixture(scope="module")
+def farm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApplication]:
+    with serve_application(tmp_path_factory.mktemp("access")) as found:
+        yield found
+
+
+@pytest.mark.parametrize("key", KEYS, ids=str)
+@pytest.mark.parametrize("call", CALLS, ids=lambda call: f"{call.method} {call.path}")
+def test_every_route_takes_the_keys_it_should_and_no_other(
+    farm: ServedApplication, call: RouteCall, key: str | None
+) -> None:
+    answer = farm.make_client(key).request(call.method, f"/w/alpha{call.path}", json=call.body)
+    if key in _ALLOWED_KEYS[call.access]:
+        assert answer.status_code not in (401, 403), answer.text
+        assert answer.status_code < 500
+    else:
+        assert answer.status_code == (401 if key is None else 403)
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert "canary" not in answer.text
+
+
+def test_the_table_names_every_route(farm: ServedApplication) -> None:
+    document = farm.make_client().get("/openapi.json").json()
+    routes = {(method.upper(), path) for path, methods in document["paths"].items() for method in methods}
+    assert routes == {call.route for call in CALLS} | _BY_SIGNATURE
+
+
+def test_a_wiki_that_is_not_there_looks_like_one_that_is_private(farm: ServedApplication) -> None:
+    for key in (None, "other", "read"):
+        client = farm.make_client(key)
+        there, absent = (client.get(f"/w/{slug}/api/v1/status") for slug in ("alpha", "nosuch"))
+        if key == "read":
+            there = client.get("/w/beta/api/v1/status")
+        assert there.status_code == absent.status_code in (401, 403)
+        assert there.content == absent.content
+
+
+@pytest.mark.parametrize("slug", ["..", "Alpha", "alphа", "a" * 64, "%00", "a%20b", "alpha%2F..", "xn--alpha"])
+def test_what_is_no_slug_is_refused_with_a_reason(farm: ServedApplication, slug: str) -> None:
+    answer = farm.make_client("operator").get(f"/w/{slug}/api/v1/status")
+    assert 400 <= answer.status_code < 500
+    assert "canary" not in answer.text
+
+
+def test_a_key_alone_names_its_wiki(farm: ServedApplication) -> None:
+    assert farm.make_client("read").get("/api/v1/status").json()["slug"] == "alpha"
+    assert farm.make_client("other").get("/api/v1/status").json()["slug"] == "beta"
+
+
+@pytest.mark.parametrize("header", ["Bearer", "Bearer ", "Bearer x", "Basic YTpi", "bearer\twh_x"])
+def test_what_is_no_key_opens_nothing(farm: ServedApplication, header: str) -> None:
+    answer = farm.make_client().get("/w/alpha/api/v1/status", headers={"Authorization": header})
+    assert answer.status_code == 401
+    assert answer.headers["www-authenticate"].startswith("Bearer")
+
+
+def test_a_public_wiki_is_read_without_a_key_and_not_written(tmp_path_factory: pytest.TempPathFactory) -> None:
+    with serve_application(tmp_path_factory.mktemp("public")) as found:
+        found.application.service.configure("alpha", {"public": "true"})
+        client = found.make_client()
+        assert client.get("/w/alpha/api/v1/search?q=printer").json()["total"] > 0
+        assert client.put("/w/alpha/api/v1/pages/X", json={"content": "x"}).status_code == 401
+        assert client.get("/w/beta/api/v1/search?q=printer").status_code == 401
+        assert [wiki["slug"] for wiki in client.get("/api/v1/wikis").json()["wikis"]] == ["alpha"]
+
+
+def test_without_any_key_this_machine_may_read_under_its_own_name_alone(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    with serve_application(tmp_path_factory.mktemp("keyless"), keys=False) as found:
+        assert found.make_client().get("/w/alpha/api/v1/status").status_code == 200
+        assert found.make_client().get("/metrics").status_code == 200
+        assert found.make_client().put("/w/alpha/api/v1/pages/X", json={"content": "x"}).status_code == 401
+        rebound = found.make_client(host="evil.example.org")
+        assert rebound.get("/w/alpha/api/v1/status").status_code == 401
+        assert rebound.get("/metrics").status_code == 401
+        found.make_keys()
+        assert found.make_client().get("/w/alpha/api/v1/status").status_code == 401
+        assert found.make_client().get("/metrics").status_code == 401
+
+
+def test_a_host_name_is_its_wiki(tmp_path_factory: pytest.TempPathFactory) -> None:
+    with serve_application(tmp_path_factory.mktemp("hosts"), {"serve.domain": "wiki.example.org"}) as found:
+        found.application.service.configure("beta", {"hosts": "beta.example.org"})
+        assert (
+            found.make_client("operator", host="alpha.wiki.example.org").get("/api/v1/status").json()["slug"] == "alpha"
+        )
+        assert found.make_client("operator", host="beta.example.org").get("/api/v1/status").json()["slug"] == "beta"
+        assert found.make_client("read", host="beta.example.org").get("/api/v1/status").status_code == 403
+        crossed = found.make_client("operator", host="beta.example.org").get("/w/alpha/api/v1/status")
+        assert crossed.status_code == 403
+
+
+def test_an_admin_manages_the_keys_of_their_wiki_only(own: ServedApplication) -> None:
+    admin, operator = own.make_client("admin"), own.make_client("operator")
+    mine = admin.get("/api/v1/keys").json()
+    assert {key["wiki"] for key in mine["keys"]} == {"alpha"}
+    everybody = operator.get("/api/v1/keys").json()["keys"]
+    assert {key["wiki"] for key in everybody} == {"alpha", "beta", None}
+    betas = next(key["id"] for key in everybody if key["wiki"] == "beta")
+    assert admin.delete(f"/api/v1/keys/{betas}").status_code == 404
+    assert admin.post("/api/v1/keys", json={"wiki": "beta"}).status_code == 403
+    assert own.make_client("other").get("/api/v1/status").status_code == 200
+    made = admin.post("/api/v1/keys", json={"scope": "read", "label": "reader", "expires_at": "2100-01-01T00:00:00Z"})
+    assert made.status_code == 201
+    assert made.headers["cache-control"] == "no-store"
+    own.tokens["made"] = made.json()["token"]
+    assert own.make_client("made").get("/api/v1/status").json()["slug"] == "alpha"
+    assert own.make_client("made").post("/api/v1/wake").status_code == 403
+    assert made.json()["token"] not in admin.get("/api/v1/keys").text
+    assert admin.delete(f"/api/v1/keys/{made.json()['id']}").json()["label"] == "reader"
+    assert own.make_client("made").get("/api/v1/status").status_code == 401
+
+
+def test_an_operator_makes_keys_of_any_wiki_and_of_operators(own: ServedApplication) -> None:
+    operator = own.make_client("operator")
+    key = operator.post("/api/v1/keys", json={"wiki": "beta", "scope": "write"}).json()
+    assert (key["wiki"], key["scope"]) == ("beta", "write")
+    assert operator.post("/w/alpha/api/v1/keys", json={}).json()["wiki"] == "alpha"
+    assert operator.post("/api/v1/keys", json={}).json()["wiki"] is None
+    assert operator.post("/api/v1/keys", json={"wiki": "nosuch"}).status_code == 404
+    assert operator.post("/api/v1/keys", json={"scope": "read"}).status_code == 422
+    past = operator.post("/api/v1/keys", json={"wiki": "beta", "expires_at": "2001-01-01T00:00:00Z"})
+    assert past.status_code == 422
+
+
+@pytest.mark.parametrize("guess", ["wh_wrong", "wh_wrong{}", "{right}x", "eyJh.{}.eyJh"])
+def test_wrong_keys_are_limited_and_lock_no_right_one_out(own: ServedApplication, guess: str) -> None:
+    right = own.tokens["read"]
+
+    def guessed(number: int) -> httpx.Response:
+        token = guess.format(number, right=right)
+        return own.make_client().get("/api/v1/status", headers={"Authorization": f"Bearer {token}"})
+
+    answers = [guessed(number) for number in range(40)]
+    assert [answer.status_code for answer in answers][:20] == [401] * 20
+    assert {answer.status_code for answer in answers} == {401, 429}
+    last = answers[-1]
+    assert (last.status_code, int(last.headers["retry-after"]) >= 1) == (429, True)
+    assert "not known" in last.json()["detail"]
+    assert own.make_client("read").get("/api/v1/status").status_code == 200
+    assert own.make_client("operator").get("/api/v1/wikis").status_code == 200
+    assert own.make_client().get("/api/v1/status").status_code == 401, "who sends no key is not counted with them"
+    assert guessed(99).status_code == 429
+
+
+def test_scopes_are_those_of_the_model() -> None:
+    assert json.dumps([str(scope) for scope in Scope]) == '["read", "write", "admin"]'
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[" * 100_000, b'{"content": 5}'], ids=["none", "cut", "deep", "wrong"])
+def test_a_body_is_not_looked_at_before_the_key(farm: ServedApplication, body: bytes) -> None:
+    headers = {"Content-Type": "application/json"}
+    for key, status in ((None, 401), ("other", 403), ("read", 403)):
+        answer = farm.make_client(key).put("/w/alpha/api/v1/pages/X", content=body, headers=headers)
+        assert answer.status_code == status
+    assert farm.make_client().get("/w/alpha/api/v1/search?q=%FF").status_code == 401

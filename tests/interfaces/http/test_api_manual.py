@@ -1,0 +1,29 @@
+"""docs/api.md is checked against the service it speaks of."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.served_application import ServedApplication
+
+MANUAL = (Path(__file__).parents[2] / "docs" / "api.md").read_text(encoding="utf-8")
+
+
+def test_every_route_and_parameter_is_in_the_manual(shared: ServedApplication) -> None:
+    document = shared.make_client().get("/openapi.json").json()
+    names = {"{path}": "PATH", "{slug}": "SLUG", "{key_id}": "ID", "{filename}": "FILE"}
+    for path, operations in document["paths"].items():
+        shown = path
+        for template, name in names.items():
+            shown = shown.replace(template, name)
+        assert shown in MANUAL, shown
+        for operation in operations.values():
+            for parameter in operation.get("parameters", ()):
+                assert parameter["description"], (path, parameter["name"])
+                # Path parameters are shown by their capitals.
+                assert parameter["in"] == "path" or parameter["name"] in MANUAL, (path, parameter["name"])
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 405, 409, 412, 413, 422, 429, 503])
+def test_every_status_is_explained(status: int) -> None:
+    assert f"| {status} |" in MANUAL

@@ -1,0 +1,62 @@
+"""Backups over HTTP: for admins of the wiki, of their own wiki alone."""
+
+import pytest
+
+from tests.support.served_application import ServedApplication
+
+
+def test_an_admin_backs_up_lists_and_restores(own: ServedApplication) -> None:
+    client = own.make_client("admin")
+    made = client.post("/api/v1/backup")
+    assert made.status_code == 201
+    assert made.json()["revision"] == own.alpha.get_head()
+    own.alpha.commit({"New.md": "# New\n\nA kingfisher."})
+    found = client.get("/api/v1/search", params={"q": "kingfisher", "mode": "keyword", "fresh": "true"}).json()
+    assert [hit["path"] for hit in found["results"]] == ["New"]
+    listed = client.get("/api/v1/backups").json()
+    assert listed == {"backups": [made.json()], "total": 1, "error": None}
+    restored = client.post("/api/v1/restore", params={"at": made.json()["taken_at"]})
+    assert (restored.status_code, restored.json()) == (200, made.json())
+    again = client.get("/api/v1/search", params={"q": "kingfisher", "mode": "keyword", "fresh": "true"}).json()
+    assert [hit["path"] for hit in again["results"]] == ["New"]
+    assert again["stale"] is False
+    assert client.get("/api/v1/backups").json()["total"] == 2
+
+
+@pytest.mark.parametrize(("method", "path"), [("POST", "backup"), ("GET", "backups"), ("POST", "restore")])
+@pytest.mark.parametrize(("key", "status"), [(None, 401), ("read", 403), ("write", 403)])
+def test_who_is_no_admin_is_refused(
+    shared: ServedApplication, method: str, path: str, key: str | None, status: int
+) -> None:
+    answer = shared.make_client(key).request(method, f"/w/alpha/api/v1/{path}")
+    assert answer.status_code == status
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+def test_an_admin_of_another_wiki_is_refused_and_sees_only_their_own(own: ServedApplication) -> None:
+    assert own.make_client("admin").post("/api/v1/backup").status_code == 201
+    other = own.make_client("other")
+    assert other.get("/w/alpha/api/v1/backups").status_code == 403
+    assert other.post("/w/alpha/api/v1/restore").status_code == 403
+    assert other.get("/api/v1/backups").json()["total"] == 0
+
+
+@pytest.mark.parametrize(
+    ("params", "status", "code"),
+    [
+        ({}, 404, "backup-not-found"),
+        ({"at": "2001-01-01"}, 404, "backup-not-found"),
+        ({"at": "yesterday"}, 422, "bad-input"),
+        ({"at": ""}, 422, "bad-input"),
+        ({"when": "2001-01-01"}, 422, "bad-input"),
+    ],
+)
+def test_what_cannot_be_restored_is_refused_and_changes_nothing(
+    shared: ServedApplication, params: dict[str, str], status: int, code: str
+) -> None:
+    client = shared.make_client("admin")
+    before = client.get("/api/v1/status").json()["generation"]
+    answer = client.post("/api/v1/restore", params=params)
+    assert (answer.status_code, answer.json()["code"]) == (status, code)
+    assert "/" not in answer.json()["detail"].replace("openapi.json", "")
+    assert client.get("/api/v1/status").json()["generation"] == before

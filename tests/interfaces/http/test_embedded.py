@@ -1,0 +1,119 @@
+"""The API for a host that calls it in process: what the host has decided holds, and nothing else."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from starlette.testclient import TestClient
+from starlette.types import ASGIApp, Receive, Send
+from starlette.types import Scope as CallScope
+
+from tests.support.served_application import ServedApplication, serve_application
+from wikiholt.domain.git import Author
+from wikiholt.domain.wiki import Scope
+from wikiholt.interfaces.http.app import create_host_app
+from wikiholt.interfaces.http.host_grant import HOST_GRANT_KEY, ChangeKind, HostGrant
+
+
+@pytest.fixture(scope="module")
+def farm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApplication]:
+    with serve_application(tmp_path_factory.mktemp("guests")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def app(farm: ServedApplication) -> ASGIApp:
+    return create_host_app(farm.application)
+
+
+def make_guest_client(app: ASGIApp, admission: object) -> TestClient:
+    """A client whose requests come with this admission."""
+
+    async def admitted(scope: CallScope, receive: Receive, send: Send) -> None:
+        await app({**scope, HOST_GRANT_KEY: admission} if admission else scope, receive, send)
+
+    return TestClient(admitted)
+
+
+def make_grant(farm: ServedApplication, *scopes: Scope, slug: str = "alpha", **more: bool) -> HostGrant:
+    wiki = farm.application.service.registry.get(slug)
+    return HostGrant(wiki, frozenset(scopes), Author("Gil", "gil@example.org"), **more)  # type: ignore[arg-type]
+
+
+def test_nobody_gets_in_without_an_admission_whatever_key_they_have(farm: ServedApplication, app: ASGIApp) -> None:
+    for forged in (None, "admin", {"scopes": ["admin"]}):
+        client = make_guest_client(app, forged)
+        for key in (None, "read", "admin", "operator"):
+            headers = {"Authorization": f"Bearer {farm.tokens[key]}"} if key else {}
+            for path in ("/api/v1/pages", "/w/alpha/api/v1/pages", "/api/v1/keys", "/api/v1/search?q="):
+                answer = client.get(path, headers=headers)
+                assert (answer.status_code, "canary" in answer.text) == (401, False), (key, path)
+            assert client.put("/api/v1/pages/X", json={"content": "x"}, headers=headers).status_code == 401
+
+
+def test_the_wiki_is_the_admitted_one_whatever_key_path_or_host_says(farm: ServedApplication, app: ASGIApp) -> None:
+    client = make_guest_client(app, make_grant(farm, Scope.READ, slug="beta"))
+    headers = {"Authorization": f"Bearer {farm.tokens['operator']}", "Host": "alpha.example.org"}
+    for path in (
+        "/api/v1/search?q=alphacanary",
+        "/w/alpha/api/v1/search?q=alphacanary",
+        "/api/v1/pages",
+        "/api/v1/links",
+    ):
+        answer = client.get(path, headers=headers)
+        assert answer.status_code == 200
+        assert "alphacanary" not in answer.text.replace('"query":"alphacanary"', "")
+        assert "Coffee" not in answer.text
+
+
+def test_what_is_about_all_wikis_or_the_process_is_not_there(farm: ServedApplication, app: ASGIApp) -> None:
+    client = make_guest_client(app, make_grant(farm, *Scope, keeps_keys=True))
+    for path in ("/api/v1/wikis", "/metrics", "/healthz", "/readyz", "/", "/docs", "/openapi.json", "/w/alpha/"):
+        assert client.get(path).status_code == 404, path
+    assert client.post("/api/v1/webhook").status_code == 404
+
+
+def test_each_right_stands_for_itself(farm: ServedApplication, app: ASGIApp) -> None:
+    file = {"filename": "a.txt", "content": ""}
+
+    def statuses(client: TestClient) -> tuple[int, ...]:
+        return (
+            client.get("/api/v1/pages").status_code,
+            client.put("/api/v1/pages/Home", json={"content": "x"}).status_code,
+            client.post("/api/v1/pages/Nowhere/attachments", json=file).status_code,
+            client.get("/api/v1/backups").status_code,
+        )
+
+    assert statuses(make_guest_client(app, make_grant(farm))) == (401, 401, 401, 401)
+    assert statuses(make_guest_client(app, make_grant(farm, signed_in=True))) == (403, 403, 403, 403)
+    assert statuses(make_guest_client(app, make_grant(farm, Scope.READ, signed_in=True))) == (200, 403, 403, 403)
+    assert statuses(make_guest_client(app, make_grant(farm, Scope.WRITE, signed_in=True))) == (403, 409, 403, 403)
+    assert statuses(make_guest_client(app, make_grant(farm, Scope.ADMIN, signed_in=True))) == (403, 403, 403, 200)
+    assert statuses(make_guest_client(app, make_grant(farm, attaches=True, signed_in=True))) == (403, 403, 404, 403)
+
+
+def test_a_commit_is_told_to_the_host(farm: ServedApplication, app: ASGIApp) -> None:
+    given = make_grant(farm, Scope.READ, Scope.WRITE)
+    client = make_guest_client(app, given)
+    made = client.put("/api/v1/pages/Told", json={"content": "told", "commit_message": "Tell"})
+    assert made.status_code == 201
+    same = client.put("/api/v1/pages/Told", json={"content": "told", "revision": made.json()["revision"]})
+    assert same.json()["changed"] is False
+    assert client.put("/api/v1/pages/Told", json={"content": "unread"}).status_code == 409
+    (commit,) = given.commits
+    assert (commit.kind, commit.path, commit.files) == (ChangeKind.SAVED, "Told", ("Told.md",))
+    assert (commit.author, commit.message) == (Author("Gil", "gil@example.org"), "Tell")
+
+
+def test_a_patient_write_is_in_lists_and_links_at_once(farm: ServedApplication, app: ASGIApp) -> None:
+    client = make_guest_client(app, replace(make_grant(farm, Scope.READ, Scope.WRITE), index_wait_s=60.0))
+    for number in range(3):
+        client.put(f"/api/v1/pages/Soon {number}", json={"content": "See [[Coffee]]."})
+        assert f"Soon {number}" in [page["path"] for page in client.get("/api/v1/pages").json()["pages"]]
+        assert f"Soon {number}" in client.get("/api/v1/links/Coffee").json()["linked_from"]
+
+
+def test_keys_are_kept_only_by_whom_the_host_trusts_with_them(farm: ServedApplication, app: ASGIApp) -> None:
+    assert make_guest_client(app, make_grant(farm, Scope.ADMIN)).get("/api/v1/keys").status_code == 403
+    listed = make_guest_client(app, make_grant(farm, Scope.ADMIN, keeps_keys=True)).get("/api/v1/keys").json()["keys"]
+    assert {key["wiki"] for key in listed} == {"alpha"}, "never another wiki's or the operator's"

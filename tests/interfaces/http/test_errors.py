@@ -1,0 +1,184 @@
+"""Errors over HTTP: what a visitor is told, and what they are not."""
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.served_application import ServedApplication, serve_application
+from wikiholt import errors
+from wikiholt.errors import WikiholtError
+from wikiholt.interfaces.http.problem_details import get_public_message, make_problem_response
+from wikiholt.wikis.handle import WikiHandle
+
+FIELDS = {"type", "title", "status", "detail", "code", "hint", "error"}
+
+
+def iter_error_classes(kind: type[WikiholtError] = WikiholtError) -> Iterator[type[WikiholtError]]:
+    yield kind
+    for below in kind.__subclasses__():
+        yield from iter_error_classes(below)
+
+
+def make_error(kind: type[WikiholtError]) -> WikiholtError:
+    more = {errors.TooManyRequests: {"retry_after": 1.5}, errors.RevisionMismatch: {"current": "abc"}}
+    extra = next((more[each] for each in kind.__mro__ if each in more), {})  # type: ignore[index]
+    return kind("reason /srv/secret/path", hint="look at /srv/secret/path", **extra)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", list(iter_error_classes()), ids=lambda kind: kind.__name__)
+def test_every_error_is_a_problem_of_its_class(kind: type[WikiholtError]) -> None:
+    answer = make_problem_response(make_error(kind))
+    assert answer.status_code == kind.status
+    assert answer.media_type == "application/problem+json"
+    assert kind.code in bytes(answer.body).decode()
+    # What is not the visitor's to mend may hold paths of this machine: none of it is told.
+    assert (b"/srv/secret" in bytes(answer.body)) == (kind.status < 500)
+    assert all(get_public_message(make_error(kind)))
+
+
+def test_what_nobody_foresaw_is_a_500_that_tells_nothing(
+    shared: ServedApplication, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("a secret at /srv/secret/path")
+
+    monkeypatch.setattr(WikiHandle, "search", fail)
+    with caplog.at_level(logging.ERROR):
+        answer = shared.make_client("read").get("/api/v1/search", params={"q": "private words"})
+    assert answer.status_code == 500
+    assert answer.json().keys() == FIELDS
+    assert "secret" not in answer.text
+    assert "RuntimeError" in caplog.text
+    assert "private words" not in caplog.text
+
+
+def test_a_wiki_without_an_index_says_when_to_come_back(
+    own: ServedApplication, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(*_: object) -> None:
+        raise errors.IndexMissing("no index in /srv/secret/path")
+
+    monkeypatch.setattr(WikiHandle, "get_version_token", missing)
+    answer = own.make_client("read").get("/api/v1/search", params={"q": "x"})
+    assert (answer.status_code, answer.json()["code"]) == (503, "index-missing")
+    assert int(answer.headers["retry-after"]) >= 1
+    assert "secret" not in answer.text
+
+
+def test_an_address_that_is_none_and_a_method_it_does_not_take(shared: ServedApplication) -> None:
+    client = shared.make_client("read")
+    for path in ("/api/v1/nothing", "/w/alpha/nothing", "/w/alpha/w/beta/api/v1/status", "/api/v2/search"):
+        answer = client.get(path)
+        assert (answer.status_code, answer.json()["code"]) == (404, "not-found")
+    wrong = client.post("/api/v1/pages/Home", json={})
+    assert (wrong.status_code, wrong.json()["code"]) == (405, "method-not-allowed")
+    assert wrong.headers["allow"] == "DELETE, GET, HEAD, PATCH, PUT"
+    assert client.request("BREW", "/healthz").status_code == 405
+
+
+def test_a_body_over_the_limit_is_refused_whether_announced_or_not(own: ServedApplication) -> None:
+    limit = own.application.settings.limit_body_bytes
+    before, client = own.alpha.get_head(), own.make_client("write")
+    announced = client.put("/api/v1/pages/X", content=b"x" * (limit + 1), headers={"Content-Type": "application/json"})
+    assert (announced.status_code, announced.json()["code"]) == (413, "too-large")
+
+    def parts() -> Iterator[bytes]:
+        for _ in range(limit // 65536 + 2):
+            yield b"x" * 65536
+
+    streamed = client.put("/api/v1/pages/X", content=parts(), headers={"Content-Type": "application/json"})
+    assert (streamed.status_code, streamed.json()["code"]) == (413, "too-large")
+    hook = client.post("/w/alpha/api/v1/webhook", content=parts())
+    assert hook.status_code == 413
+    assert own.alpha.get_head() == before
+
+
+def test_too_large_a_page_is_refused_too(tmp_path_factory: pytest.TempPathFactory) -> None:
+    with serve_application(tmp_path_factory.mktemp("small"), {"page.max_bytes": 2048}) as found:
+        answer = found.make_client("write").put("/api/v1/pages/X", json={"content": "x" * 3000})
+        assert answer.status_code == 413
+
+
+def test_rate_limits_are_said_and_kept(tmp_path_factory: pytest.TempPathFactory) -> None:
+    limits = {"limit.key_per_minute": 60, "limit.address_per_minute": 30}
+    with serve_application(tmp_path_factory.mktemp("limits"), limits) as found:
+        client = found.make_client("read")
+        first = client.get("/api/v1/status")
+        assert first.headers["ratelimit-policy"] == '"minute";q=60;w=60'
+        assert first.headers["ratelimit"].startswith('"minute";r=19;t=')
+        answers = [client.get("/api/v1/status") for _ in range(30)]
+        last = answers[-1]
+        assert (last.status_code, last.json()["code"]) == (429, "too-many-requests")
+        assert int(last.headers["retry-after"]) >= 1
+        assert last.headers["ratelimit"].startswith('"minute";r=0;t=')
+        assert found.make_client("operator").get("/w/alpha/api/v1/status").status_code == 200
+        without = [found.make_client().get("/w/alpha/api/v1/status").status_code for _ in range(30)]
+        assert set(without) == {401, 429}
+
+
+def test_every_answer_forbids_what_a_browser_might_do_with_it(shared: ServedApplication) -> None:
+    for path in ("/api/v1/status", "/healthz", "/openapi.json", "/docs", "/nowhere", "/metrics"):
+        headers = shared.make_client("read").get(path).headers
+        assert headers["x-content-type-options"] == "nosniff"
+        assert "default-src 'none'" in headers["content-security-policy"]
+        assert "access-control-allow-origin" not in headers
+        assert "server" not in headers
+
+
+def test_other_origins_are_let_in_only_where_they_are_named(tmp_path_factory: pytest.TempPathFactory) -> None:
+    origin = "https://wiki.example.org"
+    with serve_application(tmp_path_factory.mktemp("cors"), {"serve.cors_origins": [origin]}) as found:
+        client = found.make_client("read")
+        ours = client.get("/api/v1/status", headers={"Origin": origin})
+        assert ours.headers["access-control-allow-origin"] == origin
+        assert "access-control-allow-credentials" not in ours.headers
+        theirs = client.get("/api/v1/status", headers={"Origin": "https://evil.example.org"})
+        assert "access-control-allow-origin" not in theirs.headers
+        asked = {"Origin": origin, "Access-Control-Request-Method": "PUT", "Access-Control-Request-Headers": "If-Match"}
+        assert client.options("/w/alpha/api/v1/pages/X", headers=asked).status_code == 200
+
+
+def test_the_openapi_document_is_of_the_address_and_names_no_wiki(shared: ServedApplication) -> None:
+    for slug in ("alpha", "beta"):
+        document = shared.make_client().get(f"/w/{slug}/openapi.json").json()
+        assert document["servers"] == [{"url": f"/w/{slug}"}]
+    text = shared.make_client().get("/openapi.json").text
+    assert '"servers":[{"url":"/"}]' in text
+    assert "alpha" not in text
+    assert "beta" not in text
+
+
+def test_the_docs_page_needs_nothing_from_elsewhere(shared: ServedApplication) -> None:
+    page = shared.make_client().get("/docs")
+    assert page.status_code == 200
+    for outside in ("http://", "https://", "//cdn", "<script", "<link", "<img"):
+        assert outside not in page.text
+    assert "GET /api/v1/semantic-search" in page.text
+
+
+def test_readiness_names_the_part_that_is_not_ready(own: ServedApplication) -> None:
+    def missing() -> None:
+        raise errors.ModelMissing("nothing in /srv/secret/path")
+
+    from dataclasses import replace
+
+    own.application.service.components = replace(own.application.service.components, embedder=missing)  # type: ignore[arg-type]
+    answer = own.make_client().get("/readyz")
+    assert answer.status_code == 503
+    assert answer.json()["model"] == {"ready": False, "code": "model-missing"}
+    assert answer.json()["registry"]["ready"]
+    assert "secret" not in answer.text
+    assert own.make_client().get("/healthz").json()["status"] == "ok"
+    assert own.make_client().get("/api/v1/health").json()["status"] == "ok"
+
+
+def test_figures_hold_neither_queries_nor_names(shared: ServedApplication) -> None:
+    shared.make_client("read").get("/w/alpha/api/v1/search", params={"q": "private words"})
+    shared.make_client("read").get("/w/alpha/api/v1/pages/Home")
+    shared.make_client("read").get("/private/address")
+    text = shared.make_client("operator").get("/metrics").text
+    assert 'wikiholt_requests_total{method="GET",route="/api/v1/search",status="200"}' in text
+    assert "wikiholt_scheduler_wikis 2.0" in text
+    for word in ("private", "alpha", "beta", "Home"):
+        assert word not in text

@@ -1,0 +1,116 @@
+"""The report of queries over HTTP: for admins of the wiki, of their own wiki alone."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from starlette.testclient import TestClient
+from starlette.types import Receive, Send
+from starlette.types import Scope as CallScope
+
+from tests.support.served_application import ServedApplication, serve_application
+from wikiholt.domain.git import Author
+from wikiholt.domain.wiki import Scope
+from wikiholt.interfaces.http.app import create_host_app
+from wikiholt.interfaces.http.host_grant import HOST_GRANT_KEY, HostGrant
+from wikiholt.interfaces.http.metrics import QueryLogCollector
+from wikiholt.interfaces.http.request_context import WikiSession
+from wikiholt.interfaces.mcp import search_tools
+from wikiholt.interfaces.mcp.tool_schemas import SearchArguments as AgentSearch
+from wikiholt.wikis.access import Grant
+
+
+@pytest.fixture(scope="module")
+def logged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApplication]:
+    """A farm whose searches are written down; of beta's, by its own setting, not."""
+    with serve_application(tmp_path_factory.mktemp("logged"), {"queries.log": True}) as found:
+        found.application.service.configure("beta", {"log_queries": "false"})
+        yield found
+
+
+def wait_for_records(farm: ServedApplication, count: int) -> None:
+    end = time.monotonic() + 60
+    scribe = farm.application.service.components.query_log_writer
+    assert scribe is not None
+    while scribe.written < count:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_an_admin_sees_what_was_searched_for_and_which_pages_nobody_finds(logged: ServedApplication) -> None:
+    reader = logged.make_client("read")
+    for query, n in (("drum", 1), ("Drum ", 1), ("0x6100", 1), ("nosuchword", 1)):
+        assert reader.get("/api/v1/search", params={"q": query, "n": n, "mode": "keyword"}).status_code == 200
+    assert reader.get("/api/v1/similar", params={"path": "Home"}).status_code == 200
+    assert reader.get("/find", params={"q": "printer"}).status_code in (200, 401)
+    logged.make_client("other").get("/api/v1/search", params={"q": "betacanary"})
+    wait_for_records(logged, 4)
+    answer = logged.make_client("admin").get("/api/v1/report", params={"days": 7, "limit": 5})
+    assert answer.status_code == 200
+    assert answer.headers["cache-control"] == "no-store"
+    found = answer.json()
+    assert found["wiki"] == "alpha"
+    assert found["logging"] is True
+    assert found["searches"] + found["beginnings"] >= 4
+    assert "nosuchword" in [each["query"] for each in found["without_result"]]
+    assert found["pages"]["indexed"] == 3
+    assert found["pages"]["found_most"][0]["path"] == "Equipment/Printer"
+    assert {"Coffee", "Home"} >= set(found["pages"]["never_found"])
+    assert "betacanary" not in answer.text
+    for token in logged.tokens.values():
+        assert token not in answer.text
+
+
+@pytest.mark.parametrize(("key", "status"), [(None, 401), ("read", 403), ("write", 403), ("other", 403)])
+def test_who_is_no_admin_of_the_wiki_is_refused(logged: ServedApplication, key: str | None, status: int) -> None:
+    answer = logged.make_client(key).get("/w/alpha/api/v1/report")
+    assert answer.status_code == status
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+def test_where_nothing_is_written_down_the_answer_says_how_to_turn_it_on(logged: ServedApplication) -> None:
+    answer = logged.make_client("other").get("/api/v1/report")
+    assert (answer.status_code, answer.json()["code"]) == (404, "no-query-log")
+    assert "log_queries=true" in answer.json()["hint"]
+
+
+@pytest.mark.parametrize("params", [{"days": "-1"}, {"days": "1e1"}, {"limit": "1001"}, {"limit": ""}, {"since": "7d"}])
+def test_what_makes_no_sense_is_refused(logged: ServedApplication, params: dict[str, str]) -> None:
+    assert logged.make_client("admin").get("/api/v1/report", params=params).status_code == 422
+
+
+def test_each_way_of_searching_is_written_down_by_its_name(logged: ServedApplication) -> None:
+    service = logged.application.service
+    handle = service.get_handle("alpha")
+    assert service.components.query_log_writer is not None
+    before = service.components.query_log_writer.written
+    admitted = HostGrant(handle.wiki, frozenset({Scope.READ}), Author("Gil", "gil@example.org"))
+    inside = create_host_app(logged.application)
+
+    async def host(scope: CallScope, receive: Receive, send: Send) -> None:
+        await inside({**scope, HOST_GRANT_KEY: admitted}, receive, send)
+
+    assert TestClient(host).get("/api/v1/search", params={"q": "asked in otterwiki"}).status_code == 200
+    opened = WikiSession(Grant(handle.wiki, Scope.READ, None), handle, 1.0, logged.application.scheduler)
+    search_tools.run_search(opened, AgentSearch(query="asked by an agent"), 1000)
+    logged.make_client("read").get("/api/v1/semantic-search", params={"q": "asked over http"})
+    wait_for_records(logged, before + 3)
+    found = service.components.query_log_writer.open_log(handle.wiki.id).read(0)
+    assert found is not None
+    ways = {each.query: each.surface for each in found.records if each.query.startswith("asked ")}
+    assert ways == {"asked in otterwiki": "otterwiki", "asked by an agent": "mcp", "asked over http": "http"}
+    assert "Gil" not in repr(found)
+
+
+def test_metrics_count_what_was_written_and_name_nothing(logged: ServedApplication) -> None:
+    logged.make_client("read").get("/api/v1/search", params={"q": "unheardofword"})
+    wait_for_records(logged, 1)
+    figures = logged.make_client("operator").get("/metrics").text
+    assert "wikiholt_queries_written_total" in figures
+    assert "wikiholt_queries_lost_total 0.0" in figures
+    assert "unheardofword" not in figures
+    assert "alpha" not in figures
+    assert any(
+        isinstance(each, QueryLogCollector)
+        for each in create_host_app(logged.application).state.metrics.registry._collector_to_names
+    )

@@ -1,0 +1,193 @@
+"""Search over HTTP: what is asked, what is answered, what is refused."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.support.served_application import ServedApplication, serve_application
+
+LEGACY_FIELDS = {
+    "name",
+    "path",
+    "text",
+    "snippet",
+    "distance",
+    "section",
+    "section_path",
+    "chunk_index",
+    "total_chunks",
+}
+
+
+def test_an_answer_has_the_fields_of_both_plugins_and_says_how_fresh_it_is(shared: ServedApplication) -> None:
+    answer = shared.make_client("read").get("/api/v1/search", params={"q": "drum worn out"})
+    assert answer.status_code == 200
+    document = answer.json()
+    assert document["query"] == "drum worn out"
+    assert document["mode"] == "hybrid"
+    assert document["total"] == len(document["results"]) == 3
+    assert document["considered"] == 3
+    assert document["indexed_revision"] == document["head_revision"] == shared.alpha.get_head()
+    assert not document["stale"]
+    first = document["results"][0]
+    assert first["path"] == "Equipment/Printer"
+    assert first["section_path"] == first["section"] == "Printer"
+    assert first.keys() >= LEGACY_FIELDS | {"page_word_count", "score"}
+
+
+def test_semantic_search_is_by_meaning_with_five_pages(shared: ServedApplication) -> None:
+    answer = shared.make_client("read").get("/api/v1/semantic-search", params={"q": "printer", "n": 2}).json()
+    assert answer["mode"] == "semantic"
+    assert answer["total"] == 2
+    assert all(isinstance(hit["distance"], float) for hit in answer["results"])
+
+
+@pytest.mark.parametrize(
+    ("params", "found"),
+    [
+        ({"tag": "kitchen"}, {"Coffee"}),
+        ({"tag": ["paper", "repair"]}, {"Equipment/Printer"}),
+        ({"category": "Equipment"}, {"Equipment/Printer"}),
+        ({"prefix": "Equipment"}, {"Equipment/Printer"}),
+        ({"path": "Equipment"}, {"Equipment/Printer"}),
+        ({"since": "2100-01-01"}, set()),
+        ({"updated_since": "2020-01-01T00:00:00Z"}, {"Coffee", "Equipment/Printer", "Home"}),
+    ],
+    ids=lambda each: str(sorted(each)),
+)
+def test_filters_narrow_what_is_found(shared: ServedApplication, params: dict[str, object], found: set[str]) -> None:
+    answer = shared.make_client("read").get("/api/v1/search", params={"q": "printer", **params})  # type: ignore[dict-item]
+    assert {hit["path"] for hit in answer.json()["results"]} == found
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ("", "q"),
+        ("q=", "q"),
+        ("q=%20%20", "q"),
+        ("q=a%00b", "q"),
+        (f"q={'x' * 2001}", "q"),
+        ("q=a&n=0", "n"),
+        ("q=a&n=101", "n"),
+        ("q=a&n=five", "n"),
+        ("q=a&n=1e1", "n"),
+        ("q=a&n=5.0", "n"),
+        ("q=a&n=", "n"),
+        ("q=a&n=%D9%A5", "n"),
+        ("q=a&mode=fuzzy", "mode"),
+        ("q=a&fresh=yes", "fresh"),
+        ("q=a&since=yesterday", "since"),
+        ("q=a&since=0001-01-01T00:00:00%2B14:00", "since"),
+        ("q=a&limit=3", "limit"),
+        ("q=a&wiki=beta", "wiki"),
+        ("q=a&q=b", "q"),
+        ("q=a&tag=", "tag.0"),
+        ("q=a&max_chunks_per_page=11", "max_chunks_per_page"),
+        ("q=%FF", ""),
+        ("q=%ED%A0%80", ""),
+        ("q=a&path=x&prefix=y", ""),
+    ],
+)
+def test_a_wrong_or_unknown_parameter_is_refused_by_its_name(shared: ServedApplication, query: str, field: str) -> None:
+    answer = shared.make_client("read").get(f"/api/v1/search?{query}")
+    assert answer.status_code == 422
+    document = answer.json()
+    assert field in {fault["field"] for fault in document["errors"]}
+    assert document["code"] == "bad-input"
+    assert document["error"] == document["detail"]
+
+
+def test_a_query_without_a_word_is_refused_by_the_search_itself(shared: ServedApplication) -> None:
+    answer = shared.make_client("read").get("/api/v1/search", params={"q": "???", "mode": "keyword"})
+    assert answer.status_code == 422
+    assert answer.json()["code"] == "invalid-query"
+
+
+@pytest.mark.parametrize("path", ["/api/v1/pages", "/api/v1/status", "/api/v1/wikis", "/healthz", "/api/v1/links/Home"])
+def test_unknown_parameters_are_refused_everywhere(shared: ServedApplication, path: str) -> None:
+    answer = shared.make_client("read").get(path, params={"nonsense": "1"})
+    assert answer.status_code == 422
+    assert answer.json()["errors"] == [{"field": "nonsense", "where": "query", "message": "there is no such field"}]
+
+
+def test_the_same_answer_is_not_sent_twice(own: ServedApplication) -> None:
+    client = own.make_client("read")
+    first = client.get("/api/v1/search", params={"q": "printer"})
+    tag = first.headers["etag"]
+    again = client.get("/api/v1/search", params={"q": "printer"}, headers={"If-None-Match": f'"x", {tag}'})
+    assert (again.status_code, again.content) == (304, b"")
+    assert again.headers["etag"] == tag
+    other = client.get("/api/v1/search", params={"q": "coffee"}, headers={"If-None-Match": tag})
+    assert other.status_code == 200
+    own.alpha.commit({"New.md": "# New\n\nprinter once more"})
+    moved = client.get("/api/v1/search", params={"q": "printer"}, headers={"If-None-Match": tag})
+    assert moved.status_code == 200
+    assert moved.json()["stale"]
+
+
+def test_fresh_waits_for_what_was_committed_a_moment_ago(own: ServedApplication) -> None:
+    client = own.make_client("read")
+    own.alpha.commit({"Zebra.md": "# Zebra\n\nstripes and savannah"})
+    answer = client.get("/api/v1/search", params={"q": "stripes savannah", "fresh": "true"}).json()
+    assert answer["results"][0]["path"] == "Zebra"
+    assert not answer["stale"]
+    assert answer["head_revision"] == own.alpha.get_head()
+
+
+def test_pages_like_a_page_leave_out_the_page(shared: ServedApplication) -> None:
+    client = shared.make_client("read")
+    answer = client.get("/api/v1/similar", params={"path": "Home", "n": 2}).json()
+    assert answer["total"] == 2
+    assert "Home" not in {hit["path"] for hit in answer["results"]}
+    assert client.get("/api/v1/similar", params={"path": "Nowhere"}).json()["code"] == "page-not-found"
+
+
+def test_facets_say_what_there_is_to_filter_by(shared: ServedApplication) -> None:
+    document = shared.make_client("read").get("/api/v1/facets").json()
+    assert document["categories"] == [{"value": "Equipment", "count": 1}]
+    assert {facet["value"] for facet in document["tags"]} == {"paper", "repair", "kitchen"}
+
+
+def test_head_answers_as_get_does_without_the_body(shared: ServedApplication) -> None:
+    client = shared.make_client("read")
+    got, head = (client.request(method, "/api/v1/search?q=printer") for method in ("GET", "HEAD"))
+    assert head.status_code == 200
+    assert head.content == b""
+    assert head.headers["etag"] == got.headers["etag"]
+    assert client.head("/healthz").status_code == 200
+
+
+def test_no_answer_holds_another_wikis_words(shared: ServedApplication) -> None:
+    for mode in ("hybrid", "semantic", "keyword"):
+        found = shared.make_client("other").get(
+            "/api/v1/search", params={"q": "alphacanary printer", "mode": mode, "n": 100}
+        )
+        assert "alphacanary" not in json.dumps(found.json()["results"])
+        assert {hit["path"] for hit in found.json()["results"]} <= {"Home"}
+
+
+def test_64_threads_at_once_each_get_their_own_wikis_answer(shared: ServedApplication) -> None:
+    def ask(number: int) -> tuple[str, int, str]:
+        key, word = (("read", "alphacanary"), ("other", "betacanary"))[number % 2]
+        with shared.make_client(key) as client:
+            answer = client.get("/api/v1/search", params={"q": word, "mode": "keyword"})
+        return key, answer.status_code, answer.text
+
+    with ThreadPoolExecutor(64) as pool:
+        answers = list(pool.map(ask, range(128)))
+    assert {status for _, status, _ in answers} == {200}
+    for key, _, text in answers:
+        assert ("alphacanary" in text, "betacanary" in text) == ((True, False) if key == "read" else (False, True))
+
+
+@pytest.mark.real_model
+def test_the_real_model_finds_by_meaning_over_http(tmp_path_factory: pytest.TempPathFactory) -> None:
+    with serve_application(tmp_path_factory.mktemp("real"), embedder=None) as found:
+        answer = found.make_client("read").get("/api/v1/semantic-search", params={"q": "paper is stuck in the machine"})
+        assert answer.json()["results"][0]["path"] == "Equipment/Printer"
+        assert answer.json()["results"][0]["distance"] < 0.7
+        like = found.make_client("read").get("/api/v1/similar", params={"path": "Coffee"}).json()
+        assert {hit["path"] for hit in like["results"]} == {"Home", "Equipment/Printer"}
+        assert found.make_client().get("/readyz").status_code == 200

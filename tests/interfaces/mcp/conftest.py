@@ -1,0 +1,28 @@
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from tests.interfaces.mcp.mcp_client import run_server
+from tests.support.served_application import ServedApplication, serve_application
+
+
+@pytest.fixture(scope="module")
+def farm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApplication]:
+    """A farm of the module's own; tests write to pages of their own."""
+    with serve_application(tmp_path_factory.mktemp("farm")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def base(farm: ServedApplication) -> Iterator[str]:
+    with run_server(farm.app) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def url(base: str) -> str:
+    return f"{base}/mcp"

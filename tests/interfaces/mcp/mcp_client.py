@@ -1,0 +1,133 @@
+"""An agent for tests: the SDK's own client, over HTTP and over standard input and output."""
+
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import anyio
+import httpx2
+import uvicorn
+from fastapi import FastAPI
+from mcp.client.client import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import MCPError
+from mcp_types import CallToolResult
+
+T = TypeVar("T")
+ClientWork = Callable[[Client], Awaitable[T]]
+TIMEOUT_S = 120.0
+
+
+@contextmanager
+def run_server(app: FastAPI) -> Iterator[str]:
+    """The application behind a real server on a port of its own."""
+    config = uvicorn.Config(
+        app,
+        port=0,
+        log_config=None,
+        timeout_graceful_shutdown=5,
+        proxy_headers=True,  # visitors say for themselves where they come from
+        forwarded_allow_ips="127.0.0.1",
+    )
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, name="server", daemon=True)
+    thread.start()
+    wait_until(lambda: server.started)
+    try:
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join(TIMEOUT_S)
+        assert not thread.is_alive()
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + TIMEOUT_S
+    while not condition():
+        assert time.monotonic() < end, "it did not come true"
+        threading.Event().wait(0.02)
+
+
+def run_over_http(
+    url: str, token: str | None, work: ClientWork[T], *, mode: str = "auto", headers: Mapping[str, str] | None = None
+) -> T:
+    """What an agent with this key gets done at this address."""
+
+    async def run() -> T | MCPError:
+        sent = dict(headers or {}) | ({"Authorization": f"Bearer {token}"} if token else {})
+        async with (
+            # Without certificates, which nobody here shows and which take long to load.
+            httpx2.AsyncClient(headers=sent, timeout=TIMEOUT_S, verify=False) as http,
+            Client(streamable_http_client(url, http_client=http), mode=mode) as client,
+        ):
+            try:
+                return await work(client)
+            except MCPError as error:  # raised through the client's tasks it would be one of a group
+                return error
+
+    found = anyio.run(run)
+    if isinstance(found, MCPError):
+        raise found
+    return found
+
+
+def run_over_stdio(data: Path, arguments: list[str], work: ClientWork[T], *, mode: str = "auto") -> T:
+    """What an agent gets done that starts `wikiholt mcp` itself."""
+    command = ["-m", "wikiholt.interfaces.cli.main", "--data", str(data), "mcp", *arguments]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("WIKIHOLT_")}
+
+    async def run() -> T:
+        started = StdioServerParameters(command=sys.executable, args=command, env=environment)
+        async with Client(stdio_client(started), mode=mode) as client:
+            return await work(client)
+
+    return anyio.run(run)
+
+
+async def _call_tool(name: str, arguments: Mapping[str, Any], client: Client) -> CallToolResult:
+    found = await client.call_tool(name, dict(arguments))
+    assert isinstance(found, CallToolResult)
+    return found
+
+
+def call_tool(url: str, token: str | None, name: str, **arguments: Any) -> CallToolResult:
+    return run_over_http(url, token, partial(_call_tool, name, arguments))
+
+
+def get_text(result: CallToolResult) -> str:
+    (content,) = result.content
+    assert content.type == "text"
+    return content.text
+
+
+def get_document(result: CallToolResult) -> Any:
+    """The document of a call that went well."""
+    assert not result.is_error, get_text(result)
+    return result.structured_content
+
+
+def make_message(method: str, params: Mapping[str, Any] | None = None, version: str = "2026-07-28") -> tuple[Any, Any]:
+    """Body and headers of one message, for requests that no client of the SDK would send."""
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": version,
+        "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }
+    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**(params or {}), "_meta": meta}}
+    headers = {
+        "Content-Type": "application/json",
+        "Accept": "application/json, text/event-stream",
+        "MCP-Protocol-Version": version,
+        "Mcp-Method": method,
+    }
+    if params and "name" in params:
+        headers["Mcp-Name"] = str(params["name"])
+    return json.dumps(body), headers

@@ -1,0 +1,118 @@
+"""`wikiholt mcp` as an agent starts it: a process of its own, with the real model and real git."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from mcp.client.client import Client
+from mcp_types import CallToolResult
+
+from tests.interfaces.mcp.mcp_client import get_document, get_text, run_over_stdio
+from tests.support.git_repository import Repository
+from wikiholt.app.bootstrap import open_service
+
+WORDS = "beans climb poles peas like early frost sage wants sun and dry soil while mint will take every bed it finds"
+
+
+@pytest.fixture
+def ground(tmp_path: Path) -> Repository:
+    """A wiki that was never indexed, and another one beside it."""
+    pages = {f"Beds/Bed {n}.md": f"# Bed {n}\n\nIn bed {n} {WORDS}, {n} of them.\n" for n in range(60)}
+    pages["Home.md"] = "# Home\n\nThe heron fishes in the pond at dawn.\n"
+    garden, other = Repository(tmp_path / "garden"), Repository(tmp_path / "other")
+    garden.commit(dict(pages))
+    other.commit({"Home.md": "# Other\n\nothercanary\n"})
+    service = open_service(tmp_path / "data")
+    service.add("garden", str(garden.path), {})
+    service.add("other", str(other.path), {})
+    service.close()
+    return garden
+
+
+async def _call_tool(client: Client, name: str, **arguments: object) -> CallToolResult:
+    found = await client.call_tool(name, dict(arguments))
+    assert isinstance(found, CallToolResult)
+    return found
+
+
+@pytest.mark.real_model
+def test_an_agent_reads_at_once_writes_and_finds_what_it_wrote(ground: Repository, tmp_path: Path) -> None:
+    async def work(client: Client) -> None:
+        # The handshake is over, the index is not even begun: pages can be read all the same.
+        assert "heron" in get_document(await _call_tool(client, "read_page", path="Home"))["content"]
+        assert len((await client.list_tools()).tools) == 14
+        page = "# Birds\n\nA kingfisher dives from the willow.\n"
+        get_document(await _call_tool(client, "write_page", path="Birds", content=page, commit_message="Seen today"))
+        until = time.monotonic() + 120
+        while (found := await _call_tool(client, "search", query="which bird fishes by plunging?", n=3)).is_error:
+            assert "Next: " in get_text(found)
+            assert time.monotonic() < until
+        document = get_document(found)
+        assert {page["path"] for page in document["results"]} >= {"Birds", "Home"}
+        assert document["stale"] is False
+        assert get_document(await _call_tool(client, "list_pages", limit=1))["total"] == 62
+        outside = await _call_tool(client, "read_page", path="../other/Home")
+        assert outside.is_error
+        assert str(tmp_path) not in get_text(outside)
+
+    run_over_stdio(tmp_path / "data", ["garden", "--write", "--author", "Ada Lovelace <ada@example.org>"], work)
+    assert (
+        ground.run_git("log", "-1", "--format=%an <%ae>|%s").decode().strip()
+        == "Ada Lovelace <ada@example.org>|Seen today"
+    )
+    # Its keeper looked after that one wiki.
+    service = open_service(tmp_path / "data")
+    assert service.get_handle("garden").get_status().state is not None
+    assert service.get_handle("other").get_status().state is None
+    service.close()
+
+
+def test_without_write_it_reads_alone_and_older_agents_are_greeted_too(ground: Repository, tmp_path: Path) -> None:
+    before = ground.get_head()
+
+    async def work(client: Client) -> None:
+        assert client.protocol_version == "2025-11-25"
+        assert len((await client.list_tools()).tools) == 9
+        assert (await _call_tool(client, "delete_page", path="Home")).is_error
+        assert get_document(await _call_tool(client, "recent_changes"))["entries"]
+
+    run_over_stdio(tmp_path / "data", ["garden"], work, mode="legacy")
+    assert ground.get_head() == before
+
+
+def test_it_ends_with_its_input(ground: Repository, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "wikiholt.interfaces.cli.main", "--data", str(tmp_path / "data"), "mcp", "garden"]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("WIKIHOLT_")}
+    ended = subprocess.run(
+        command, input="this is no message\n", capture_output=True, text=True, timeout=120, check=False, env=environment
+    )
+    assert ended.returncode == 0
+    assert "heron" not in ended.stdout + ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"), [(["no-such"], 3, "error: "), (["garden", "--author", "Ada"], 2, "--author")]
+)
+def test_it_says_on_stderr_alone_what_is_wrong(
+    ground: Repository, tmp_path: Path, capfd: pytest.CaptureFixture[str], arguments: list[str], code: int, told: str
+) -> None:
+    from wikiholt.interfaces.cli.main import main
+
+    assert main(["--data", str(tmp_path / "data"), "mcp", *arguments]) == code
+    said = capfd.readouterr()
+    assert said.out == ""
+    assert told in said.err
+
+
+def test_without_the_extra_it_says_what_to_install(
+    ground: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from wikiholt.interfaces.cli import mcp_command
+    from wikiholt.interfaces.cli.main import main
+
+    monkeypatch.setattr(mcp_command.importlib.util, "find_spec", lambda _: None)
+    assert main(["--data", str(tmp_path / "data"), "mcp", "garden"]) == 9
+    assert 'pip install "wikiholt[mcp]"' in capsys.readouterr().err

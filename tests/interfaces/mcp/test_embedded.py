@@ -1,0 +1,70 @@
+"""The protocol inside a host such as Otterwiki, which decides who may what: the same address, below its API."""
+
+import json
+from collections.abc import Iterator
+from io import BytesIO
+from typing import Any
+
+import pytest
+
+from tests.interfaces.mcp.mcp_client import make_message
+from tests.support.served_application import ServedApplication, serve_application
+from wikiholt.domain.git import Author
+from wikiholt.domain.wiki import Scope
+from wikiholt.interfaces.http.app import create_host_app
+from wikiholt.interfaces.http.host_grant import HostGrant
+from wikiholt.interfaces.otterwiki.api import AsgiBridge, BridgeResponse
+
+ADA = Author("Ada", "ada@example.org")
+
+
+@pytest.fixture(scope="module")
+def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ServedApplication, AsgiBridge]]:
+    with serve_application(tmp_path_factory.mktemp("guest"), keys=False) as found:
+        yield found, AsgiBridge(create_host_app(found.application), 1_000_000)
+
+
+def call_embedded(
+    ground: tuple[ServedApplication, AsgiBridge], *scopes: Scope, **call: Any
+) -> tuple[BridgeResponse, HostGrant]:
+    """What somebody with these rights gets for one call of a tool."""
+    served_farm, bridge = ground
+    body, headers = make_message("tools/call" if call else "tools/list", call)
+    admission = HostGrant(served_farm.application.service.registry.get("alpha"), frozenset(scopes), ADA)
+    environ = {
+        "REQUEST_METHOD": "POST",
+        "PATH_INFO": "/api/v1/mcp",
+        "SERVER_NAME": "wiki.example",
+        "SERVER_PORT": "80",
+        "SERVER_PROTOCOL": "HTTP/1.1",
+        "REMOTE_ADDR": "127.0.0.1",
+        "wsgi.url_scheme": "http",
+        "wsgi.input": BytesIO(body.encode()),
+        "CONTENT_LENGTH": str(len(body)),
+        "CONTENT_TYPE": headers.pop("Content-Type"),
+        **{f"HTTP_{name.upper().replace('-', '_')}": value for name, value in headers.items()},
+    }
+    return bridge.call(environ, admission), admission
+
+
+def test_a_reader_reads_and_a_writer_writes_and_the_host_is_told(ground: tuple[ServedApplication, AsgiBridge]) -> None:
+    listed, _ = call_embedded(ground, Scope.READ)
+    assert listed.status == 200
+    assert len(json.loads(listed.body)["result"]["tools"]) == 9
+    read, _ = call_embedded(ground, Scope.READ, name="read_page", arguments={"path": "Coffee"})
+    assert "Descale" in json.loads(read.body)["result"]["structuredContent"]["content"]
+    refused, _ = call_embedded(ground, Scope.READ, name="write_page", arguments={"path": "New", "content": "x"})
+    assert json.loads(refused.body)["result"]["isError"] is True
+    wrote, admission = call_embedded(
+        ground, Scope.READ, Scope.WRITE, name="write_page", arguments={"path": "New", "content": "x\n"}
+    )
+    assert json.loads(wrote.body)["result"]["structuredContent"]["created"] is True
+    assert [commit.path for commit in admission.commits] == ["New"]
+    assert ground[0].alpha.run_git("log", "-1", "--format=%an").decode().strip() == "Ada"
+
+
+def test_who_may_nothing_gets_nothing(ground: tuple[ServedApplication, AsgiBridge]) -> None:
+    for scopes in ((), (Scope.WRITE,)):
+        assert call_embedded(ground, *scopes)[0].status == 401
+    long = {"path": "Home", "section": "x" * 70_000}
+    assert call_embedded(ground, Scope.READ, name="read_page", arguments=long)[0].status == 400

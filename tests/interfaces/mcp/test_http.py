@@ -1,0 +1,265 @@
+"""The protocol over HTTP: who is let in, by which name, how often; both versions; many at once; clients that leave."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from urllib.parse import urlsplit
+
+import anyio
+import httpx
+import pytest
+from fastapi.testclient import TestClient
+from mcp.client.client import Client
+from mcp_types import CallToolResult
+
+from tests.interfaces.mcp.mcp_client import (
+    call_tool,
+    get_document,
+    get_text,
+    make_message,
+    run_over_http,
+    run_server,
+    wait_until,
+)
+from tests.support.git_repository import Repository
+from tests.support.served_application import UNLIMITED, ServedApplication, serve_application
+from wikiholt.app.bootstrap import build_service, open_application
+from wikiholt.app.settings.settings_loader import load_settings
+from wikiholt.domain.index import FloatArray
+from wikiholt.domain.wiki import Scope
+from wikiholt.interfaces.http.app import create_app
+from wikiholt.testing import FakeEmbedder
+
+
+@pytest.fixture(scope="module")
+def keyless(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ServedApplication, str]]:
+    """A farm on this machine alone, before its first key."""
+    with serve_application(tmp_path_factory.mktemp("keyless"), keys=False) as found, run_server(found.app) as base:
+        yield found, base
+
+
+HTTP = httpx.Client(verify=False, timeout=60, limits=httpx.Limits(max_keepalive_connections=0))
+
+
+def post_message(url: str, method: str = "tools/list", **headers: str) -> httpx.Response:
+    body, usual = make_message(method)
+    return HTTP.post(url, content=body, headers={**usual, **headers})
+
+
+@pytest.mark.parametrize(("mode", "version"), [("auto", "2026-07-28"), ("legacy", "2025-11-25")])
+def test_both_versions_of_the_protocol_are_spoken(farm: ServedApplication, base: str, mode: str, version: str) -> None:
+    async def work(client: Client) -> str:
+        assert client.protocol_version == version
+        assert client.server_info is not None
+        assert client.server_info.name == "wikiholt"
+        assert "Begin with search" in (client.instructions or "")
+        assert (await client.list_tools()).tools
+        found = await client.call_tool("search", {"query": "coffee"})
+        assert isinstance(found, CallToolResult)
+        return str(get_document(found)["results"][0]["path"])
+
+    for url in (f"{base}/mcp", f"{base}/w/alpha/mcp"):
+        assert run_over_http(url, farm.tokens["read"], work, mode=mode) == "Coffee"
+
+
+def test_a_request_says_who_it_is_before_anything_of_it_is_read(farm: ServedApplication, base: str) -> None:
+    for headers, status in [
+        ({}, 401),
+        ({"Authorization": "Bearer wh_no_such"}, 401),
+        ({"Authorization": "Basic x"}, 401),
+    ]:
+        for url in (f"{base}/mcp", f"{base}/w/alpha/mcp", f"{base}/w/no-such/mcp"):
+            for body in (b"", b"{", b"[" * 50_000, b"x" * 300_000):
+                answer = HTTP.post(url, content=body, headers=headers)
+                assert answer.status_code == status
+                assert answer.headers["www-authenticate"].startswith("Bearer")
+                assert answer.json()["code"] == "unauthorized"
+
+
+def test_other_methods_and_bodies_that_are_no_message_are_refused(farm: ServedApplication, base: str) -> None:
+    key = {"Authorization": f"Bearer {farm.tokens['read']}"}
+    for method in ("GET", "DELETE", "PUT", "HEAD"):
+        assert HTTP.request(method, f"{base}/mcp", headers=key).status_code == 405
+    _, usual = make_message("tools/list")
+    for body in (b"", b"{", b"null", b"[]", b'{"jsonrpc":"2.0"}', b"\xff\xfe", b"[" * 100_000, b'{"id":1,"method":5}'):
+        for version in ({}, {"MCP-Protocol-Version": "2025-11-25"}, {"MCP-Protocol-Version": "1999-01-01"}):
+            answer = HTTP.post(f"{base}/mcp", content=body, headers={**usual, **key, **version})
+            assert 400 <= answer.status_code < 500, (body[:20], version, answer.status_code)
+    big = HTTP.post(f"{base}/mcp", content=b"x" * 300_000, headers={**usual, **key})
+    assert big.status_code == 413
+
+
+def test_a_public_wiki_is_read_without_a_key_and_never_written(tmp_path_factory: pytest.TempPathFactory) -> None:
+    with serve_application(tmp_path_factory.mktemp("public")) as own, run_server(own.app) as base:
+        own.application.service.configure("beta", {"public": "true"})
+        url = f"{base}/w/beta/mcp"
+        assert get_document(call_tool(url, None, "read_page", path="Home"))["title"] == "Beta"
+        assert call_tool(url, None, "write_page", path="Mine", content="x").is_error
+        assert post_message(f"{base}/w/alpha/mcp").status_code == 401
+
+
+def test_web_pages_elsewhere_get_nothing_by_a_name_of_their_own(keyless: tuple[ServedApplication, str]) -> None:
+    _, base = keyless
+    url, port = f"{base}/w/alpha/mcp", urlsplit(base).port
+    assert post_message(url).status_code == 200
+    assert post_message(url, Host=f"localhost:{port}", Origin=f"http://localhost:{port}").status_code == 200
+    for headers in (
+        {"Host": "evil.example"},
+        {"Host": f"evil.example:{port}", "Origin": f"http://evil.example:{port}"},
+        {"Host": f"localhost.evil.example:{port}"},
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Origin": f"http://localhost:{port}"},  # not the name that the request itself goes to
+    ):
+        for method in ("tools/list", "server/discover"):
+            assert post_message(url, method, **headers).status_code == 403, headers
+
+
+def test_an_origin_that_is_allowed_may_call(tmp_path_factory: pytest.TempPathFactory) -> None:
+    settings = {"serve.cors_origins": ["https://app.example"]}
+    with serve_application(tmp_path_factory.mktemp("cors"), settings) as own, run_server(own.app) as base:
+        key = {"Authorization": f"Bearer {own.tokens['read']}"}
+        answer = post_message(f"{base}/mcp", Origin="https://app.example", **key)
+        assert answer.status_code == 200
+        assert answer.headers["access-control-allow-origin"] == "https://app.example"
+        asked = {
+            "Origin": "https://app.example",
+            "Access-Control-Request-Method": "POST",
+            "Access-Control-Request-Headers": "authorization,content-type,mcp-protocol-version,mcp-method,mcp-name",
+        }
+        assert HTTP.options(f"{base}/mcp", headers=asked).status_code == 200
+        assert post_message(f"{base}/mcp", Origin="https://other.example", **key).status_code == 403
+
+
+def test_agents_are_limited_as_every_other_visitor_is(tmp_path_factory: pytest.TempPathFactory) -> None:
+    with (
+        serve_application(tmp_path_factory.mktemp("limits"), {"limit.key_per_minute": 1}) as own,
+        run_server(own.app) as base,
+    ):
+        key = {"Authorization": f"Bearer {own.tokens['read']}"}
+        answers = [post_message(f"{base}/mcp", **key) for _ in range(40)]
+        assert answers[0].status_code == 200
+        assert "ratelimit" in answers[0].headers
+        refused = [answer for answer in answers if answer.status_code == 429]
+        assert refused
+        assert int(refused[0].headers["retry-after"]) >= 1
+        assert post_message(f"{base}/mcp", Authorization=f"Bearer {own.tokens['other']}").status_code == 200
+
+
+def test_a_hundred_calls_at_once_are_all_answered(farm: ServedApplication, url: str) -> None:
+    answers: list[CallToolResult] = []
+
+    async def work(client: Client) -> None:
+        async def one(number: int) -> None:
+            tool, arguments = [("search", {"query": f"printer {number}"}), ("read_page", {"path": "Coffee"})][
+                number % 2
+            ]
+            found = await client.call_tool(tool, arguments)
+            assert isinstance(found, CallToolResult)
+            answers.append(found)
+
+        async with anyio.create_task_group() as tasks:
+            for number in range(100):
+                tasks.start_soon(one, number)
+
+    run_over_http(url, farm.tokens["read"], work)
+    assert len(answers) == 100
+    assert not [get_text(each) for each in answers if each.is_error]
+
+
+def test_a_client_that_leaves_harms_nobody_and_its_write_is_whole_or_not_there(
+    farm: ServedApplication, base: str
+) -> None:
+    host = urlsplit(base)
+    body, headers = make_message(
+        "tools/call", {"name": "append_to_page", "arguments": {"path": "Left", "text": "a line"}}
+    )
+    farm.alpha.commit({"Left.md": "# Left\n"})
+    head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    head += f"Authorization: Bearer {farm.tokens['write']}\r\nHost: {host.netloc}\r\nContent-Length: {len(body)}\r\n"
+
+    def leave(share: float) -> None:
+        with socket.create_connection((host.hostname or "", host.port or 0), timeout=30) as connection:
+            whole = f"POST /mcp HTTP/1.1\r\n{head}\r\n{body}".encode()
+            connection.sendall(whole[: int(len(whole) * share)])
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(leave, [0.3, 0.6, 0.95, 1.0] * 4))
+    get_document(call_tool(f"{base}/mcp", farm.tokens["write"], "append_to_page", path="Left", text="the last"))
+    content = get_document(call_tool(f"{base}/mcp", farm.tokens["write"], "read_page", path="Left"))["content"]
+    lines = content.splitlines()
+    assert lines[0] == "# Left"
+    assert lines.count("the last") == 1
+    assert set(lines[1:]) <= {"a line", "the last"}
+
+
+class BlockedEmbedder(FakeEmbedder):
+    """A model that takes for ever, until it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.started, self.released = threading.Event(), threading.Event()
+
+    def embed_passages(self, texts: object) -> FloatArray:
+        self.started.set()
+        assert self.released.wait(120)
+        return super().embed_passages(texts)  # type: ignore[arg-type]
+
+
+def test_an_agent_is_greeted_at_once_while_a_wiki_is_indexed_for_the_first_time(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    place = tmp_path_factory.mktemp("large")
+    repository = Repository(place / "alpha")
+    repository.commit({f"Page {number}.md": f"# Page {number}\n\nvalve {number}\n" for number in range(300)})
+    settings = load_settings(place / "data", overrides={**UNLIMITED, "search.fresh_timeout": 0.5})
+    service, model = build_service(settings), BlockedEmbedder()
+    service.components = replace(service.components, embedder=lambda: model)
+    farm = open_application(settings, service=service)
+    service.add("alpha", str(repository.path), {})
+    farm.scheduler.start()
+    try:
+        with run_server(create_app(farm)) as base:
+            wait_until(model.started.is_set)
+            url = f"{base}/mcp"
+            early = call_tool(url, None, "search", query="valve")
+            assert early.is_error
+            assert "\nNext: Wait a few seconds" in get_text(early)
+            assert call_tool(url, None, "list_pages").is_error
+            assert call_tool(url, None, "find_orphans").is_error
+            assert "valve 7" in get_document(call_tool(url, None, "read_page", path="Page 7"))["content"]
+            model.released.set()
+            wait_until(lambda: not call_tool(url, None, "search", query="valve").is_error)
+            wait_until(lambda: get_document(call_tool(url, None, "list_pages", limit=1))["total"] == 300)
+    finally:
+        model.released.set()
+        assert farm.scheduler.stop(60)
+        service.close()
+
+
+def test_a_key_that_is_revoked_is_worth_nothing_from_the_next_message_on(farm: ServedApplication, base: str) -> None:
+    registry = farm.application.service.registry
+    key, token = registry.keys.create(registry.get("alpha").id, Scope.READ, "brief")
+    assert post_message(f"{base}/mcp", Authorization=f"Bearer {token}").status_code == 200
+    registry.keys.revoke(key.id)
+    assert post_message(f"{base}/mcp", Authorization=f"Bearer {token}").status_code == 401
+
+
+def test_without_the_extra_the_service_serves_and_has_no_such_address(
+    farm: ServedApplication, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr("wikiholt.interfaces.http.app.importlib.util.find_spec", lambda _: None)
+        app = create_app(farm.application)
+    client = TestClient(app, base_url="http://127.0.0.1", headers={"Authorization": f"Bearer {farm.tokens['read']}"})
+    assert client.post("/mcp", json={}).status_code == 404
+    assert client.get("/api/v1/search", params={"q": "coffee"}).status_code == 200
+
+
+def test_figures_name_the_route_and_no_wiki(farm: ServedApplication, base: str) -> None:
+    post_message(f"{base}/w/alpha/mcp", Authorization=f"Bearer {farm.tokens['read']}")
+    text = HTTP.get(f"{base}/metrics", headers={"Authorization": f"Bearer {farm.tokens['operator']}"}).text
+    assert 'route="/mcp"' in text
+    assert "alpha" not in text

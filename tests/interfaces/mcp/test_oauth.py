@@ -1,0 +1,271 @@
+"""Tokens of other issuers: what opens a wiki, what does not, and where agents are told to get one."""
+
+import hmac
+import json
+import threading
+import time
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, ClassVar
+
+import httpx
+import jwt
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from mcp.client.client import Client
+
+from tests.interfaces.mcp.mcp_client import call_tool, get_document, make_message, run_over_http, run_server
+from tests.support.served_application import ServedApplication, serve_application
+from wikiholt.app.settings.settings_loader import load_settings
+from wikiholt.errors import InvalidSetting
+from wikiholt.interfaces.mcp.oauth import KeySet
+
+ISSUER, BASE = "https://login.example", "https://wiki.example"
+Sign = Callable[..., str]
+HTTP = httpx.Client(verify=False, timeout=60, limits=httpx.Limits(max_keepalive_connections=0))
+
+
+def _make_public_key(key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey, kid: str) -> dict[str, Any]:
+    algorithm = jwt.algorithms.RSAAlgorithm if isinstance(key, rsa.RSAPrivateKey) else jwt.algorithms.ECAlgorithm
+    made: dict[str, Any] = algorithm.to_jwk(key.public_key(), as_dict=True)  # type: ignore[arg-type]
+    return {**made, "kid": kid, "use": "sig"}
+
+
+@pytest.fixture(scope="module")
+def signing() -> dict[str, Any]:
+    return {
+        "rsa": rsa.generate_private_key(65537, 2048),
+        "ec": ec.generate_private_key(ec.SECP256R1()),
+        "stranger": rsa.generate_private_key(65537, 2048),
+    }
+
+
+@pytest.fixture(scope="module")
+def keys_file(signing: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("issuer") / "keys.json"
+    place.write_text(
+        json.dumps({"keys": [_make_public_key(signing["rsa"], "rsa"), _make_public_key(signing["ec"], "ec")]})
+    )
+    return place
+
+
+@pytest.fixture(scope="module")
+def sign(signing: dict[str, Any]) -> Sign:
+    def signed(kid: str = "rsa", by: str | None = None, **claims: Any) -> str:
+        now = int(time.time())
+        usual = {"iss": ISSUER, "aud": f"{BASE}/w/alpha/mcp", "sub": "ada", "exp": now + 600, "scope": "read"}
+        said = {name: value for name, value in {**usual, **claims}.items() if value is not None}
+        return jwt.encode(said, signing[by or kid], "ES256" if kid == "ec" else "RS256", headers={"kid": kid})
+
+    return signed
+
+
+@pytest.fixture(scope="module")
+def issued(keys_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ServedApplication, str]]:
+    settings = {"oauth.issuers": [ISSUER], "oauth.resource": BASE, "oauth.jwks": str(keys_file)}
+    with serve_application(tmp_path_factory.mktemp("oauth"), settings) as found, run_server(found.app) as base:
+        yield found, base
+
+
+def get_status(url: str, token: str) -> int:
+    body, headers = make_message("tools/list")
+    answer = HTTP.post(url, content=body, headers={**headers, "Authorization": f"Bearer {token}"})
+    return answer.status_code
+
+
+def forget_wrong_keys(served_farm: ServedApplication) -> None:
+    for wrong in served_farm.application.rate_limiter._wrong_keys:
+        wrong.own._levels.clear()
+
+
+def test_wrong_tokens_and_keys_lock_no_right_token_and_no_right_key_out(
+    issued: tuple[ServedApplication, str], sign: Sign
+) -> None:
+    served_farm, base = issued
+    forget_wrong_keys(served_farm)
+    url, good = f"{base}/w/alpha/mcp", sign()
+    guesses = [good[:-4] + "AAAA", sign(by="stranger"), sign(exp=1000), "wh_aaaaaaaaaaaa_" + "a" * 40] * 10
+    assert {get_status(url, guess) for guess in guesses} == {401, 429}
+    assert get_status(url, good) == get_status(url, served_farm.tokens["read"]) == 200
+    assert get_status(url, "a.b.c") == 429
+    forget_wrong_keys(served_farm)
+
+
+def test_a_token_opens_the_wiki_of_its_audience_for_what_its_scope_says(
+    issued: tuple[ServedApplication, str], sign: Sign
+) -> None:
+    served_farm, base = issued
+    url = f"{base}/w/alpha/mcp"
+    assert "Welcome" in get_document(call_tool(url, sign(), "read_page", path="Home"))["content"]
+    assert get_document(call_tool(url, sign("ec"), "search", query="coffee"))["results"]
+    assert call_tool(url, sign(), "write_page", path="Mine", content="x").is_error
+    token = sign(scope="read write", name="Ada <L>", email="ada@example.org")
+    get_document(call_tool(url, token, "write_page", path="Mine", content="x"))
+    assert served_farm.alpha.run_git("log", "-1", "--format=%an <%ae>").decode().strip() == "Ada L <ada@example.org>"
+    assert get_document(call_tool(f"{base}/mcp", sign(), "read_page", path="Home"))["title"] == "Home"
+    both = sign(aud=["https://elsewhere.example", f"{BASE}/w/alpha/mcp"], scope=None, scp=["write"])
+    assert get_status(url, both) == 200
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [
+        {"aud": f"{BASE}/w/beta/mcp"},
+        {"aud": BASE},
+        {"aud": f"{BASE}/mcp"},
+        {"aud": "https://elsewhere.example/w/alpha/mcp"},
+        {"aud": [f"{BASE}/w/alpha/mcp", f"{BASE}/w/beta/mcp"]},
+        {"aud": None},
+        {"iss": "https://other.example"},
+        {"iss": None},
+        {"sub": None},
+        {"exp": 1000},
+        {"exp": None},
+        {"nbf": 4_102_444_800},  # the year 2100
+        {"scope": "everything"},
+        {"scope": None},
+        {"by": "stranger"},
+        {"kid": "ec", "by": "ec", "iss": "https://other.example"},
+        {"aud": f"{BASE}/w/no-such/mcp"},
+    ],
+    ids=str,
+)
+def test_a_token_that_is_not_for_this_wiki_opens_nothing(
+    issued: tuple[ServedApplication, str], sign: Sign, claims: dict[str, Any]
+) -> None:
+    served_farm, base = issued
+    forget_wrong_keys(served_farm)
+    assert get_status(f"{base}/w/alpha/mcp", sign(**claims)) in (401, 403)
+
+
+def _encode_base64(document: dict[str, Any]) -> str:
+    return urlsafe_b64encode(json.dumps(document).encode()).decode().rstrip("=")
+
+
+def test_tokens_that_anybody_could_have_made_open_nothing(
+    issued: tuple[ServedApplication, str], sign: Sign, signing: dict[str, Any]
+) -> None:
+    served_farm, base = issued
+    forget_wrong_keys(served_farm)
+    url = f"{base}/w/alpha/mcp"
+    claims = jwt.decode(sign(), options={"verify_signature": False})
+    shape = serialization.PublicFormat.SubjectPublicKeyInfo
+    public = signing["rsa"].public_key().public_bytes(serialization.Encoding.PEM, shape)
+    said = ".".join(map(_encode_base64, ({"alg": "HS256", "typ": "JWT", "kid": "rsa"}, claims)))
+    digest = hmac.new(public, said.encode(), "sha256").digest()
+    forged = f"{said}.{urlsafe_b64encode(digest).decode().rstrip('=')}"
+    unsigned = jwt.encode(claims, None, "none", headers={"kid": "rsa"})
+    good = sign()
+    for token in (forged, unsigned, good[:-4] + "AAAA", "a.b.c", "..", good + "."):
+        assert get_status(url, token) == 401, token
+    assert get_status(url, good) == 200
+
+
+def test_a_token_opens_the_api_of_programs_not_at_all(issued: tuple[ServedApplication, str], sign: Sign) -> None:
+    served_farm, base = issued
+    forget_wrong_keys(served_farm)
+    headers = {"Authorization": f"Bearer {sign()}"}
+    assert HTTP.get(f"{base}/w/alpha/api/v1/search?q=coffee", headers=headers).status_code == 401
+
+
+def test_who_comes_without_a_token_is_told_where_to_get_one(issued: tuple[ServedApplication, str]) -> None:
+    served_farm, base = issued
+    body, headers = make_message("tools/list")
+    refused = HTTP.post(f"{base}/w/alpha/mcp", content=body, headers=headers)
+    assert refused.status_code == 401
+    where = f"{BASE}/.well-known/oauth-protected-resource/w/alpha/mcp"
+    assert f'resource_metadata="{where}"' in refused.headers["www-authenticate"]
+    told = HTTP.get(f"{base}{where.removeprefix(BASE)}").json()
+    assert told["resource"] == f"{BASE}/w/alpha/mcp"
+    assert told["authorization_servers"] == [ISSUER]
+    assert told["scopes_supported"] == ["read", "write"]
+    # Nobody learns by it which wikis there are.
+    nowhere = HTTP.get(f"{base}/.well-known/oauth-protected-resource/w/no-such/mcp")
+    assert nowhere.json() == json.loads(json.dumps(told).replace("alpha", "no-such"))
+    assert HTTP.get(f"{base}/.well-known/oauth-protected-resource/w/..%22/mcp").status_code == 404
+    # Keys count as before.
+    get_document(call_tool(f"{base}/w/alpha/mcp", served_farm.tokens["read"], "read_page", path="Home"))
+
+
+def test_without_issuers_there_is_no_such_address(farm: ServedApplication, base: str) -> None:
+    assert HTTP.get(f"{base}/.well-known/oauth-protected-resource/w/alpha/mcp").status_code == 404
+    assert run_over_http(f"{base}/mcp", farm.tokens["read"], _list_tools) == 9
+
+
+async def _list_tools(client: Client) -> int:
+    return len((await client.list_tools()).tools)
+
+
+def test_new_keys_of_an_issuer_count_once_they_are_in_the_file(
+    signing: dict[str, Any], sign: Sign, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    place = tmp_path_factory.mktemp("rotating") / "keys.json"
+    place.write_text(json.dumps({"keys": [_make_public_key(signing["ec"], "ec")]}))
+    settings = {"oauth.issuers": [ISSUER], "oauth.resource": BASE, "oauth.jwks": str(place)}
+    with serve_application(tmp_path_factory.mktemp("rotated"), settings) as found, run_server(found.app) as base:
+        url = f"{base}/w/alpha/mcp"
+        assert get_status(url, sign()) == 401
+        place.write_text(
+            json.dumps({"keys": [_make_public_key(signing["ec"], "ec"), _make_public_key(signing["rsa"], "rsa")]})
+        )
+        assert get_status(url, sign()) == 200
+        place.write_text("{")  # those that were good go on being so
+        assert get_status(url, sign()) == 200
+
+
+class _KeyServer(BaseHTTPRequestHandler):
+    """An issuer's address of public keys, which counts how often it is asked."""
+
+    document: ClassVar[bytes] = b""
+    requests: ClassVar[int] = 0
+
+    def do_GET(self) -> None:
+        type(self).requests += 1
+        self.send_response(200 if self.path == "/keys" else 302)
+        self.send_header("Location", "/keys")
+        self.send_header("Content-Length", str(len(self.document)))
+        self.end_headers()
+        self.wfile.write(self.document)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+def test_keys_are_fetched_from_an_address_now_and_then_and_not_for_every_guess(signing: dict[str, Any]) -> None:
+    _KeyServer.document = json.dumps({"keys": [_make_public_key(signing["rsa"], "rsa")]}).encode()
+    with ThreadingHTTPServer(("127.0.0.1", 0), _KeyServer) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        base = f"http://127.0.0.1:{server.server_port}"
+        keys = KeySet(f"{base}/keys")
+        assert keys.get_key("rsa").key_id == "rsa"
+        for _ in range(20):
+            with pytest.raises(ValueError, match="no such key"):
+                keys.get_key("made up")
+            assert keys.get_key("rsa").key_id == "rsa"
+        assert _KeyServer.requests == 1
+        moved = KeySet(f"{base}/elsewhere")  # only the address that was set is trusted
+        with pytest.raises(ValueError, match="no such key"):
+            moved.get_key("rsa")
+        server.shutdown()
+    with pytest.raises(ValueError, match="no such key"):
+        KeySet(f"{base}/keys").get_key("rsa")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"oauth.issuers": [ISSUER]},
+        {"oauth.issuers": [ISSUER], "oauth.resource": BASE},
+        {"oauth.resource": "wiki.example"},
+        {"oauth.resource": f"{BASE}/"},
+        {"oauth.jwks": "http://login.example/keys"},
+        {"oauth.jwks": "ftp://login.example/keys"},
+        {"mcp.max_tokens": 10},
+    ],
+)
+def test_settings_that_cannot_work_are_refused(tmp_path: Path, settings: dict[str, object]) -> None:
+    with pytest.raises(InvalidSetting):
+        load_settings(tmp_path, overrides=settings)

@@ -1,0 +1,18 @@
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser
+
+from tests.interfaces.otterwiki.otterwiki_server import OtterwikiServer, wait_until
+from tests.interfaces.otterwiki.reader_wiki import READERS_WIKI
+
+
+@pytest.fixture(scope="session")
+def readers(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OtterwikiServer]:
+    """A wiki that everybody may read and an administrator looks after, for tests in a browser; indexed."""
+    settings = {"EMAIL_NEEDS_CONFIRMATION": False}
+    with OtterwikiServer.start(
+        tmp_path_factory.mktemp("readers") / "wiki", settings=settings, pages=READERS_WIKI
+    ) as started:
+        wait_until(lambda: started.find_paths("okapi"), started.read_log)
+        yield started

@@ -1,0 +1,202 @@
+"""Who may see what inside Otterwiki, how the index is looked after there, and how all of it looks."""
+
+import re
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, Page, Route, expect
+
+from tests.interfaces.otterwiki.otterwiki_server import OtterwikiServer
+from tests.support.browser import BrowserTab, OpenTab
+
+pytestmark = pytest.mark.real_model
+
+CHECKS = (Path(__file__).parents[1] / "web" / "accessibility.js").read_text(encoding="utf-8")
+PLUGIN = Path(__file__).parents[2] / "src" / "wikiholt" / "surfaces" / "otterwiki"
+SEARCH = "/-/wikiholt/search"
+ADMIN = "/-/wikiholt/admin"
+PHONE = {"width": 375, "height": 720}
+VIEWS = {
+    "search": (f"{SEARCH}?q=database&tag=database", "#app\\.chosen:not([hidden])", "main"),
+    "nothing asked": (SEARCH, "#app\\.results .card", "main"),
+    "nothing relevant": (f"{SEARCH}?q=quantum+chromodynamics", ".said", "main"),
+    "a page": ("/growing/composting", "#app\\.near:not([hidden])", "#app\\.near"),
+    "the index": (ADMIN, ".figures", "main"),
+}
+
+
+@pytest.fixture(scope="module")
+def administrator(readers: OtterwikiServer) -> Iterator[httpx.Client]:
+    with closing(readers.login()) as session:
+        yield session
+
+
+def open_signed_in(
+    visit: OpenTab, readers: OtterwikiServer, session: httpx.Client, address: str, wait: str, **options: object
+) -> BrowserTab:
+    kept = [{"name": name, "value": value, "url": readers.url} for name, value in session.cookies.items()]
+    return visit(f"{readers.url}{address}", wait=wait, storage_state={"cookies": kept, "origins": []}, **options)
+
+
+def check_accessibility(page: Page, within: str) -> None:
+    found = page.evaluate(CHECKS, within)
+    assert found["faults"] == []
+    assert found["measured"] > 1
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_text_has_contrast_everything_has_a_name_and_fits_a_phone(
+    readers: OtterwikiServer, administrator: httpx.Client, visit: OpenTab, view: str
+) -> None:
+    address, wait, within = VIEWS[view]
+    page = open_signed_in(visit, readers, administrator, address, wait, viewport=PHONE, color_scheme="light").page
+    widths = "[document.documentElement, document.querySelector('#content-wrapper')].map((at) => at.scrollWidth)"
+    assert page.evaluate(widths) == [375, 375]
+    check_accessibility(page, within)
+    page.evaluate("halfmoon.toggleDarkMode()")
+    page.set_viewport_size({"width": 1280, "height": 800})
+    expect(page.locator("body.dark-mode")).to_have_count(1)
+    check_accessibility(page, within)
+
+
+def test_suggestions_have_contrast_and_fit_any_window(readers: OtterwikiServer, visit: OpenTab) -> None:
+    options = {"viewport": PHONE, "has_touch": True, "is_mobile": True, "color_scheme": "dark"}
+    page = visit(f"{readers.url}/rules/bonfires", wait="body.dark-mode", **options).page
+    page.fill("#search-query", "what may go on the compost heap")
+    panel = page.locator(".suggestions")
+    expect(panel).to_contain_text("Composting")
+    page.keyboard.press("ArrowDown")
+    for width in (375, 640, 800):
+        page.set_viewport_size({"width": width, "height": 720})
+        box = panel.bounding_box()
+        assert box is not None
+        assert 0 <= box["x"] < box["x"] + box["width"] <= width
+    check_accessibility(page, ".suggestions")
+    page.evaluate("halfmoon.toggleDarkMode()")
+    check_accessibility(page, ".suggestions")
+
+
+def test_filters_on_a_phone_are_folded_away_and_can_be_used(readers: OtterwikiServer, visit: OpenTab) -> None:
+    page = visit(f"{readers.url}{SEARCH}?q=database", wait="#app\\.filters:not([hidden])", viewport=PHONE).page
+    box = page.locator("input[name=category][value=incidents]")
+    expect(box).to_be_hidden()
+    page.get_by_text("Filters", exact=True).click()
+    box.check()
+    expect(page.locator("#app\\.count")).to_contain_text("of 4")
+    expect(page.locator("#app\\.filter-count")).to_have_text("1")
+
+
+def test_administrators_see_how_the_index_stands_and_build_it_anew(
+    readers: OtterwikiServer, administrator: httpx.Client, visit: OpenTab
+) -> None:
+    page = open_signed_in(visit, readers, administrator, "/-/admin", "text=Search index").page
+    page.get_by_role("link", name="Search index").click()
+    expect(page.locator(".pill")).to_have_text("Up to date")
+    expect(page.locator(".figures")).to_contain_text(readers.get_head()[:10])
+    expect(page.locator("td").first).to_have_text("scanned letter.md")
+    page.get_by_role("button", name="What would it take?").click()
+    expect(page.locator("#app\\.job")).to_contain_text("free on the disk")
+    generation = administrator.get("/api/v1/status").json()["generation"]
+    page.get_by_role("button", name="Build anew").click()
+    expect(page.locator("#app\\.job")).to_contain_text("Built anew", timeout=60_000)
+    assert administrator.get("/api/v1/status").json()["generation"] > generation
+
+
+def test_the_work_under_way_is_shown_as_it_goes_on(
+    readers: OtterwikiServer, administrator: httpx.Client, visit: OpenTab
+) -> None:
+    page = open_signed_in(visit, readers, administrator, ADMIN, ".figures").page
+    calm = administrator.get("/api/v1/status").json()
+    work = {
+        "kind": "reindex",
+        "since": "2026-01-01T00:00:00+00:00",
+        "pages_done": 4,
+        "pages_total": 16,
+        "chunks_embedded": 3,
+    }
+    job = {
+        **administrator.get("/api/v1/reindex/status").json(),
+        "status": "in_progress",
+        "pages_indexed": 4,
+        "pages_total": 16,
+    }
+    page.route("**/api/v1/status", lambda route: route.fulfill(json={**calm, "activity": work}))
+    page.route("**/api/v1/reindex/status", lambda route: route.fulfill(json=job))
+    page.reload()
+    expect(page.get_by_role("progressbar")).to_have_attribute("max", "16")
+    expect(page.locator("#app\\.job")).to_have_text("Building: 4 of 16 pages.")
+    expect(page.get_by_role("button", name="Build anew")).to_be_disabled()
+    job |= {"status": "error", "error_message": "the disk is full"}
+    expect(page.locator("#app\\.job")).to_have_text("The disk is full.")
+
+
+def test_the_index_is_for_administrators_alone(
+    readers: OtterwikiServer, administrator: httpx.Client, visit: OpenTab
+) -> None:
+    assert readers.client.get(ADMIN).headers["location"].startswith("/-/login?next=")
+    with closing(readers.login("reader@example.org", "just-a-reader-here")) as reader:
+        assert reader.get(ADMIN).status_code == 403
+        assert "menu.js" not in reader.get("/-/about").text
+    assert "menu.js" in administrator.get("/-/about").text
+    assert "Search index" not in readers.client.get(f"{SEARCH}?q=compost").text
+
+
+def test_who_may_not_read_the_wiki_is_shown_nothing_of_it(browser: Browser, tmp_path: Path, visit: OpenTab) -> None:
+    settings = {"READ_ACCESS": "APPROVED", "WIKIHOLT_OTTERWIKI_DROPDOWN": False}
+    pages = {"home.md": "# Home\n\nThe badger sleeps.\n"}
+    with OtterwikiServer.start(tmp_path / "wiki", settings=settings, pages=pages) as closed:
+        answer = closed.client.get(f"{SEARCH}?q=badger")
+        assert (answer.status_code, "badger" in answer.text.replace("q%3Dbadger", "")) == (302, False)
+        assert answer.headers["location"].startswith("/-/login?next=")
+        assert "wikiholt" not in closed.client.get("/-/login").text
+        with closing(closed.login()) as member:
+            closed.wait_until_found("badger", "home")
+            html = member.get("/").text
+            assert "box.js" in html
+            assert "suggestions.js" not in html
+            page = open_signed_in(visit, closed, member, "/", "article.page").page
+            page.fill("#search-query", "badger")
+            page.keyboard.press("Enter")
+            page.wait_for_url("**/-/wikiholt/search?q=badger")
+            expect(page.locator("#app\\.results .card h2")).to_have_text(["Home"])
+            page.close()  # before its wiki ends
+
+
+def test_files_are_kept_under_their_version_and_nothing_else_is_served(readers: OtterwikiServer) -> None:
+    base = "/-/wikiholt/static"
+    wanted = re.findall(rf'"({base}/\w+/[\w.]+)"', readers.client.get(f"{SEARCH}?q=compost").text)
+    assert len(wanted) > 10
+    for each in wanted:
+        answer = readers.client.get(each)
+        assert (answer.status_code, "immutable" in answer.headers["cache-control"]) == (200, True), each
+    assert readers.client.get(f"{base}/0000/search.js").headers["cache-control"] == "no-store"
+    for name in ("nope.js", "shell.html", "..%2fpages.py", "%2e%2e/pages.py", "wiki.css%00"):
+        assert readers.client.get(f"{base}/0000/{name}").status_code == 404, name
+
+
+def test_search_goes_on_under_a_policy_that_allows_no_inline_script(readers: OtterwikiServer, visit: OpenTab) -> None:
+    policy = "script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self'"
+    page = visit(f"{readers.url}/-/about", expected=("Content Security Policy", "halfmoon")).page
+
+    def strict(route: Route) -> None:
+        answer = route.fetch()
+        route.fulfill(response=answer, headers={**answer.headers, "content-security-policy": policy})
+
+    page.route("**/-/wikiholt/search", strict)
+    page.goto(f"{readers.url}{SEARCH}")
+    page.fill("#app\\.q", "what may go on the compost heap")
+    expect(page.locator("#app\\.results .card").first).to_contain_text("Composting")
+
+
+def test_no_template_and_no_script_of_ours_needs_a_lax_policy() -> None:
+    for template in (PLUGIN / "templates").rglob("*.html"):
+        text = template.read_text(encoding="utf-8")
+        assert not re.search(r"<script|\son\w+=|\sstyle=|javascript:", text), template
+    for script in (PLUGIN / "static").glob("*.js"):
+        text = script.read_text(encoding="utf-8")
+        assert not re.search(
+            r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|https?://", text
+        )

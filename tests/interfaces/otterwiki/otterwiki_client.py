@@ -1,0 +1,76 @@
+"""The API of a running Otterwiki, asked with a key or as a session of the wiki."""
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.interfaces.otterwiki.otterwiki_server import TIMEOUT_S, OtterwikiServer
+from wikiholt.app.bootstrap import open_service
+from wikiholt.domain.wiki import Scope
+
+SHARED_KEY = "the-key-of-otterwiki-api"
+HELPER_PATH = {"PYTHONPATH": str(Path(__file__).parent)}
+NO_KEEPALIVE = httpx.Limits(max_keepalive_connections=0)
+PRIVATE_SETTINGS = {
+    "READ_ACCESS": "REGISTERED",
+    "WRITE_ACCESS": "REGISTERED",
+    "ATTACHMENT_ACCESS": "REGISTERED",
+    "EMAIL_NEEDS_CONFIRMATION": False,
+}
+PAGES = {
+    "home.md": "# Home\n\nSee [[Actors/Iran]].\n",
+    "sea.md": "Boats and ships sail the sea. privatecanary\n",
+    "actors/iran.md": "---\ntitle: Iran\ncategory: actor\ntags: [gulf, oil]\n---\n"
+    "# Iran\n\nA country.\n\n## Past\n\nOld.\n",
+}
+
+
+class ApiClient:
+    """Sends requests below /api/v1 in one way of signing in."""
+
+    def __init__(
+        self, otter: OtterwikiServer, key: str | None = None, client: httpx.Client | None = None, **headers: str
+    ) -> None:
+        self.server = otter
+        # Connections are not kept, so that nobody has to close them.
+        self.client = client or httpx.Client(base_url=otter.url, timeout=TIMEOUT_S, limits=NO_KEEPALIVE)
+        self.headers = headers | ({"Authorization": f"Bearer {key}"} if key else {})
+
+    def __call__(self, method: str, path: str, body: Any = None, **headers: str) -> httpx.Response:
+        return self.client.request(method, f"/api/v1/{path}", json=body, headers=self.headers | headers)
+
+    def get_json(self, path: str, **params: Any) -> Any:
+        """What a GET that must succeed gives."""
+        answer = self.client.get(f"/api/v1/{path}", params=params, headers=self.headers)
+        assert answer.status_code == 200, (path, answer.status_code, answer.text, self.server.read_log()[-2000:])
+        return answer.json()
+
+    def make_csrf_header(self) -> dict[str, str]:
+        """The header that a change by a session needs."""
+        return {"X-CSRFToken": self.server.get_csrf_token(self.client)}
+
+
+def create_registry_key(otter: OtterwikiServer, scope: Scope, slug: str | None = None) -> str:
+    """A key of the wiki, made as its owner would on the machine."""
+    service = open_service(otter.data)
+    try:
+        wiki = service.registry.get(slug) if slug else service.list_wikis()[0]
+        return service.registry.keys.create(wiki.id, scope, f"{scope} of {wiki.slug}")[1]
+    finally:
+        service.close()
+
+
+def run_git(otter: OtterwikiServer, *arguments: str) -> str:
+    command = ["git", "-c", "core.quotePath=false", "-C", str(otter.repository), *arguments]
+    return subprocess.run(command, capture_output=True, check=True, text=True).stdout.strip()
+
+
+def read_probe_events(otter: OtterwikiServer) -> list[dict[str, Any]]:
+    """What the other plugin was told since this was last asked."""
+    file = otter.place / "witness.jsonl"
+    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+    file.unlink(missing_ok=True)
+    return [json.loads(line) for line in lines]

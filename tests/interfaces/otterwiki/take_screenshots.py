@@ -1,0 +1,84 @@
+"""Takes the pictures of docs/otterwiki.md: `python tests/interfaces/otterwiki/take_screenshots.py`, with chromium on the PATH."""
+
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+TESTS = Path(__file__).parents[1]
+sys.path[:0] = [str(TESTS / "sources"), str(TESTS / "web")]
+
+from playwright.sync_api import Browser  # noqa: E402
+
+from tests.interfaces.otterwiki.otterwiki_server import OtterwikiServer, wait_until  # noqa: E402
+from tests.interfaces.otterwiki.reader_wiki import read_demo_pages  # noqa: E402
+from tests.support.screenshots import CARDS, MAX_IMAGE_BYTES, Screenshot, launch_browser, take_screenshot  # noqa: E402
+
+SEARCH = "/-/wikiholt/search"
+PROGRESS_SELECTOR = "progress[value]:not([value='0'])"
+
+ALLOTMENT_SCREENSHOTS = (
+    Screenshot("otterwiki-search", f"{SEARCH}?q=what+may+go+on+the+compost+heap", ".filters:not([hidden])"),
+    Screenshot(
+        "otterwiki-box", "/growing/crop%20rotation", ".suggestions [role=option] >> nth=1", typed="keep slugs off the"
+    ),
+    Screenshot("otterwiki-near", "/growing/composting", "#app\\.near:not([hidden])", 1360, 820),
+    Screenshot("otterwiki-phone", f"{SEARCH}?q=when+may+I+light+a+fire", CARDS, 390, 760),
+)
+RUNBOOK_SCREENSHOTS = (
+    Screenshot(
+        "otterwiki-dark", f"{SEARCH}?q=a+customer+was+charged+two+times", ".filters:not([hidden])", scheme="dark"
+    ),
+)
+LARGE_SCREENSHOTS = (
+    Screenshot("otterwiki-first", f"{SEARCH}?q=which+plot+is+free", f".preparing {PROGRESS_SELECTOR}", 1280, 420),
+    Screenshot("otterwiki-index", "/-/wikiholt/admin", PROGRESS_SELECTOR, 1280, 620),
+)
+
+
+def main() -> int:
+    plots = {
+        f"plot {n}.md": f"# Plot {n}\n\n{' '.join(f'word{n * 7 + at}' for at in range(120))}.\n" for n in range(3000)
+    }
+    with tempfile.TemporaryDirectory() as place, launch_browser() as browser:
+        sizes = [
+            *take_screenshots(
+                browser,
+                Path(place) / "allotment",
+                "Millbrook Allotments",
+                read_demo_pages("allotment"),
+                ALLOTMENT_SCREENSHOTS,
+            ),
+            *take_screenshots(
+                browser, Path(place) / "runbook", "Harbour Runbook", read_demo_pages("runbook"), RUNBOOK_SCREENSHOTS
+            ),
+            *take_screenshots(browser, Path(place) / "large", "All Plots", plots, LARGE_SCREENSHOTS, indexed=False),
+        ]
+    return int(max(sizes) > MAX_IMAGE_BYTES)
+
+
+def take_screenshots(
+    browser: Browser,
+    place: Path,
+    name: str,
+    pages: dict[str, str],
+    screenshots: Sequence[Screenshot],
+    *,
+    indexed: bool = True,
+) -> list[int]:
+    """The pictures of one wiki; returns their sizes."""
+    with (
+        OtterwikiServer.start(place, settings={"SITE_NAME": name}, pages=pages) as otter,
+        closing(otter.login()) as session,
+    ):
+        session.get("/")  # the greeting is shown once
+        if indexed:
+            wait_until(lambda: not session.get("/api/v1/status").json()["stale"])
+            session.get("/api/v1/search?q=warm")
+        kept = [{"name": key, "value": value, "url": otter.url} for key, value in session.cookies.items()]
+        return [take_screenshot(browser, otter.url, picture, kept) for picture in screenshots]
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

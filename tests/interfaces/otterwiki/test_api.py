@@ -1,0 +1,279 @@
+"""The API inside Otterwiki as clients of otterwiki-api and otterwiki-semantic-search call it, otterwiki-mcp among them.
+
+The calls are those that all tools of otterwiki-mcp 0.1.0 make; a server of several workers answers them.
+"""
+
+import contextlib
+from base64 import b64decode, b64encode
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from tests.interfaces.otterwiki.otterwiki_client import (
+    HELPER_PATH,
+    PAGES,
+    PRIVATE_SETTINGS,
+    SHARED_KEY,
+    ApiClient,
+    create_registry_key,
+    read_probe_events,
+    run_git,
+)
+from tests.interfaces.otterwiki.otterwiki_server import OtterwikiServer, wait_until
+from wikiholt.domain.wiki import Scope
+
+pytestmark = pytest.mark.real_model
+
+
+@pytest.fixture(scope="module")
+def otter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OtterwikiServer]:
+    environ = {"OTTERWIKI_API_KEY": SHARED_KEY, "OTTERWIKI_API_AUTHOR_NAME": "Agent", **HELPER_PATH}
+    place = tmp_path_factory.mktemp("api")
+    preloaded = ("--preload",)  # workers are forked from a process that has the plugin set up
+    with OtterwikiServer.start(
+        place, "gunicorn", PRIVATE_SETTINGS, None, environ, PAGES, 2, preloaded, "otter_witness"
+    ) as started:
+        started.wait_until_found("boats", "sea")
+        yield started
+
+
+@pytest.fixture
+def ask(otter: OtterwikiServer) -> ApiClient:
+    return ApiClient(otter, SHARED_KEY)
+
+
+def get_revision(ask: ApiClient, path: str) -> str:
+    return str(ask.get_json(f"pages/{path}")["revision"])
+
+
+def test_health_takes_no_key(otter: OtterwikiServer) -> None:
+    assert ApiClient(otter).get_json("health")["status"] == "ok"
+
+
+def test_lists_name_pages_as_the_wiki_shows_them_and_narrow_by_every_filter(ask: ApiClient) -> None:
+    page = next(each for each in ask.get_json("pages")["pages"] if each["path"] == "Actors/Iran")
+    assert page.items() >= {"name": "Iran", "category": "actor", "tags": ["gulf", "oil"], "content_length": 7}.items()
+    for narrowed in ({"prefix": "Actors/"}, {"category": "Actor"}, {"tag": "Gulf", "updated_since": "2020-01-01"}):
+        found = ask.get_json("pages", **narrowed)
+        assert ([each["path"] for each in found["pages"]], found["total"]) == (["Actors/Iran"], 1)
+    wrong = ask("GET", "pages?updated_since=yesterdayish")
+    assert wrong.status_code == 422
+    assert "updated_since" in wrong.json()["error"]
+
+
+def test_a_page_is_read_under_any_case_with_its_links_and_commit(ask: ApiClient) -> None:
+    page = ask.get_json("pages/ACTORS/iran")
+    assert (page["name"], page["path"], page["linked_from"]) == ("Iran", "Actors/Iran", ["Home"])
+    assert page["content"] == PAGES["actors/iran.md"]
+    assert page["frontmatter"]["tags"] == ["gulf", "oil"]
+    assert page["last_commit"].keys() >= {"revision", "author", "date", "message"}
+    assert ask.get_json("pages/Sea")["name"] == "Sea"
+    missing = ask("GET", "pages/Nowhere")
+    assert (missing.status_code, bool(missing.json()["error"])) == (404, True)
+
+
+def test_writing_takes_the_revision_that_was_read(ask: ApiClient) -> None:
+    made = ask("PUT", "pages/Notes/New Idea", {"content": "About [[sea]].\n", "commit_message": "[mcp] Idea"})
+    assert made.status_code == 201
+    assert made.json().items() >= {"name": "New Idea", "path": "Notes/New Idea", "created": True}.items()
+    wait_until(lambda: "Notes/New Idea" in [each["path"] for each in ask.get_json("pages")["pages"]])
+    assert ask.get_json("links/Sea")["linked_from"] == ["Notes/New Idea"]
+    for body in ({"content": "x"}, {"content": "x", "revision": ""}):
+        unread = ask("PUT", "pages/Notes/New Idea", body)
+        assert (unread.status_code, bool(unread.json()["error"])) == (409, True)
+    first = made.json()["revision"]
+    second = ask("PUT", "pages/notes/new idea", {"content": "Second [[sea]].\n", "revision": first[:7]})
+    assert (second.status_code, second.json()["created"]) == (200, False)
+    stale = ask("PUT", "pages/Notes/New Idea", {"content": "Third.\n", "revision": first})
+    assert (stale.status_code, stale.json()["current_revision"]) == (409, second.json()["revision"])
+    assert ask.get_json("pages/Notes/New Idea", revision=first)["content"] == "About [[sea]].\n"
+    history = ask.get_json("pages/Notes/New Idea/history", limit=1)
+    assert (history["path"], [each["revision"] for each in history["history"]]) == (
+        "Notes/New Idea",
+        [second.json()["revision"]],
+    )
+
+
+def test_an_edit_replaces_the_one_place_that_says_so(ask: ApiClient) -> None:
+    ask("PUT", "pages/Edited", {"content": "One fish, two fish.\n"})
+    read = get_revision(ask, "Edited")
+
+    def edit(**body: str) -> int:
+        return ask("PATCH", "pages/Edited", body).status_code
+
+    assert edit(revision=read, old_string="fish", new_string="x") == 422
+    assert edit(revision=read, old_string="whale", new_string="x") == 422
+    assert edit(revision=read, old_string="One", new_string="One") == 422
+    assert edit(revision="", old_string="One", new_string="Red") == 422
+    assert edit(revision=read, old_string="One") == 422
+    assert edit(revision=read[:7], old_string="One", new_string="Red") == 200
+    assert edit(revision=read, old_string="two", new_string="blue") == 409
+    assert ask.get_json("pages/Edited")["content"] == "Red fish, two fish.\n"
+    assert ask("PATCH", "pages/Absent", {"revision": read, "old_string": "a", "new_string": "b"}).status_code == 404
+
+
+def test_search_by_words_and_by_meaning_has_the_fields_that_are_read(ask: ApiClient) -> None:
+    found = ask.get_json("search", q="boats")
+    assert found["results"][0].keys() >= {"name", "path", "snippet", "score"}
+    assert (found["query"], found["results"][0]["path"], found["total"]) == ("boats", "Sea", len(found["results"]))
+    near = ask.get_json("semantic-search", q="vessels on the ocean", n=50, max_chunks_per_page=10)
+    best = near["results"][0]
+    assert best["path"] == "Sea"
+    fields = {
+        "text",
+        "snippet",
+        "distance",
+        "section",
+        "section_path",
+        "chunk_index",
+        "total_chunks",
+        "page_word_count",
+    }
+    assert best.keys() >= fields
+    assert len(ask.get_json("semantic-search", q="vessels", n=1)["results"]) == 1
+    for path in ("search", "semantic-search", "semantic-search?q="):
+        assert ask("GET", path).status_code == 422
+
+
+def test_a_renamed_page_takes_its_links_along(ask: ApiClient) -> None:
+    ask("PUT", "pages/Old Place", {"content": "# Place\n"})
+    ask("PUT", "pages/Guide", {"content": "Go to [[Old Place]].\n"})
+    moved = ask("POST", "pages/Old Place/rename", {"new_path": "Places/New Place", "commit_message": "[mcp] Move"})
+    assert moved.json().items() >= {"old_path": "Old Place", "new_path": "Places/New Place"}.items()
+    assert moved.json()["updated_pages"] == ["Guide"]
+    assert ask.get_json("pages/Guide")["content"] == "Go to [[Places/New Place]].\n"
+    links = {"path": "Places/New Place", "links_to": [], "linked_from": ["Guide"], "missing": []}
+    wait_until(lambda: ask.get_json("links/Places/New Place") == links)
+    for new, status in (("Places/New Place", 409), ("guide", 422), ("", 422)):
+        assert ask("POST", "pages/Guide/rename", {"new_path": new}).status_code == status
+    newest = ask.get_json("changelog", limit=1)["entries"][0]
+    assert newest.items() >= {"author": "Agent", "message": "[mcp] Move"}.items()
+    assert set(newest["pages_affected"]) == {"Places/New Place", "Old Place", "Guide"}
+    graph = ask.get_json("links")
+    assert "Places/New Place" in graph["nodes"]
+    assert {"source": "Guide", "target": "Places/New Place"} in graph["edges"]
+
+
+def test_links_name_whole_paths_as_otterwiki_reads_them(ask: ApiClient) -> None:
+    ask("PUT", "pages/Spring", {"content": "# Spring\n"})
+    ask("PUT", "pages/Walks", {"content": "To the [[Spring]], or [here](/Spring).\n"})
+    ask("POST", "pages/Spring/rename", {"new_path": "Water/Spring"})
+    assert ask.get_json("pages/Walks")["content"] == "To the [[Water/Spring]], or [here](/Water/Spring).\n"
+
+
+def test_files_are_attached_where_the_wiki_shows_them(otter: OtterwikiServer, ask: ApiClient) -> None:
+    data = b"%PDF-1.4\n\x00\xff"
+    body = {"filename": "my report.pdf", "content": b64encode(data).decode(), "commit_message": "[mcp] Report"}
+    made = ask("POST", "pages/Sea/attachments", body)
+    assert made.status_code == 201
+    assert made.json().items() >= {"filename": "my report.pdf", "path": "Sea", "size": len(data)}.items()
+    assert (otter.repository / "sea" / "my report.pdf").read_bytes() == data
+    listed = ask.get_json("pages/sea/attachments")
+    assert (listed["path"], listed["total"], listed["attachments"][0]["mime_type"]) == ("Sea", 1, "application/pdf")
+    assert b64decode(ask.get_json("pages/Sea/attachments/my%20report.pdf")["content"]) == data
+    with contextlib.closing(otter.login()) as session:
+        assert session.get("/Sea/a/my report.pdf").content == data
+    gone = ask("DELETE", "pages/Sea/attachments/my%20report.pdf", {"commit_message": "[mcp] Gone"})
+    assert gone.json().items() >= {"deleted": True, "filename": "my report.pdf"}.items()
+    assert ask("GET", "pages/Sea/attachments/my%20report.pdf").status_code == 404
+    assert ask("GET", "pages/Absent/attachments").status_code == 404
+
+
+def test_a_written_page_lies_where_otterwiki_would_put_it_and_is_shown_at_once(
+    otter: OtterwikiServer, ask: ApiClient
+) -> None:
+    made = ask("PUT", "pages/Fresh Start//Über_Uns", {"content": "# Über uns\n\nWe are otters.\n"})
+    assert made.json()["path"] == "Fresh Start/Über_Uns"
+    assert (otter.repository / "fresh start" / "über_uns.md").read_text() == "# Über uns\n\nWe are otters.\n"
+    with contextlib.closing(otter.login("writer@example.org")) as session:
+        assert "We are otters." in session.get("/Fresh Start/Über_Uns").text
+        otter.save_page("Fresh Start/Über_Uns", "# Über uns\n\nWe are badgers.\n", client=session)
+    assert ask.get_json("pages/fresh start/über_uns")["content"].strip().endswith("We are badgers.")
+    assert run_git(otter, "status", "--porcelain") == ""
+
+
+def test_other_plugins_hear_of_a_commit_as_of_a_save_in_the_wiki(otter: OtterwikiServer, ask: ApiClient) -> None:
+    agent = ["Agent", "api@otterwiki.local"]
+    read_probe_events(otter)
+    ask("PUT", "pages/Heard Of", {"content": "See [[Sea]].\n", "commit_message": "Hear"})
+    assert read_probe_events(otter) == [
+        {"hook": "repository_changed", "files": ["heard of.md"]},
+        {"hook": "page_saved", "path": "Heard Of", "content": "See [[Sea]].\n", "author": agent, "message": "Hear"},
+    ]
+    ask("PUT", "pages/Heard Of", {"content": "See [[Sea]].\n", "revision": get_revision(ask, "Heard Of")})
+    assert read_probe_events(otter) == [], "what changes nothing is not told"
+    ask("POST", "pages/Heard Of/rename", {"new_path": "Told Of"})
+    heard = read_probe_events(otter)
+    assert [each["hook"] for each in heard] == ["repository_changed", "page_renamed"]
+    assert (heard[1]["old"], heard[1]["new"]) == ("Heard Of", "Told Of")
+    ask("POST", "pages/Told Of/attachments", {"filename": "a.txt", "content": ""})
+    assert read_probe_events(otter) == [{"hook": "repository_changed", "files": ["told of/a.txt"]}]
+    ask("DELETE", "pages/Told Of")
+    assert [each["hook"] for each in read_probe_events(otter)] == ["repository_changed", "page_deleted"]
+
+
+def test_a_plugin_that_raises_does_not_undo_the_answer(otter: OtterwikiServer, ask: ApiClient) -> None:
+    made = ask("PUT", "pages/Raise Me", {"content": "x"})
+    assert made.status_code == 201
+    assert made.json()["revision"] == otter.get_head()
+    assert "a plugin of somebody else's has a fault" in otter.read_log()
+
+
+def test_reindexing_answers_as_otterwiki_semantic_search_does(ask: ApiClient) -> None:
+    started = ask("POST", "reindex")
+    assert started.status_code in (202, 409)
+    assert started.headers.get("location", "/api/v1/reindex/status") == "/api/v1/reindex/status"
+    assert ask.get_json("reindex/status")["status"] in ("in_progress", "complete")
+
+
+def test_a_key_of_the_registry_allows_what_its_scope_does_and_writes_under_its_label(otter: OtterwikiServer) -> None:
+    reader, writer = (ApiClient(otter, create_registry_key(otter, scope)) for scope in (Scope.READ, Scope.WRITE))
+    assert reader.get_json("search", q="boats")["results"]
+    assert reader("PUT", "pages/By Key", {"content": "x"}).status_code == 403
+    assert writer("PUT", "pages/By Key", {"content": "x"}).status_code == 201
+    assert run_git(otter, "log", "-1", "--format=%an").startswith("write of ")
+    assert writer("POST", "reindex").status_code == 403
+
+
+def test_bad_input_changes_nothing(otter: OtterwikiServer, ask: ApiClient) -> None:
+    head = otter.get_head()
+    for method, path, body in (
+        ("PUT", "pages/..%2F..%2Fescape", {"content": "x"}),
+        ("PUT", "pages/.git%2Fconfig", {"content": "x"}),
+        ("PUT", "pages/Page", {"title": "x"}),
+        ("PUT", "pages/Page", ["no object"]),
+        ("PUT", "pages/Page", None),
+        ("PUT", "pages/Page%00", {"content": "x"}),
+        ("PUT", "pages/Page", {"content": "x\0"}),
+        ("POST", "pages/Sea/attachments", {"filename": "../../x", "content": ""}),
+        ("POST", "pages/Sea/attachments", {"filename": "x.txt", "content": "not base64"}),
+        ("POST", "pages/Sea/rename", {"new_path": "../x"}),
+    ):
+        assert ask(method, path, body).status_code == 422, (method, path, body)
+    for path in ("pages/%ff%fe", "nothing", "", "pages/Sea/attachments/..%2F..%2Fdb.sqlite"):
+        assert ask("GET", path).status_code in (404, 422), path
+    assert ask("GET", "search?q=%ff").status_code == 422
+    assert otter.get_head() == head
+    assert run_git(otter, "status", "--porcelain") == ""
+
+
+def test_agents_have_their_own_address_below_the_api(otter: OtterwikiServer) -> None:
+    def sent(key: str | None, method: str, **params: object) -> httpx.Response:
+        body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        version = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-11-25"}
+        return ApiClient(otter, key)("POST", "mcp", body, **version)
+
+    def wrote(key: str) -> dict[str, object]:
+        arguments = {"path": "Agents", "content": "By an agent.\n", "commit_message": "[mcp] Agents"}
+        result: dict[str, object] = sent(key, "tools/call", name="write_page", arguments=arguments).json()["result"]
+        return result
+
+    reader, writer = create_registry_key(otter, Scope.READ), create_registry_key(otter, Scope.WRITE)
+    assert sent(None, "tools/list").status_code == 401
+    assert len(sent(reader, "tools/list").json()["result"]["tools"]) == 9
+    read = sent(reader, "tools/call", name="read_page", arguments={"path": "Actors/Iran"}).json()["result"]
+    assert read["structuredContent"]["content"] == PAGES["actors/iran.md"]
+    assert wrote(reader)["isError"] is True
+    assert wrote(writer)["isError"] is False
+    assert run_git(otter, "log", "-1", "--format=%s") == "[mcp] Agents"

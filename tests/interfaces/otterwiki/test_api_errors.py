@@ -1,0 +1,64 @@
+"""The API of a wiki whose set-up is broken, and of one in which something fails that nobody foresaw."""
+
+import logging
+
+import pytest
+from flask import Flask
+
+from wikiholt.domain.git import Author
+from wikiholt.errors import InvalidSetting
+from wikiholt.interfaces.otterwiki.api import OtterwikiApi
+from wikiholt.interfaces.otterwiki.permissions import SharedKey
+
+SHARED = SharedKey("the-key-of-otterwiki-api", Author("Agent", "agent@example.org"))
+
+
+class BrokenRuntime:
+    """A host that cannot be opened."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    @property
+    def application(self) -> object:
+        raise self._error
+
+    def get_current_wiki(self) -> object:
+        raise self._error
+
+
+def send_request(error: Exception, path: str, times: int = 1) -> tuple[int, str]:
+    api = OtterwikiApi(BrokenRuntime(error), SHARED)  # type: ignore[arg-type]
+    for _ in range(times):
+        with Flask("wiki").test_request_context(path):
+            answer = api.handle_request()
+    return answer.status_code, answer.get_data(as_text=True)
+
+
+@pytest.mark.parametrize("path", ["/api/v1/health", "/api/v1/pages", "/api/v1/search?q=a"])
+def test_a_broken_set_up_is_told_to_the_log_once_and_not_to_visitors(
+    path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    error = InvalidSetting("There is no directory /srv/secret/place.", hint="Make /srv/secret/place.")
+    with caplog.at_level(logging.ERROR):
+        status, text = send_request(error, path, times=3)
+    assert (status, "secret" in text) == (503, False)
+    assert '"error":"Search is not set up rightly in this wiki."' in text
+    assert [record.getMessage().count("/srv/secret/place.") for record in caplog.records] == [2]
+
+
+def test_a_fault_is_an_answer_that_tells_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    status, text = send_request(RuntimeError("at /srv/secret/place"), "/api/v1/pages")
+    assert (status, "secret" in text) == (500, False)
+    assert "at /srv/secret/place" in caplog.text
+
+
+def test_the_shared_key_is_read_from_environment_before_settings_and_an_empty_one_opens_nothing() -> None:
+    config = {"OTTERWIKI_API_KEY": "of-settings", "OTTERWIKI_API_AUTHOR_NAME": "An <Agent>\n"}
+    assert SharedKey.from_environment(config, {"OTTERWIKI_API_KEY": "of-environment"}).matches("of-environment")
+    from_settings = SharedKey.from_environment(config, {"OTTERWIKI_API_KEY": ""})
+    assert from_settings.matches("of-settings")
+    assert from_settings.author == Author("An Agent", "api@otterwiki.local")
+    for config in ({}, {"OTTERWIKI_API_KEY": "  "}):
+        assert not SharedKey.from_environment(config, {}).matches("")
+    assert "of-settings" not in repr(from_settings)

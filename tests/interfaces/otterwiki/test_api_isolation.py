@@ -1,0 +1,150 @@
+"""The isolation gate inside Otterwiki: two wikis in one process, every route, whatever key, and many at once."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.interfaces.otterwiki.otterwiki_client import (
+    HELPER_PATH,
+    NO_KEEPALIVE,
+    SHARED_KEY,
+    ApiClient,
+    create_registry_key,
+)
+from tests.interfaces.otterwiki.otterwiki_server import TIMEOUT_S, OtterwikiServer, wait_until
+from tests.support.git_repository import Repository
+from wikiholt.domain.wiki import Scope
+
+pytestmark = pytest.mark.real_model
+
+WIKIS = ("garden", "kitchen")
+READS = (
+    "pages",
+    "pages?tag={0}tag",
+    "pages?category={0}kind",
+    "pages?prefix={0}path",
+    "pages/Home",
+    "pages/Home/history",
+    "pages/{0}path/Only",
+    "pages/Home/attachments",
+    "pages/Home/attachments/{0}.txt",
+    "search?q={0}canary&mode=hybrid&n=50",
+    "search?q={0}canary&mode=keyword&n=50",
+    "semantic-search?q={0}canary&n=50&max_chunks_per_page=10",
+    "similar?path=Home",
+    "facets",
+    "links",
+    "links/Home",
+    "orphans",
+    "changelog",
+    "status",
+    "reindex/status",
+    "backups",
+)
+
+
+def make_pages(name: str) -> dict[str, str | bytes | None]:
+    return {
+        "home.md": f"---\ntags: [{name}tag]\ncategory: {name}kind\n---\n"
+        f"# Home\n\nThe {name}canary. [[{name}path/Only]]\n",
+        f"{name}path/only.md": f"# Only\n\nOnly here, {name}canary once more, and the weather.\n",
+        f"home/{name}.txt": f"{name}canary",
+    }
+
+
+class TwoWikis:
+    def __init__(self, place: Path) -> None:
+        for name in WIKIS:
+            Repository(place / "wikis" / name / "repo").commit(make_pages(name))
+        environ = {
+            "FARM_WIKIS": str(place / "wikis"),
+            "FARM_KIND": "proxy",
+            "OTTERWIKI_API_KEY": SHARED_KEY,
+            **HELPER_PATH,
+        }
+        first: dict[str, str] = {"lobby.md": "# Lobby\n"}
+        self.otter = OtterwikiServer.start(place, "gunicorn", None, None, environ, first, workers=2, app="otter_farm")
+        self.keys = {}
+        for name in WIKIS:
+            self.make_client(name)("GET", "pages")
+            self.otter.wait_until_found(f"{name}canary", "home", slug=name)
+            self.keys[name] = create_registry_key(self.otter, Scope.ADMIN, name)
+
+    def make_client(self, name: str, key: str | None = SHARED_KEY) -> ApiClient:
+        host = {"Host": f"{name}.example.org"}
+        client = httpx.Client(base_url=self.otter.url, timeout=TIMEOUT_S, limits=NO_KEEPALIVE, headers=host)
+        return ApiClient(self.otter, key, client)
+
+
+@pytest.fixture(scope="module")
+def farm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoWikis]:
+    made = TwoWikis(tmp_path_factory.mktemp("api-farm"))
+    with made.otter:
+        yield made
+
+
+def get_other(name: str) -> str:
+    return WIKIS[1 - WIKIS.index(name)]
+
+
+@pytest.mark.parametrize("name", WIKIS)
+def test_every_route_shows_the_wiki_of_its_host_and_nothing_of_the_other(farm: TwoWikis, name: str) -> None:
+    for key in (SHARED_KEY, farm.keys[name], None):
+        ask = farm.make_client(name, key)
+        for route in READS if key else READS[:-1]:
+            assert ask("GET", route.format(name)).status_code == 200, (route, farm.otter.read_log()[-3000:])
+            theirs = route.format(get_other(name))
+            answer = ask("GET", theirs)
+            said = answer.text.replace(f'"query":"{get_other(name)}canary"', "")
+            if answer.status_code == 200:
+                assert get_other(name) not in said, (theirs, said)
+            else:  # an error repeats what was asked for, and no more
+                assert answer.status_code == 404
+                assert "canary" not in said
+
+
+@pytest.mark.parametrize("name", WIKIS)
+def test_a_key_of_one_wiki_opens_nothing_of_the_other(farm: TwoWikis, name: str) -> None:
+    ask = farm.make_client(get_other(name), farm.keys[name])
+    for route in READS:
+        answer = ask("GET", route.format(get_other(name)))
+        assert (answer.status_code, "canary" in answer.text) == (403, False), route
+    for method, path, body in (
+        ("PUT", "pages/Intruder", {"content": "x"}),
+        ("DELETE", "pages/Home", None),
+        ("POST", "pages/Home/attachments", {"filename": "a.txt", "content": ""}),
+        ("POST", "reindex", None),
+        ("GET", "keys", None),
+        ("POST", "keys", {"label": "intruder"}),
+    ):
+        assert ask(method, path, body).status_code == 403
+    home = farm.make_client(get_other(name)).get_json("pages/Home")
+    assert f"{get_other(name)}canary" in home["content"]
+    listed = farm.make_client(name, farm.keys[name]).get_json("keys")["keys"]
+    assert {key["wiki"] for key in listed} == {name}
+
+
+def test_two_wikis_asked_and_written_at_once_never_mix(farm: TwoWikis) -> None:
+    def visit(number: int) -> None:
+        name = WIKIS[number % 2]
+        ask = farm.make_client(name)
+        made = ask("PUT", f"pages/Page {number}", {"content": f"Number {number} of the {name}, {name}canary.\n"})
+        assert made.status_code == 201, made.text
+        found = ask.get_json("search", q=f"{name}canary", n=50)
+        assert {hit["path"] for hit in found["results"]} >= {"Home", f"{name.title()}path/Only"}
+        assert get_other(name) not in str(found)
+        assert name in ask.get_json(f"pages/Page {number}")["content"]
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(visit, range(24)))
+    for name in WIKIS:
+        ours = {f"Page {number}" for number in range(24) if WIKIS[number % 2] == name}
+        wait_until(lambda name=name, ours=ours: ours <= list_paths(farm, name))  # type: ignore[misc]
+        assert {path for path in list_paths(farm, name) if path.startswith("Page ")} == ours
+
+
+def list_paths(farm: TwoWikis, name: str) -> set[str]:
+    return {each["path"] for each in farm.make_client(name).get_json("pages")["pages"]}

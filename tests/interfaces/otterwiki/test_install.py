@@ -1,0 +1,54 @@
+"""Installed into Otterwiki's environment, Wikiholt is found by it and changes none of what Otterwiki has pinned."""
+
+import importlib.metadata
+import json
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+_ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-index", "--no-build-isolation"]
+    subprocess.run([*command, "--wheel-dir", str(place), str(_ROOT)], check=True, capture_output=True)
+    return next(place.glob("*.whl"))
+
+
+def test_the_wheel_announces_the_plugin_and_holds_all_it_needs(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as packed:
+        names = set(packed.namelist())
+        entries = packed.read(next(name for name in names if name.endswith("entry_points.txt"))).decode()
+    assert "[otterwiki]\nwikiholt = wikiholt.interfaces.otterwiki.plugin:plugin" in entries
+    source = _ROOT / "src" / "wikiholt" / "surfaces" / "otterwiki"
+    files = [file for file in source.rglob("*") if file.is_file() and "__pycache__" not in file.parts]
+    assert len(files) > 5
+    for file in files:
+        assert file.relative_to(_ROOT / "src").as_posix() in names
+
+
+def test_installing_it_beside_otterwiki_installs_and_changes_nothing_else(wheel: Path, tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    both = [f"wikiholt[otterwiki] @ {wheel.as_uri()}", "otterwiki==2.26.1"]
+    command = [sys.executable, "-m", "pip", "install", "--dry-run", "--no-index", "--quiet", "--report", str(report)]
+    done = subprocess.run([*command, *both], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    installed = json.loads(report.read_text())["install"]
+    assert [item["metadata"]["name"] for item in installed] == ["wikiholt"]
+
+
+def test_what_otterwiki_pins_is_what_is_installed_and_what_we_ask_for_allows_it() -> None:
+    needed = map(Requirement, importlib.metadata.requires("otterwiki") or [])
+    pins = [each for each in needed if each.marker is None or each.marker.evaluate({"extra": ""})]
+    assert len(pins) > 10
+    ours = {each.name.lower(): each for each in map(Requirement, importlib.metadata.requires("wikiholt") or [])}
+    for pin in pins:
+        version = importlib.metadata.version(pin.name)
+        assert version in pin.specifier, pin
+        assert pin.name.lower() not in ours or version in ours[pin.name.lower()].specifier

@@ -1,0 +1,141 @@
+"""One process, many wikis: the wiki is the one of the request, with an index of its own, whatever the farm is like."""
+
+import hashlib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.interfaces.otterwiki.otterwiki_server import TIMEOUT_S, OtterwikiServer, wait_until
+from tests.support.git_repository import Repository
+from wikiholt.app.bootstrap import open_service
+
+pytestmark = pytest.mark.real_model
+
+_HELPER_PATH = str(Path(__file__).parent)
+
+
+class MultipleWikis:
+    """A farm of two wikis, each of which has a page named Home, reached by the host's first part."""
+
+    def __init__(self, place: Path, kind: str) -> None:
+        self.kind = kind
+        self.wikis = place / "wikis"
+        for name in ("garden", "kitchen"):
+            Repository(self.wikis / name / "repo").commit({"home.md": f"# Home\n\nWelcome to the {name}, wayfarer.\n"})
+        environ = {"FARM_WIKIS": str(self.wikis), "FARM_KIND": kind, "PYTHONPATH": _HELPER_PATH}
+        environ |= {"WIKIHOLT_CHECK_INTERVAL": "0", "WIKIHOLT_BACKUP_INTERVAL": "0"}
+        if kind == "resolver":
+            environ["WIKIHOLT_OTTERWIKI_RESOLVER"] = "otter_farm:resolve"
+        threads = ("--threads", "1") if kind == "swap" else ()
+        self.otter = OtterwikiServer.start(
+            place,
+            "gunicorn",
+            environ=environ,
+            workers=2,
+            options=threads,
+            app="otter_farm",
+            pages={"lobby.md": "# L\n"},
+        )
+
+    def get_slug(self, name: str) -> str:
+        return f"the-{name}" if self.kind == "resolver" else name
+
+    def make_client(self, name: str) -> httpx.Client:
+        return httpx.Client(base_url=self.otter.url, headers={"Host": f"{name}.example.org"}, timeout=TIMEOUT_S)
+
+    def save_page(self, name: str, path: str, text: str) -> None:
+        with self.make_client(name) as client:
+            self.otter.save_page(path, text, client=client)
+
+    def find_paths(self, name: str, query: str) -> list[str]:
+        return self.otter.find_paths(query, slug=self.get_slug(name))
+
+    def wait_until_found(self, name: str, query: str, path: str) -> None:
+        self.otter.wait_until_found(query, path, slug=self.get_slug(name))
+
+    def hash_files(self, name: str) -> dict[str, str]:
+        """What the files of a wiki's index hold once nobody is writing it, but for what readers leave beside it."""
+        service = open_service(self.otter.data)
+        wiki, store = service.registry.get(self.get_slug(name)), service.components.store
+        directory = store.get_directory(wiki.id)
+        wait_until(
+            lambda: store.is_unmodified(wiki.id) and not service.get_handle(wiki.slug).get_status().stale,
+            self.otter.read_log,
+        )
+        wait_until(lambda: not (directory / "activity.json").exists(), self.otter.read_log)
+        service.close()
+        files = (file for file in directory.rglob("*") if not file.name.endswith(("-wal", "-shm")))
+        return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+
+
+@pytest.fixture(scope="module", params=["swap", "proxy", "resolver"])
+def farm(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MultipleWikis]:
+    made = MultipleWikis(tmp_path_factory.mktemp("farm"), request.param)
+    with made.otter:
+        yield made
+
+
+def test_a_wiki_is_indexed_with_the_pages_it_has_when_one_of_them_is_first_viewed(farm: MultipleWikis) -> None:
+    for name in ("garden", "kitchen"):
+        with farm.make_client(name) as client:
+            assert f"Welcome to the {name}" in client.get("/Home").text
+        farm.wait_until_found(name, "wayfarer", "home")
+
+
+def test_the_search_page_shows_the_wiki_of_its_host_alone(farm: MultipleWikis) -> None:
+    for name, other in (("garden", "kitchen"), ("kitchen", "garden")):
+        with farm.make_client(name) as client:
+            page = client.get("/-/wikiholt/search?q=wayfarer").text
+        assert f"Welcome to the {name}" in page
+        assert other not in page
+
+
+def test_pages_of_the_same_name_stay_apart(farm: MultipleWikis) -> None:
+    for name in ("garden", "kitchen"):
+        farm.save_page(name, "Shared", f"# Shared\n\nOnly the {name} has this, and a canary named {name}bird.\n")
+    farm.wait_until_found("garden", "gardenbird", "shared")
+    farm.wait_until_found("kitchen", "kitchenbird", "shared")
+    assert farm.find_paths("garden", "kitchenbird") == []
+    assert farm.find_paths("kitchen", "gardenbird") == []
+    assert farm.find_paths("garden", "wayfarer") == ["home"]
+
+
+def test_two_wikis_saved_in_at_once_each_get_their_own(farm: MultipleWikis) -> None:
+    def write(name: str) -> None:
+        for number in range(6):
+            farm.save_page(name, f"Page {number}", f"# Page {number}\n\nWritten in haste, {name}haste.\n")
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(write, ["garden", "kitchen"]))
+    for name in ("garden", "kitchen"):
+        wait_until(lambda name=name: len(farm.find_paths(name, f"{name}haste")) == 6, farm.otter.read_log)
+    assert farm.find_paths("garden", "kitchenhaste") == []
+    assert farm.find_paths("kitchen", "gardenhaste") == []
+
+
+def test_reindexing_one_wiki_leaves_every_byte_of_the_other(farm: MultipleWikis) -> None:
+    before = farm.hash_files("kitchen")
+    service = open_service(farm.otter.data)
+    report = service.get_handle(farm.get_slug("garden")).reindex()
+    service.close()
+    assert report.rebuilt
+    farm.save_page("garden", "After", "# After\n\nAftermath.\n")
+    farm.wait_until_found("garden", "aftermath", "after")
+    assert farm.hash_files("kitchen") == before
+
+
+def test_wikis_are_called_what_their_directory_or_the_resolver_says(farm: MultipleWikis) -> None:
+    service = open_service(farm.otter.data)
+    sources = {wiki.slug: wiki.source for wiki in service.list_wikis()}
+    service.close()
+    for name in ("garden", "kitchen"):
+        assert sources[farm.get_slug(name)] == str((farm.wikis / name / "repo").resolve())
+    # A farm that names its wikis itself need not count what Otterwiki was started with among them.
+    assert len(sources) == (2 if farm.kind == "resolver" else 3)
+
+
+def test_nothing_was_logged_as_a_fault(farm: MultipleWikis) -> None:
+    assert "Traceback" not in farm.otter.read_log()

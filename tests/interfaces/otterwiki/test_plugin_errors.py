@@ -1,0 +1,157 @@
+"""A fault of ours never breaks a save or a page view, and never keeps the wiki from booting; its log says why."""
+
+import ast
+import inspect
+import logging
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from otterwiki.plugins import OtterWikiPluginSpec
+
+from tests.interfaces.otterwiki.otterwiki_server import OtterwikiServer, wait_until
+from wikiholt.errors import InvalidSetting
+from wikiholt.interfaces.otterwiki import plugin, plugin_config
+from wikiholt.interfaces.otterwiki.plugin import OtterwikiPlugin
+
+_HOOKS = [name for name in vars(OtterwikiPlugin) if getattr(vars(OtterwikiPlugin)[name], "otterwiki_impl", None)]
+
+
+def test_every_hook_is_one_of_otterwikis_and_takes_what_it_is_given() -> None:
+    assert {"setup", "repository_changed", "page_saved", "page_deleted", "page_renamed"} <= set(_HOOKS)
+    for name in _HOOKS:
+        given = list(inspect.signature(getattr(OtterWikiPluginSpec, name)).parameters)
+        assert list(inspect.signature(getattr(OtterwikiPlugin, name)).parameters) == given, name
+
+
+def test_the_plugin_imports_nothing_heavy_or_of_ours_before_it_is_set_up() -> None:
+    tree = ast.parse(Path(plugin.__file__).read_text())
+    names = {node.module or "" for node in tree.body if isinstance(node, ast.ImportFrom)}
+    names |= {alias.name for node in tree.body if isinstance(node, ast.Import) for alias in node.names}
+    assert names == {"collections.abc", "functools", "importlib", "logging", "os", "otterwiki.plugins", "typing"}
+
+
+class _WorstError(BaseException):
+    pass
+
+
+class _BrokenRuntime:
+    def __getattr__(self, name: str) -> Any:
+        raise self.error
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+
+@pytest.mark.parametrize("hook", [name for name in _HOOKS if name != "setup"])
+@pytest.mark.parametrize(
+    "error", [RuntimeError("odd"), MemoryError(), _WorstError("worst"), InvalidSetting("no", hint="x")]
+)
+def test_no_hook_ever_raises_and_each_reason_is_logged_once(
+    hook: str, error: BaseException, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plugin, "_logged_reasons", set())
+    broken = OtterwikiPlugin()
+    broken._runtime = broken._injects = _BrokenRuntime(error)
+    arguments = list(inspect.signature(getattr(OtterwikiPlugin, hook)).parameters)[1:]
+    with caplog.at_level(logging.ERROR, logger="wikiholt"):
+        for _ in range(3):
+            assert getattr(broken, hook)(**dict.fromkeys(arguments, "x")) is None
+    assert len(caplog.records) == 1
+    assert type(error).__name__ in caplog.text
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()])
+def test_what_ends_a_process_is_let_through(error: BaseException) -> None:
+    leaving = OtterwikiPlugin()
+    leaving._runtime = _BrokenRuntime(error)
+    with pytest.raises(type(error)):
+        leaving.page_deleted("x", "x", "x")
+
+
+def test_hooks_before_setup_do_nothing() -> None:
+    fresh = OtterwikiPlugin()
+    assert fresh.repository_changed(["home.md"]) is None
+    assert fresh.template_html_head_inject(None) is None
+
+
+def test_a_set_up_that_fails_leaves_hooks_that_do_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    fresh = OtterwikiPlugin()
+    fresh.setup(app=None, db=None, storage=None)
+    assert "setup" in caplog.text
+    assert fresh.page_saved("x", "x", "x", "x") is None
+
+
+def test_settings_stand_in_the_environment_or_in_otterwikis_own() -> None:
+    given = {"REPOSITORY": "/srv/wiki/repository", "WIKIHOLT_SYNC_INTERVAL": 7, "WIKIHOLT_SEARCH_STALE_CHECK": False}
+    listed = {"WIKIHOLT_OTTERWIKI_HIDE": ["Drafts/", "*/private"], "WIKIHOLT_THREADS": 3, "WIKIHOLT_MODEL": None}
+    read = plugin_config.PluginConfig.from_environment(
+        given | listed, {"WIKIHOLT_THREADS": "2", "WIKIHOLT_OTTERWIKI_DROPDOWN": "off"}
+    )
+    settings = read.load_settings()
+    assert (settings.sync_interval, settings.threads, settings.search_stale_check) == (7.0, 2, False)
+    assert settings.data == Path("/srv/wiki/wikiholt")
+    assert read.options == plugin_config.PluginOptions(hide="Drafts/,*/private", dropdown=False)
+
+
+@pytest.mark.parametrize("name", ["WIKIHOLT_OTTERWIKI_HIDDEN", "WIKIHOLT_SYNC_INTERVALL"])
+def test_a_setting_that_does_not_exist_is_named(name: str) -> None:
+    with pytest.raises(InvalidSetting, match=name):
+        plugin_config.PluginConfig.from_environment({"REPOSITORY": "/srv/r"}, {name: "1"}).load_settings()
+
+
+def test_variables_of_the_other_plugin_are_understood_or_named_with_what_to_do() -> None:
+    environ = {"CHROMA_SYNC_INTERVAL": "30", "CHROMADB_HOST": "db", "VECTOR_BACKEND": "chroma", "FAISS_INDEX_DIR": "/f"}
+    environ |= {"EMBEDDING_MODEL": "bedrock", "SENTENCE_TRANSFORMER_MODEL": "another/one", "OTTERWIKI_API_KEY": "k"}
+    assert (
+        plugin_config.PluginConfig.from_environment({"REPOSITORY": "/srv/r"}, environ).load_settings().sync_interval
+        == 30
+    )
+    told = plugin_config.log_legacy_advice(environ)
+    unused = set(environ) - {"CHROMA_SYNC_INTERVAL", "OTTERWIKI_API_KEY"}
+    assert {line.split()[0] for line in told} == unused
+    assert all("WIKIHOLT_" in line for line in told)
+    same = {"VECTOR_BACKEND": "faiss", "EMBEDDING_MODEL": "local", "SENTENCE_TRANSFORMER_MODEL": "all-MiniLM-L6-v2"}
+    assert plugin_config.log_legacy_advice(same) == []
+    assert plugin_config.log_legacy_advice({"CHROMA_SYNC_INTERVAL": "soon"})
+
+
+def test_another_plugin_that_would_answer_in_our_place_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "otterwiki_semantic_search", ModuleType("otterwiki_semantic_search"))
+    (line,) = plugin_config.log_legacy_advice({})
+    assert line.startswith("otterwiki-semantic-search is installed as well")
+
+
+@pytest.fixture(scope="module")
+def stranded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OtterwikiServer]:
+    """A wiki whose data directory cannot be one."""
+    place = tmp_path_factory.mktemp("stranded")
+    (place / "taken").write_text("this is a file")
+    with OtterwikiServer.start(place, data=place / "taken") as running:
+        yield running
+
+
+@pytest.mark.real_model
+def test_a_wiki_whose_data_directory_is_unusable_works_says_why_and_is_searched_once_it_is_mended(
+    stranded: OtterwikiServer,
+) -> None:
+    assert stranded.save_page("Shore", "# Shore\n\nMarooned.\n").status_code == 302
+    assert "Marooned" in stranded.client.get("/Shore").text
+    wait_until(lambda: "the index does not follow the wiki" in stranded.read_log(), stranded.read_log)
+    assert "Traceback" not in stranded.read_log()
+    stranded.data.unlink()
+    stranded.save_page("Rescue", "# Rescue\n\nA ship with sails.\n")
+    stranded.wait_until_found("sails", "rescue")
+    stranded.wait_until_equal()
+
+
+def test_a_wiki_boots_views_and_saves_whatever_of_ours_cannot_be_imported(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['numpy'] = sys.modules['fastapi'] = None\n")
+    environ = {"PYTHONPATH": str(tmp_path), "WIKIHOLT_NO_SUCH": "1"}
+    with OtterwikiServer.start(tmp_path / "wiki", environ=environ) as otter:
+        assert otter.save_page("Page", "# Page\n\nStill here.\n").status_code == 302
+        assert "Still here" in otter.client.get("/Page").text
+        assert "Wikiholt: setup" in otter.read_log()

@@ -1,0 +1,131 @@
+"""A farm deletes a wiki and gives its name to the next owner: the same path and slug, and nothing of the one before."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.interfaces.otterwiki.otterwiki_client import (
+    HELPER_PATH,
+    NO_KEEPALIVE,
+    SHARED_KEY,
+    ApiClient,
+    create_registry_key,
+)
+from tests.interfaces.otterwiki.otterwiki_server import TIMEOUT_S, OtterwikiServer, wait_until
+from tests.support.git_repository import Repository
+from wikiholt.app.bootstrap import open_service
+from wikiholt.domain.wiki import Scope
+from wikiholt.errors import WikiholtError
+from wikiholt.interfaces.otterwiki import forget
+
+pytestmark = pytest.mark.real_model
+
+OLD = {"safe.md": "# Safe\n\nThe old owner's combination is oldsecret.\n", "plan.md": "# Plan\n\noldsecret again.\n"}
+NEW = {"flowers.md": "# Flowers\n\nThe new owner grows newflower.\n"}
+READS = (
+    "pages",
+    "pages/Safe",
+    "search?q=oldsecret",
+    "search?q=oldsecret&mode=keyword",
+    "semantic-search?q=combination+of+the+safe",
+    "similar?path=Safe",
+    "links",
+    "changelog",
+    "status",
+    "backups",
+    "keys",
+    "report",
+)
+
+
+class Farm:
+    """As robot.wtf lays wikis out: WIKIS/SLUG/repo, deleted by removing WIKIS/SLUG."""
+
+    def __init__(self, place: Path, kind: str) -> None:
+        self.wikis = place / "wikis"
+        Repository(self.wikis / "garden" / "repo").commit(dict(OLD))
+        environ = {"FARM_WIKIS": str(self.wikis), "FARM_KIND": kind, "OTTERWIKI_API_KEY": SHARED_KEY, **HELPER_PATH}
+        environ |= {"WIKIHOLT_QUERIES_LOG": "true", "WIKIHOLT_SYNC_INTERVAL": "3600"}
+        threads = ("--threads", "1") if kind == "swap" else ()
+        self.otter = OtterwikiServer.start(
+            place,
+            "gunicorn",
+            environ=environ,
+            workers=2,
+            options=threads,
+            app="otter_farm",
+            pages={"lobby.md": "# Lobby\n"},
+        )
+
+    def ask(self, key: str | None = SHARED_KEY) -> ApiClient:
+        host = {"Host": "garden.example.org"}
+        client = httpx.Client(base_url=self.otter.url, timeout=TIMEOUT_S, limits=NO_KEEPALIVE, headers=host)
+        return ApiClient(self.otter, key, client)
+
+    def old_owner(self) -> str:
+        self.ask()("GET", "pages")
+        self.otter.wait_until_found("oldsecret", "safe", slug="garden")
+        with closing(open_service(self.otter.data)) as service:
+            service.get_handle("garden").backups.create()
+        assert len(self.ask().get_json("backups")["backups"]) == 1
+        return create_registry_key(self.otter, Scope.ADMIN, "garden")
+
+    def new_owner(self) -> None:
+        shutil.rmtree(self.wikis / "garden")
+        Repository(self.wikis / "garden" / "repo").commit(dict(NEW))
+
+
+@pytest.fixture(params=["swap", "proxy"])
+def farm(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Farm]:
+    made = Farm(tmp_path, request.param)
+    with made.otter:
+        yield made
+
+
+def test_the_next_owner_of_a_name_inherits_nothing(farm: Farm) -> None:
+    token = farm.old_owner()
+    assert farm.ask(token)("GET", "search?q=oldsecret").status_code == 200
+    farm.new_owner()
+    for _ in range(2):  # each worker has the old wiki open
+        for path in READS:
+            for key in (token, SHARED_KEY):
+                answer = farm.ask(key)("GET", path)
+                said = answer.text.replace("q=oldsecret", "").replace('"query":"oldsecret"', "")
+                assert "oldsecret" not in said, (path, said)
+                assert "admin of garden" not in said, (path, said)
+                if key == token:
+                    assert answer.status_code == 401, (path, answer.text)
+    assert farm.ask(token)("PUT", "pages/Defaced", {"content": "defaced"}).status_code == 401
+    assert farm.ask()("POST", "restore").status_code == 404
+    assert not (farm.wikis / "garden" / "repo" / "defaced.md").exists()
+    farm.otter.wait_until_found("newflower", "flowers", slug="garden")
+    assert farm.ask().get_json("backups")["backups"] == []
+    assert [page["path"] for page in farm.ask().get_json("pages")["pages"]] == ["Flowers"]
+    assert "another repository lies at its path" in farm.otter.read_log()
+
+
+def test_a_farm_says_that_a_wiki_is_gone(farm: Farm, monkeypatch: pytest.MonkeyPatch) -> None:
+    token = farm.old_owner()
+    monkeypatch.delenv("WIKIHOLT_DATA", raising=False)
+    with pytest.raises(WikiholtError, match="not said"):
+        forget("garden")
+    monkeypatch.setenv("WIKIHOLT_DATA", str(farm.otter.data))
+    shutil.rmtree(farm.wikis / "garden")
+    code = f"from wikiholt.interfaces.otterwiki import forget; print(forget({str(farm.wikis / 'garden')!r}))"
+    said = subprocess.run([sys.executable, "-c", code], env=dict(os.environ), capture_output=True, check=False)
+    assert said.stdout.decode().strip() == "('garden',)", said.stderr.decode()
+    assert forget(farm.wikis / "garden") == ()
+    service = open_service(farm.otter.data)
+    assert "garden" not in [wiki.slug for wiki in service.list_wikis()]
+    assert service.registry.keys.find_by_token(token) is None
+    service.close()
+    Repository(farm.wikis / "garden" / "repo").commit(dict(NEW))
+    assert "oldsecret" not in farm.ask()("GET", "pages").text
+    wait_until(lambda: farm.otter.find_paths("newflower", slug="garden") == ["flowers"], farm.otter.read_log)

@@ -1,0 +1,83 @@
+"""Which wiki a request is about is told for certain, or not at all."""
+
+import sys
+from contextvars import ContextVar
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import flask
+import pytest
+from werkzeug.local import LocalProxy
+
+from wikiholt.errors import InvalidSetting, WikiNotFound
+from wikiholt.interfaces.otterwiki.wiki_resolver import WikiLocation, WikiResolver
+
+
+def _install_module(monkeypatch: pytest.MonkeyPatch, name: str, **attributes: object) -> None:
+    module = ModuleType(name)
+    vars(module).update(attributes)
+    monkeypatch.setitem(sys.modules, name, module)
+
+
+def test_the_wiki_is_the_one_whose_storage_is_in_use(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    _install_module(monkeypatch, "otterwiki.server", storage=SimpleNamespace(path=str(tmp_path / "link")))
+    _install_module(monkeypatch, "otterwiki.wiki", storage=SimpleNamespace(path=str(tmp_path / "real")))
+    assert WikiResolver("").resolve_request() == WikiLocation(str((tmp_path / "real").resolve()))
+
+
+def test_where_parts_of_otterwiki_disagree_no_wiki_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    _install_module(monkeypatch, "otterwiki.server", storage=SimpleNamespace(path="/srv/one"))
+    _install_module(monkeypatch, "otterwiki.wiki", storage=SimpleNamespace(path="/srv/two"))
+    with pytest.raises(WikiNotFound) as refused:
+        WikiResolver("").resolve_request()
+    assert "/srv" not in refused.value.message + refused.value.hint
+
+
+def test_before_there_is_a_storage_no_wiki_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    _install_module(monkeypatch, "otterwiki.server")
+    _install_module(monkeypatch, "otterwiki.wiki")
+    with pytest.raises(WikiNotFound):
+        WikiResolver("").resolve_request()
+    assert WikiResolver("").find_outside_request() == []
+
+
+def test_a_proxy_that_leads_nowhere_names_no_wiki(monkeypatch: pytest.MonkeyPatch) -> None:
+    here: ContextVar[SimpleNamespace] = ContextVar("here")
+    for name in ("otterwiki.server", "otterwiki.wiki"):
+        _install_module(monkeypatch, name, storage=LocalProxy(here))
+    assert WikiResolver("").find_outside_request() == []
+    with pytest.raises(WikiNotFound):
+        WikiResolver("").resolve_request()
+    here.set(SimpleNamespace(path="/data/garden"))
+    assert WikiResolver("").resolve_request() == WikiLocation("/data/garden")
+
+
+@pytest.mark.parametrize(
+    ("answer", "place"), [("/srv/a", WikiLocation("/srv/a")), (("a", "/srv/a"), WikiLocation("/srv/a", "a"))]
+)
+def test_a_resolver_is_asked_with_the_request(
+    monkeypatch: pytest.MonkeyPatch, answer: object, place: WikiLocation
+) -> None:
+    _install_module(
+        monkeypatch, "otterwiki_host", which=lambda request: answer if request.host == "a.example" else None
+    )
+    resolver = WikiResolver("otterwiki_host:which")
+    with flask.Flask("wiki").test_request_context("/", base_url="http://a.example"):
+        assert resolver.resolve_request() == place
+    with flask.Flask("wiki").test_request_context("/", base_url="http://b.example"), pytest.raises(WikiNotFound):
+        resolver.resolve_request()
+
+
+@pytest.mark.parametrize("named", ["nowhere_at_all:which", "json:nothing", "json", ":", "json:__name__"])
+def test_a_resolver_that_cannot_be_asked_is_named_as_a_wrong_setting(named: str) -> None:
+    with flask.Flask("wiki").test_request_context("/"), pytest.raises(InvalidSetting, match="RESOLVER"):
+        WikiResolver(named).resolve_request()
+
+
+def test_a_resolver_that_answers_nonsense_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    for answer in (7, ("a", "b", "c"), ("", ""), ("a", None), object()):
+        _install_module(monkeypatch, "otterwiki_host", which=lambda _, answer=answer: answer)
+        with flask.Flask("wiki").test_request_context("/"), pytest.raises((WikiNotFound, InvalidSetting)):
+            WikiResolver("otterwiki_host:which").resolve_request()

@@ -1,0 +1,119 @@
+"""Workers: a process that only forks them starts nothing; each begins after the fork, and ends in good order."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from tests.interfaces.otterwiki.otterwiki_server import OtterwikiServer, wait_until
+from wikiholt.app.bootstrap import open_service
+from wikiholt.interfaces.otterwiki.plugin_runtime import Debouncer, is_prefork_master, register_after_fork
+from wikiholt.interfaces.otterwiki.wiki_resolver import WikiLocation
+
+
+def _list_open_files(pid: int) -> list[str]:
+    """What a process has open; a file that is closed meanwhile is left out."""
+    found = []
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            found.append(str(link.readlink()))
+        except FileNotFoundError:
+            continue
+    return found
+
+
+@pytest.mark.real_model
+def test_a_master_that_loads_the_wiki_to_fork_it_opens_nothing_and_its_workers_index_and_end_well(
+    tmp_path: Path,
+) -> None:
+    pages = {f"page-{number}.md": f"# Page {number}\n\nOf a preloaded wiki.\n" for number in range(20)}
+    otter = OtterwikiServer.start(tmp_path / "wiki", "gunicorn", pages=pages, workers=2, options=("--preload",))
+    with otter:
+        # Nobody has viewed or saved anything yet: workers begin by themselves.
+        otter.wait_until_equal()
+        assert not [file for file in _list_open_files(otter.pid) if file.startswith(str(otter.data))]
+        otter.save_page("More", "# More\n\nWritten afterwards.\n")
+        otter.wait_until_found("afterwards", "more")
+        found = otter.client.get("/api/v1/search", params={"q": "afterwards"}).json()["results"]
+        assert [hit["path"] for hit in found][:1] == ["More"]
+        assert otter.stop() == 0
+        assert "Traceback" not in otter.read_log()
+        service = open_service(otter.data)
+        before = service.get_handle(service.list_wikis()[0].slug).get_status().state
+        service.close()
+        otter.run_server("gunicorn", workers=1)
+        otter.save_page("Again", "# Again\n\nAfter a restart.\n")
+        otter.wait_until_found("restart", "again")
+        service = open_service(otter.data)
+        after = service.get_handle(service.list_wikis()[0].slug).get_status().state
+        service.close()
+        assert before is not None
+        assert after is not None
+        assert (after.generation, after.pages) == (before.generation, before.pages + 1)
+
+
+def test_a_command_of_otterwikis_starts_nothing(tmp_path: Path) -> None:
+    otter = OtterwikiServer(tmp_path)
+    otter.repository.mkdir()
+    subprocess.run(["git", "init", "--quiet", str(otter.repository)], check=True)
+    settings = f"REPOSITORY = {str(otter.repository)!r}\nSECRET_KEY = 'a-secret-of-at-least-16-characters'\n"
+    (tmp_path / "settings.cfg").write_text(settings)
+    done = subprocess.run(
+        [sys.executable, "-m", "flask", "--app", "otterwiki.server", "routes"],
+        env={**os.environ, "OTTERWIKI_SETTINGS": str(tmp_path / "settings.cfg")},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert not otter.data.exists()
+
+
+def test_a_master_of_uwsgi_stands_by_and_its_workers_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not is_prefork_master()
+    uwsgi = ModuleType("uwsgi")
+    monkeypatch.setitem(sys.modules, "uwsgi", uwsgi)
+    assert not is_prefork_master()
+    monkeypatch.setattr(uwsgi, "worker_id", lambda: 0, raising=False)
+    assert is_prefork_master()
+    monkeypatch.setattr(uwsgi, "worker_id", lambda: 2)
+    assert not is_prefork_master()
+
+
+def test_uwsgi_which_forks_without_telling_python_is_asked_by_its_own_hook(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    called: list[str] = []
+    uwsgi = ModuleType("uwsgi")
+    vars(uwsgi).update(post_fork_hook=lambda: called.append("theirs"), has_threads=0)
+    monkeypatch.setitem(sys.modules, "uwsgi", uwsgi)
+    monkeypatch.setattr(os, "register_at_fork", lambda **_: None)
+    register_after_fork(lambda: called.append("ours"))
+    vars(uwsgi)["post_fork_hook"]()
+    assert called == ["theirs", "ours"]
+    assert "enable-threads" in caplog.text
+
+
+def test_a_bell_answers_each_place_once_a_moment_and_no_more_once_stopped() -> None:
+    answered: list[WikiLocation] = []
+
+    def answer(place: WikiLocation) -> None:
+        answered.append(place)
+        if place.path == "/bad":
+            raise RuntimeError("odd")
+
+    bell = Debouncer(answer)
+    bell.stop(1)
+    bell.notify([WikiLocation("/never")])
+    assert answered == []
+    bell = Debouncer(answer)
+    for _ in range(100):
+        bell.notify([WikiLocation("/bad"), WikiLocation("/good")])
+    wait_until(lambda: WikiLocation("/good") in answered)
+    assert len(answered) < 100
+    bell.stop(60)
+    assert WikiLocation("/never") not in answered

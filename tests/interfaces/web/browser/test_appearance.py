@@ -1,0 +1,177 @@
+"""How the page looks and who can use it: light and dark, a phone, a screen reader, no motion."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.support.browser import OpenTab
+from tests.support.web_server import WebServer
+
+pytestmark = pytest.mark.real_model
+
+CHECKS = (Path(__file__).parent / "accessibility.js").read_text(encoding="utf-8")
+CARDS = "#app\\.results .card"
+VIEWS = {
+    "search": ("w/runbook/?q=database&tag=database", CARDS),
+    "start of a wiki": ("w/runbook/", CARDS),
+    "nothing relevant": ("w/allotment/?q=quantum+chromodynamics", ".said"),
+    "preview": ("w/runbook/?q=ledger&page=Services/Ledger#error-codes", ".near section >> nth=1"),
+    "wikis": ("", ".tiles small:not(:empty)"),
+    "status": ("w/runbook/status", ".figures"),
+    "statuses": ("status", ".rows .pill"),
+    "without script": ("w/runbook/find?q=database", ".card"),
+}
+FOCUS_SCRIPT = """() => {
+  const at = document.activeElement;
+  if (at === document.body) return null;
+  const parts = [at, at.nextElementSibling, at.closest(".box")].filter(Boolean);
+  const styles = [...parts.map((each) => getComputedStyle(each)), getComputedStyle(at, "::after")];
+  const outlined = (style) => style.outlineStyle !== "none" && parseFloat(style.outlineWidth) > 0;
+  return styles.some((style) => outlined(style) || style.boxShadow.includes("3px"));
+}"""
+LABELLED_ROLES = {
+    "link",
+    "button",
+    "textbox",
+    "searchbox",
+    "checkbox",
+    "radio",
+    "heading",
+    "region",
+    "progressbar",
+    "dialog",
+}
+views = pytest.mark.parametrize("view", VIEWS)
+
+
+def check_accessibility(page: Page) -> None:
+    found = page.evaluate(CHECKS)
+    assert found["faults"] == []
+    assert found["measured"] > 3
+
+
+def get_names(page: Page) -> list[dict[str, Any]]:
+    """What a screen reader is told: role and name of everything that has one."""
+    tree = page.context.new_cdp_session(page).send("Accessibility.getFullAXTree")
+    return [
+        {"role": node["role"]["value"], "name": node.get("name", {}).get("value", "")}
+        for node in tree["nodes"]
+        if not node.get("ignored") and "role" in node
+    ]
+
+
+@views
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_has_contrast_and_everything_has_a_name(server: WebServer, visit: OpenTab, view: str, scheme: str) -> None:
+    address, wait = VIEWS[view]
+    page = visit(server.url + address, wait=wait, color_scheme=scheme).page
+    expect(page.locator("html")).to_have_attribute("data-theme", scheme)
+    check_accessibility(page)
+    told = get_names(page)
+    assert [each for each in told if each["role"] in LABELLED_ROLES and not each["name"].strip()] == []
+    assert {"link", "banner", "main"} <= {each["role"] for each in told}
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_key_dialog_and_errors_have_contrast_and_names(server: WebServer, visit: OpenTab, scheme: str) -> None:
+    page = visit(f"{server.url}w/runbook/", wait=CARDS, color_scheme=scheme, expected=("503", "500")).page
+    body = {"detail": "it cannot answer", "hint": "ask the operator"}
+    now: dict[str, Any] = {}
+    page.route("**/api/v1/search?*", lambda route: route.fulfill(json=body, **now))
+    for status, headers in ((503, {"Retry-After": "60"}), (500, {})):
+        now = {"status": status, "headers": headers}
+        page.fill("#app\\.q", f"status {status}")
+        expect(page.locator(".problem button" if status == 500 else ".problem.later")).to_be_visible()
+        check_accessibility(page)
+    page.locator("#app\\.key").click()
+    expect(page.locator("#app\\.key-dialog")).to_be_visible()
+    check_accessibility(page)
+    assert [each for each in get_names(page) if each["role"] in LABELLED_ROLES and not each["name"].strip()] == []
+    page.keyboard.press("Escape")
+    expect(page.locator("#app\\.key-dialog")).to_have_count(0)
+    expect(page.locator("#app\\.key")).to_be_focused()
+
+
+@views
+def test_a_phone_needs_no_sideways_scrolling(server: WebServer, visit: OpenTab, view: str) -> None:
+    address, wait = VIEWS[view]
+    size = {"width": 375, "height": 720}
+    page = visit(server.url + address, wait=wait, viewport=size, has_touch=True, is_mobile=True).page
+    assert page.evaluate("[document.documentElement.scrollWidth, visualViewport.width]") == [375, 375]
+    check_accessibility(page)
+
+
+def test_on_a_phone_the_preview_lies_over_the_list_and_holds_the_focus(server: WebServer, visit: OpenTab) -> None:
+    page = visit(f"{server.url}w/runbook/?q=ledger", wait=CARDS, viewport={"width": 375, "height": 720}).page
+    page.locator(f"{CARDS} h2 a").first.click()
+    preview = page.locator("#app\\.preview")
+    expect(preview).to_have_attribute("aria-modal", "true")
+    box = preview.bounding_box()
+    assert box is not None
+    assert (box["x"], box["y"], box["width"], box["height"]) == (0, 0, 375, 720)
+    for _ in range(12):
+        page.keyboard.press("Tab")
+        assert page.evaluate("!document.activeElement.closest('.found, .bar, .top')")
+    page.get_by_role("button", name="Close the preview").click()
+    expect(page.locator(f"{CARDS} h2 a").first).to_be_focused()
+
+
+def test_filters_on_a_phone_are_folded_away_and_can_be_used(server: WebServer, visit: OpenTab) -> None:
+    page = visit(f"{server.url}w/runbook/?q=database", wait=CARDS, viewport={"width": 375, "height": 720}).page
+    box = page.locator("input[name=category][value=incidents]")
+    expect(box).to_be_hidden()
+    page.get_by_text("Filters", exact=True).click()
+    box.check()
+    expect(page.locator("#app\\.count")).to_contain_text("of 4")
+    expect(page.locator("#app\\.filter-count")).to_have_text("1")
+
+
+def test_the_switch_turns_the_colours_and_is_remembered(server: WebServer, visit: OpenTab) -> None:
+    page = visit(f"{server.url}w/runbook/", wait=CARDS, color_scheme="light").page
+    light = page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
+    page.get_by_role("button", name="Use dark colours").click()
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+    assert page.evaluate("getComputedStyle(document.documentElement).backgroundColor") != light
+    page.reload()
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+    page.get_by_role("button", name="Use light colours").click()
+    expect(page.locator("html")).to_have_attribute("data-theme", "light")
+    assert page.evaluate("localStorage.length") == 0, "back at the system's choice, which may change"
+
+
+def test_changes_are_told_to_screen_readers(server: WebServer, visit: OpenTab) -> None:
+    page = visit(f"{server.url}w/runbook/", wait=CARDS).page
+    live = page.locator("#app\\.count")
+    expect(live).to_have_attribute("aria-live", "polite")
+    expect(live).to_have_role("status")
+    page.fill("#app\\.q", "database")
+    expect(live).to_contain_text("pages of 14")
+    expect(page.locator("#app\\.q")).to_have_accessible_name("Search this wiki")
+    expect(page.locator("#app\\.q")).to_have_accessible_description(
+        "Results appear as you type. The down arrow moves to them, Enter opens one, Escape goes back."
+    )
+
+
+def test_every_stop_of_the_tab_key_can_be_seen(server: WebServer, visit: OpenTab) -> None:
+    page = visit(f"{server.url}w/runbook/?q=database", wait=CARDS).page
+    page.evaluate("document.activeElement.blur()")
+    seen = 0
+    for _ in range(25):
+        page.keyboard.press("Tab")
+        shown = page.evaluate(FOCUS_SCRIPT)
+        assert shown is not False
+        seen += bool(shown)
+    assert seen > 20
+
+
+def test_nothing_moves_for_those_who_asked_for_that(server: WebServer, visit: OpenTab) -> None:
+    page = visit(f"{server.url}w/runbook/", wait=CARDS, reduced_motion="reduce").page
+    moving = page.evaluate(
+        """() => [...document.querySelectorAll("*")].filter((each) => {
+          const style = getComputedStyle(each);
+          return parseFloat(style.transitionDuration) > 0 || parseFloat(style.animationDuration) > 0;
+        }).length"""
+    )
+    assert moving == 0

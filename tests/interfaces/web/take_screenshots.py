@@ -1,0 +1,41 @@
+"""Takes the pictures of docs/web.md: `python tests/interfaces/web/take_screenshots.py`, with chromium on the PATH."""
+
+import subprocess
+import tempfile
+from pathlib import Path
+
+from tests.support.screenshots import CARDS, MAX_IMAGE_BYTES, Screenshot, launch_browser, take_screenshot
+from tests.support.web_server import run_web_server
+
+SCREENSHOTS = (
+    Screenshot("status", "w/handbook/status", "progress[max]", 1280, 600),
+    Screenshot("search-light", "w/allotment/?q=what+may+go+on+the+compost+heap", CARDS),
+    Screenshot("search-dark", "w/runbook/?q=a+customer+was+charged+two+times", CARDS, scheme="dark"),
+    Screenshot("phone", "w/allotment/?q=when+may+I+light+a+fire", CARDS, 390, 760),
+    Screenshot("preview", "w/allotment/?q=slugs&page=Growing/Pests#slugs", ".near section >> nth=1"),
+    Screenshot("wikis", "", ".tiles small:not(:empty)", 1280, 420),
+)
+
+
+def main() -> int:
+    with launch_browser() as browser, tempfile.TemporaryDirectory() as place:
+        write_large_wiki(Path(place) / "repositories" / "handbook")
+        with run_web_server(Path(place)) as (server, _):
+            sizes = [take_screenshot(browser, server.url, picture) for picture in SCREENSHOTS]
+    return int(max(sizes) > MAX_IMAGE_BYTES)
+
+
+def write_large_wiki(place: Path) -> None:
+    """A wiki that takes a while to index, so that there is a sync to be seen, with a page that is none."""
+    place.mkdir(parents=True)
+    for number in range(3000):
+        words = " ".join(f"word{number * 7 + at}" for at in range(120))
+        (place / f"Plot {number}.md").write_text(f"# Plot {number}\n\n{words}.\n", encoding="utf-8")
+    (place / "A scanned letter.md").write_bytes(b"\x89PNG\0\0\0")
+    author = ["-c", "user.name=Ines Okafor", "-c", "user.email=ines@wiki.example.org"]
+    for command in (["init", "-q"], ["add", "."], [*author, "commit", "-qm", "All plots"]):
+        subprocess.run(["git", "-C", str(place), *command], check=True)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

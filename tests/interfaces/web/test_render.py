@@ -1,0 +1,192 @@
+"""Markdown as HTML: what readers need is there, and nothing that acts is."""
+
+import re
+import time
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.html_attacks import ATTACKS
+from wikiholt.domain.page import Page
+from wikiholt.interfaces.web.renderer import MAX_PAGE_CHARS, render_markdown
+from wikiholt.text.page_parser import parse_page
+
+PAGES = {"Growing/Pests", "Home", "Other page"}
+ALLOWED = {
+    *("a", "abbr", "b", "bdi", "bdo", "blockquote", "br", "caption", "cite", "code", "col", "colgroup", "dd", "del"),
+    *("details", "dfn", "div", "dl", "dt", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "i", "ins", "kbd", "li"),
+    *("mark", "ol", "p", "pre", "q", "rp", "rt", "ruby", "s", "samp", "small", "span", "strong", "sub", "summary"),
+    *("sup", "table", "tbody", "td", "tfoot", "th", "thead", "time", "tr", "u", "ul", "var", "wbr"),
+}
+ATTRIBUTES = {"href", "title", "rel", "id", "class", "start", "colspan", "rowspan", "span", "open", "datetime", "dir"}
+
+
+def parse_text(text: str, file: str = "Growing/Crops.md") -> Page:
+    page = parse_page(file, "0" * 40, text.encode("utf-8", "replace"), None)
+    assert isinstance(page, Page)
+    return page
+
+
+def resolve_link(target: str, wiki: bool) -> str | None:
+    place = target.partition("#")[0].removesuffix(".md").replace("%20", " ")
+    return place if place in PAGES else None
+
+
+def render_html(text: str) -> str:
+    return render_markdown(parse_text(text), resolve_link).html
+
+
+class ElementCollector(HTMLParser):
+    """The elements and attributes that a parser of HTML sees."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: list[tuple[str, str]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes += [(name, value or "") for name, value in attrs]
+
+
+def assert_harmless(shown: str) -> None:
+    seen = ElementCollector()
+    seen.feed(shown)
+    seen.close()
+    assert seen.tags <= ALLOWED
+    for name, value in seen.attributes:
+        assert name in ATTRIBUTES, f"{name}={value}"
+        if name == "href":
+            assert re.match(r"(?:https?://|mailto:|\?page=|#)", value, re.IGNORECASE) or value == "", value
+    assert "<!--" not in shown
+
+
+# ── what readers need ────────────────────────────────────────────────────────────────────────────
+
+
+def test_headings_have_the_anchors_that_hits_carry() -> None:
+    page = parse_text(
+        "---\ntitle: T\n---\n# Über *uns*\n\n## Same\n\nx\n\n## Same\n\nSet\next\n---\n\n> ## In a quote\n"
+    )
+    shown = render_markdown(page, resolve_link).html
+    assert re.findall(r'<h\d id="([^"]*)"', shown) == [heading.anchor for heading in page.headings]
+    assert {"über-uns", "same", "same-1"} <= {heading.anchor for heading in page.headings}
+
+
+def test_headings_of_otterwiki_have_its_anchors() -> None:
+    page = parse_page("a.md", "0" * 40, "# Über uns\n".encode(), None, "otterwiki")
+    assert isinstance(page, Page)
+    assert '<h1 id="uber-uns">' in render_markdown(page, resolve_link).html
+
+
+@pytest.mark.parametrize(
+    ("written", "href"),
+    [
+        ("[[Growing/Pests]]", "?page=Growing/Pests"),
+        ("[[Growing/Pests#Slugs]]", "?page=Growing/Pests#Slugs"),
+        ("[[our pests|Growing/Pests]]", "?page=Growing/Pests"),
+        ("[[Growing/Pests|our pests]]", "?page=Growing/Pests"),
+        ("![[Home]]", "?page=Home"),
+        ("[x](Other%20page.md#a-b)", "?page=Other%20page#a-b"),
+        ("[x](<Other page.md>)", "?page=Other%20page"),
+        ('<a href="Home.md">x</a>', "?page=Home"),
+        ("[x](#below)", "#below"),
+        ("[x](https://wiki.example.org/a?b=c)", "https://wiki.example.org/a?b=c"),
+        ("<https://wiki.example.org>", "https://wiki.example.org"),
+        ("[x](mailto:a@wiki.example.org)", "mailto:a@wiki.example.org"),
+    ],
+)
+def test_links_lead_to_previews_headings_and_outside(written: str, href: str) -> None:
+    assert f'href="{href}"' in render_html(written)
+
+
+@pytest.mark.parametrize(
+    "written", ["[[No such page]]", "[x](nowhere.md)", "[x](/etc/passwd)", "[x](../../../Home.md)"]
+)
+def test_a_link_to_no_page_keeps_its_text_and_leads_nowhere(written: str) -> None:
+    shown = render_html(written)
+    assert "href" not in shown
+    assert "<a" in shown
+
+
+def test_what_a_reversed_wiki_link_says_is_its_text() -> None:
+    assert ">our pests</a>" in render_html("[[Growing/Pests|our pests]]")
+    assert ">our pests</a>" in render_html("[[our pests|Growing/Pests]]")
+
+
+def test_tables_tasks_code_and_struck_text_are_shown() -> None:
+    shown = render_html("|a|b|\n|:-|-:|\n|1|2|\n\n- [ ] todo\n- [x] done\n\n~~old~~\n\n```py\nx < 1\n```\n")
+    assert '<td class="right">2</td>' in shown
+    assert "style=" not in shown
+    assert "☐ todo" in shown
+    assert "☑ done" in shown
+    assert "<s>old</s>" in shown
+    assert '<code class="language-py">x &lt; 1' in shown
+
+
+def test_pictures_are_told_in_words_and_never_fetched() -> None:
+    shown = render_html('![a *cat*](cat.png) ![](http://x/y.gif) <img src="x.png" alt="a <b>dog</b>"> <img src=x>')
+    assert '<span class="picture">a cat</span>' in shown
+    assert "dog" in shown
+    assert "src" not in shown
+    assert "<img" not in shown
+
+
+def test_a_paragraph_of_a_machine_is_shown_as_it_is_written() -> None:
+    shown = render_html("*a* <b>" * 5_000)
+    assert "*a* &lt;b&gt;*a*" in shown
+
+
+def test_a_long_page_is_cut_and_says_so() -> None:
+    shown = render_markdown(parse_text("A paragraph.\n\n" * 20_000), resolve_link)
+    assert shown.cut
+    assert len(shown.html) < 2 * MAX_PAGE_CHARS
+    assert shown.html.endswith("</p>\n")
+    assert not render_markdown(parse_text("short"), resolve_link).cut
+
+
+# ── nothing that acts ────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("written", ATTACKS)
+def test_nothing_that_acts_is_left(written: str) -> None:
+    assert "before" in render_html(f"before {written}"), "what stands beside it is shown"
+    for text in (
+        written,
+        f"words {written} words",
+        f"> - {written}",
+        f"<div>\n{written}\n</div>",
+        f"*a* {written}\n\n# b",
+    ):
+        assert_harmless(render_html(text))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.sampled_from([*ATTACKS, "\n", "\n\n", "<", ">", "`", "[", "]", "(", '"', "'", "&", "#", "|", "\\"])))
+def test_no_mixture_of_attacks_acts(parts: list[str]) -> None:
+    shown = render_html("before " + "".join(parts)[:5_000])
+    assert "before" in shown, "what stands beside it is shown"
+    assert_harmless(shown)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(max_size=2_000))
+def test_any_text_has_harmless_html(text: str) -> None:
+    page = parse_page("a.md", "0" * 40, text.encode("utf-8", "replace"), None)
+    if isinstance(page, Page):
+        shown = render_markdown(page, resolve_link)
+        assert not shown.cut
+        assert_harmless(shown.html)
+
+
+@pytest.mark.parametrize(
+    "deep", ["<div>", "<b><i>", "> ", "- ", "[", "[[", "![", "*a **", "<a href=x>", "|", "`a``", "<!--"]
+)
+def test_text_that_is_deep_or_odd_takes_a_moment_and_no_more(deep: str) -> None:
+    page = parse_text(deep * 40_000)
+    began = time.process_time()
+    shown = render_markdown(page, resolve_link)
+    assert time.process_time() - began < 4
+    assert_harmless(shown.html)

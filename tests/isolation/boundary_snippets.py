@@ -1,0 +1,73 @@
+"""What a programmer in a hurry might write. Not to be run: a type checker reads it.
+
+A line marked `refused` must not pass; every other line must. The first functions are the seed's incident of 2026-04-21
+in our terms: two channels of one search, where one of them was given the tenant and the other was not.
+"""
+
+from wikiholt.domain.index import FloatArray
+from wikiholt.domain.protocols import KeywordCache, Source, VectorCache
+from wikiholt.domain.search import KeywordQuery, PageFilter, SearchMode
+from wikiholt.domain.storage_protocols import IndexStore, WikiIndex
+from wikiholt.domain.wiki import Wiki
+from wikiholt.search.hits import HitBuilder
+from wikiholt.search.request import SearchRequest
+from wikiholt.search.searcher import Searcher
+from wikiholt.wikis.handle import WikiHandle
+from wikiholt.wikis.service import WikiService
+
+
+def as_it_is_meant(
+    index: WikiIndex, cache: VectorCache, words: KeywordCache, handle: WikiHandle, vector: FloatArray
+) -> None:
+    """Both channels of one wiki: there is nothing in them that could be left out."""
+    index.search_keywords(KeywordQuery(("pump",)), 50, PageFilter())
+    index.search_vectors(vector, 50, None)
+    cache.search(vector, 50, None)
+    words.search(KeywordQuery(("pump",)), 50, None)
+    handle.search(SearchRequest("pump", 5, SearchMode.HYBRID, PageFilter(tags=("night",))))
+
+
+def with_the_tenant_on_the_query(index: WikiIndex, cache: VectorCache, words: KeywordCache, vector: FloatArray) -> None:
+    index.search_keywords(KeywordQuery(("pump",)), 50, PageFilter(), "acme")  # refused: call-arg
+    index.search_keywords(KeywordQuery(("pump",)), 50, PageFilter(), wiki="acme")  # refused: call-arg
+    index.search_vectors(vector, 50, None, tenant_id="acme")  # refused: call-arg
+    index.find_matching_page_ids(KeywordQuery(("pump",)), wiki_id="acme")  # refused: call-arg
+    index.filter_page_ids(PageFilter(), "acme")  # refused: call-arg
+    index.get_pages([1, 2], "acme")  # refused: call-arg
+    cache.search(vector, 50, None, "acme")  # refused: call-arg
+    words.search(KeywordQuery(("pump",)), 50, None, slug="acme")  # refused: call-arg
+
+
+def with_the_tenant_in_the_filter() -> None:
+    PageFilter(wiki="acme")  # refused: call-arg
+    KeywordQuery(("pump",), wiki="acme")  # refused: call-arg
+    SearchRequest("pump", wiki="acme")  # refused: call-arg
+
+
+def with_no_wiki_at_all(service: WikiService, store: IndexStore, vector: FloatArray, request: SearchRequest) -> None:
+    """To search whatever there is: nothing that knows all wikis can search."""
+    service.search(request)  # refused: attr-defined
+    store.words(KeywordQuery(("pump",)), 50, PageFilter())  # refused: attr-defined
+    store.nearest(vector, 50, None)  # refused: attr-defined
+    service.get_handle()  # refused: call-arg
+    store.open()  # refused: call-arg
+    HitBuilder(store, "{path}", "english")  # refused: arg-type
+
+
+def with_another_wiki(
+    service: WikiService, handle: WikiHandle, other: Wiki, request: SearchRequest, index: WikiIndex
+) -> None:
+    """To reach from one wiki into another."""
+    handle.wiki = other  # refused: misc
+    handle.search("acme", request)  # refused: call-arg, arg-type
+    handle.search(request, wiki=other)  # refused: call-arg
+    handle.sync("acme")  # refused: arg-type
+    service.get_handle("acme").search(request)
+    index.open("acme")  # refused: attr-defined
+    index.attach("acme")  # refused: attr-defined
+
+
+def a_search_of_many(indexes: list[WikiIndex], searcher: Searcher, source: Source, request: SearchRequest) -> None:
+    HitBuilder(indexes, "{path}", "english")  # refused: arg-type
+    searcher.search(request, indexes)  # refused: call-arg
+    source.read_tree("0" * 40, "acme")  # refused: call-arg

@@ -1,0 +1,66 @@
+"""Wikis that look alike, each with words that no other wiki has, in every place where a wiki can hold a word."""
+
+import re
+from pathlib import Path
+
+from tests.support.git_repository import Repository
+
+WORD_PLACES = ("body", "title", "path", "tag", "category", "heading", "problem", "branch", "edit", "link", "text")
+_LETTERS = "bcdfghjkl"
+_CANARY = re.compile(r"zq([bcdfghjkl]{3})")
+COMMON_TEXT = "The manual of the night shift says how to restart the pump and whom to call."
+
+
+class CanaryWiki:
+    """A repository whose words give it away; its `code` is in each of them."""
+
+    def __init__(self, directory: Path, number: int, pages: int = 0) -> None:
+        high, low = divmod(number, len(_LETTERS))
+        self.code = f"b{_LETTERS[high]}{_LETTERS[low]}"
+        self.slug = f"wiki-{self.get_word('slug')}"
+        self.repository = Repository(directory / self.get_word("repository"))
+        self.repository.run_git("symbolic-ref", "HEAD", f"refs/heads/{self.get_word('branch')}")
+        self.repository.commit(self._make_pages() | self._make_many_pages(pages), f"Write {self.get_word('text')}")
+
+    def get_word(self, place: str) -> str:
+        """This wiki's word for a place; it ends so that no stemmer touches it."""
+        return f"zq{self.code}{place}x"
+
+    def commit_edit(self, number: int) -> None:
+        self.repository.commit(
+            {"Home.md": f"# Home\n\n{COMMON_TEXT} {self.get_word('body')} {self.get_word('edit')} {number}"}
+        )
+
+    def _make_pages(self) -> dict[str, str | bytes | None]:
+        word = self.get_word
+        return {
+            "Home.md": f"# Home\n\n{COMMON_TEXT} {word('body')}",
+            f"{word('path')}/Pump.md": f"---\ntitle: Pump {word('title')}\ntags: [pump, {word('tag')}]\n"
+            f"category: {word('category')}\n---\n## Restart {word('heading')}\n\n{COMMON_TEXT} [see]({word('link')})",
+            "Rota.md": f"---\ntags: people\n---\n# Rota\n\n{COMMON_TEXT} Ask {word('text')} first.",
+            f"{word('problem')}.md": b"\x00\xff" * 40 + word("problem").encode(),
+        }
+
+    def _make_many_pages(self, count: int) -> dict[str, str | bytes | None]:
+        return {f"more/{n}.md": f"# Pump {n}\n\nRestart pump {n}; {self.get_word('body')} calls." for n in range(count)}
+
+
+def find_codes(text: str) -> set[str]:
+    """The wikis whose words are in a text."""
+    return set(_CANARY.findall(text.lower()))
+
+
+def find_codes_on_disk(directory: Path) -> set[str]:
+    """The wikis whose words are in the files of a directory, or in their names."""
+    found = set()
+    for file in directory.rglob("*"):
+        found |= find_codes(str(file.relative_to(directory))) | find_codes_in_file(file)
+    return found
+
+
+def find_codes_in_file(file: Path) -> set[str]:
+    """The wikis whose words are in a file: as written, and as others might keep it in two bytes a letter."""
+    if not file.is_file():
+        return set()
+    content = file.read_bytes()
+    return find_codes(content.decode("latin-1")) | find_codes(content.replace(b"\0", b"").decode("latin-1"))

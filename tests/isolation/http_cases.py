@@ -1,0 +1,381 @@
+"""Requests of visitors with every kind of intention, and what each of them may be told."""
+
+import hashlib
+import hmac
+import json
+from dataclasses import dataclass, field, replace
+from random import Random
+from urllib.parse import quote, urlencode
+
+from fastapi import FastAPI
+from hypothesis import strategies as st
+
+from tests.isolation.canaries import COMMON_TEXT
+from tests.isolation.http_farm import DOMAIN, ServedFarm, ServedWiki
+from wikiholt.interfaces.http.openapi import build_openapi
+
+CALLERS = (
+    *("read", "write", "admin", "other's", "other's admin", "operator", "nobody", "nobody", "wrong", "expired"),
+    *("revoked", "malformed", "empty", "basic", "two"),
+)
+HOST_CHOICES = ("own", "own", "own", "mine", "other's", "my slug", "other's slug", "elsewhere", "odd")
+PREFIX_CHOICES = ("none", "none", "mine", "mine", "mine", "other's", "other's", "odd")
+READS, CHANGES = ("GET", "HEAD"), ("POST", "PUT", "PATCH", "DELETE")
+SERVICE = ("/healthz", "/readyz", "/openapi.json", "/docs", "/api/v1/health", "/metrics", "/static", "/favicon.ico")
+PAGES = ("/", "/status")
+"""Pages of the browser that hold nothing of a wiki."""
+
+
+@dataclass(frozen=True)
+class ApiRoute:
+    """An address of the service with the names of what it takes."""
+
+    method: str
+    path: str
+    query: tuple[str, ...] = ("q", "path", "page", "n", "mode")
+    body: tuple[str, ...] = ()
+
+    @property
+    def is_service_route(self) -> bool:
+        return self.path.startswith(SERVICE) or self.path in PAGES
+
+    @property
+    def is_farm_route(self) -> bool:
+        return self.path.startswith(("/api/v1/wikis", "/api/v1/keys"))
+
+    @property
+    def is_admin_route(self) -> bool:
+        return self.path in ("/api/v1/backup", "/api/v1/backups", "/api/v1/restore", "/api/v1/report")
+
+
+@dataclass(frozen=True)
+class RequestCase:
+    """One visit, in the abstract."""
+
+    route: int
+    caller: str
+    host: str
+    prefix: str
+    me: int
+    other: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class BuiltRequest:
+    """One visit as it goes over the wire, and the wikis whose words may be in the answer."""
+
+    method: str
+    url: str
+    headers: dict[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    allowed_wikis: frozenset[str] = frozenset()
+    is_open: bool = False
+    caller: str = ""
+
+    def to_text(self) -> str:
+        """All that the visitor said."""
+        return f"{self.method} {self.url}\n{self.headers}\n{self.body.decode('utf-8', 'replace')}"
+
+
+def list_routes(app: FastAPI) -> list[ApiRoute]:
+    """Every route the application has, by the application itself: a new one is driven without being told."""
+    described = build_openapi(app)
+    names = {name: schema.get("properties", {}) for name, schema in described["components"]["schemas"].items()}
+    found = []
+    for path, operations in described["paths"].items():
+        for method, told in operations.items():
+            query = tuple(each["name"] for each in told.get("parameters", ()) if each["in"] == "query")
+            found.append(ApiRoute(method.upper(), path, query, _get_body_fields(told, names)))
+            found += [ApiRoute("HEAD", path, query)] if method == "get" else []
+    for route in app.routes:  # and those that are for browsers, which the document does not list
+        path = getattr(route, "path_format", "")
+        methods = set(getattr(route, "methods", None) or ()) if path and path not in described["paths"] else set()
+        found += [ApiRoute(method, path) for method in sorted(methods)]
+    return sorted(set(found), key=lambda each: (each.path, each.method))
+
+
+def _get_body_fields(schema: dict[str, object], names: dict[str, dict[str, object]]) -> tuple[str, ...]:
+    text = json.dumps(schema.get("requestBody", {}))
+    return tuple(field for name, fields in names.items() if f'schemas/{name}"' in text for field in fields)
+
+
+def request_cases(routes: int, wikis: int) -> st.SearchStrategy[RequestCase]:
+    number = st.integers(0, wikis - 1)
+    return st.builds(
+        RequestCase,
+        route=st.integers(0, routes - 1),
+        who=st.sampled_from(CALLERS),
+        host=st.sampled_from(HOST_CHOICES),
+        prefix=st.sampled_from(PREFIX_CHOICES),
+        me=number,
+        other=number,
+        seed=st.integers(0, 2**32),
+    )
+
+
+def make_random_case(rng: Random, routes: int, wikis: int) -> RequestCase:
+    """A case in which every choice is as likely as any other; Hypothesis likes the odd ones."""
+    chosen = (rng.choice(CALLERS), rng.choice(HOST_CHOICES), rng.choice(PREFIX_CHOICES))
+    return RequestCase(rng.randrange(routes), *chosen, rng.randrange(wikis), rng.randrange(wikis), rng.randrange(2**32))
+
+
+def make_random_address(rng: Random) -> str:
+    """An address of one's own: too many wrong keys from one would have all that follows from it refused."""
+    return ".".join(["10", *(str(rng.randrange(256)) for _ in range(3))])
+
+
+class RequestBuilder:
+    """Writes a case out for one farm."""
+
+    def __init__(self, farm: ServedFarm, routes: list[ApiRoute]) -> None:
+        self._farm = farm
+        self.routes = routes
+        self.read_routes = [
+            number
+            for number, route in enumerate(routes)
+            if route.method == "GET" and not (route.is_service_route or route.is_farm_route)
+        ]
+
+    def build(self, case: RequestCase) -> BuiltRequest:
+        rng = Random(case.seed)
+        route = self.routes[case.route]
+        wikis = self._farm.wikis
+        me, other = wikis[case.me], wikis[case.other if case.other != case.me else case.me - 1]
+        if case.caller in ("write", "admin") and case.caller not in me.keys:
+            me = wikis[-1 - case.me]
+            other = wikis[case.me]
+        named, prefix = self._build_prefix(case, rng, me, other)
+        hosted, host = self._build_host(case, rng, me, other)
+        allowed = self._get_allowed(case, route, {*named, *hosted}, me, other)
+        target = next((wiki for wiki in wikis if allowed == {wiki.code}), None)
+        if route.method in CHANGES and case.caller == "operator" and target in self._farm.read_only_wikis:
+            # An operator may write everywhere; those that are to stay as they are get a wrong key instead.
+            return self.build(replace(case, caller="wrong"))
+        may_change = route.method in CHANGES and bool(allowed)
+        # What is kept must be the wiki's own, or it would be told later and be no leak.
+        about = (target or me) if may_change else other
+        words = _ValueGenerator(me, about, rng, known=may_change or case.caller == "operator")
+        path = self._fill_path(route, words, case)
+        pairs = self._build_query(route, words, rng, sane=rng.random() < 0.7)
+        headers = {
+            "Host": host,
+            "X-Forwarded-For": f"10.{rng.randrange(256)}.{rng.randrange(256)}.{rng.randrange(256)}",
+        }
+        headers |= self._build_headers(case, me, other)
+        body = self._build_body(route, words, rng)
+        if body:
+            headers |= {"Content-Type": "application/json"} | self._sign(route, body, me, rng)
+        if rng.random() < 0.2:
+            headers |= {"If-Match": rng.choice(["*", f'"{other.heads[0]}"', '"abc'])}
+        url = f"{prefix}{path}" + (f"?{urlencode(pairs)}" if pairs else "")
+        return BuiltRequest(route.method, url, headers, body, allowed, route.is_service_route, case.caller)
+
+    def _build_prefix(self, case: RequestCase, rng: Random, me: ServedWiki, other: ServedWiki) -> tuple[list[str], str]:
+        if case.prefix == "none":
+            return [], ""
+        if case.prefix == "odd":
+            odd = [
+                other.slug.upper(),
+                f"{other.slug}%00",
+                f"%2e%2e%2f{other.slug}",
+                f"{other.slug}-x",
+                other.id,
+                "",
+                "*",
+            ]
+            odd += [other.slug.replace("w", "%EF%BD%97"), "wikis", f"{me.slug}%2F..%2F{other.slug}", "a" * 300]
+            return ["?"], f"/w/{rng.choice(odd)}"
+        slug = me.slug if case.prefix == "mine" else other.slug
+        return [slug], f"/w/{slug}"
+
+    def _build_host(self, case: RequestCase, rng: Random, me: ServedWiki, other: ServedWiki) -> tuple[list[str], str]:
+        theirs = [other.host, other.host.upper(), f"{other.host}:8443", f"{other.host}."]
+        odd = [f"{other.host}@127.0.0.1", f"x.{other.slug}.{DOMAIN}", "[::1", f"{other.slug}..{DOMAIN}", "a" * 300]
+        return {
+            "own": ([], "127.0.0.1"),
+            "mine": (self._get_active_codes(me), me.host),
+            "other's": (self._get_active_codes(other), rng.choice(theirs)),
+            "my slug": ([me.slug], f"{me.slug}.{DOMAIN}"),
+            "other's slug": ([other.slug], f"{other.slug}.{DOMAIN}"),
+            "elsewhere": ([], "rebind.example"),
+            "odd": ([], rng.choice(odd)),
+        }[case.host]
+
+    def _get_active_codes(self, wiki: ServedWiki) -> list[str]:
+        """What a wiki's host names: nothing any more, once the wiki has been removed."""
+        return [] if wiki in self._farm.wikis_to_remove else [wiki.slug]
+
+    def _get_allowed(
+        self, case: RequestCase, route: ApiRoute, named_wikis: set[str], me: ServedWiki, other: ServedWiki
+    ) -> frozenset[str]:
+        """The wikis that may be told of, by the rules as people were told them, not by the code that keeps them."""
+        by_slug = {wiki.slug: wiki for wiki in self._farm.wikis}
+        one = by_slug.get(next(iter(named_wikis))) if len(named_wikis) == 1 else None
+        if route.path.endswith("/webhook"):  # what counts is the signature, and that is mine
+            return frozenset({me.code} if named_wikis <= {me.slug} else ())
+        if case.caller in ("wrong", "expired", "revoked", "malformed", "empty", "two"):
+            return frozenset()
+        if case.caller in ("nobody", "basic"):
+            public = [wiki for wiki in self._farm.wikis if wiki.public and (wiki is one or not named_wikis)]
+            return frozenset(wiki.code for wiki in public) if route.method not in CHANGES else frozenset()
+        if case.caller == "operator":
+            if route.is_farm_route:
+                return frozenset(wiki.code for wiki in self._farm.wikis)
+            return frozenset({one.code} if one else ())
+        holder = other if case.caller.startswith("other's") else me
+        fits = named_wikis <= {holder.slug}
+        return frozenset({holder.code}) if fits else frozenset()
+
+    def _build_headers(self, case: RequestCase, me: ServedWiki, other: ServedWiki) -> dict[str, str]:
+        theirs = other.keys.get("admin") or other.keys["read"]
+        tokens = {
+            "other's": other.keys["read"],
+            "other's admin": theirs,
+            "operator": self._farm.operator,
+            "wrong": f"wh_{other.key_ids[0]}_{'a' * 40}",
+            "expired": other.keys["expired"],
+            "revoked": other.keys["revoked"],
+            "malformed": f"{theirs}x",
+            "empty": "",
+            "two": f"{me.keys['read']}, Bearer {theirs}",
+        }
+        if case.caller == "nobody":
+            return {}
+        scheme = "Basic" if case.caller == "basic" else "Bearer"
+        token = tokens[case.caller] if case.caller in tokens else me.keys.get(case.caller, theirs)
+        return {"Authorization": f"{scheme} {token}".strip()}
+
+    def _fill_path(self, route: ApiRoute, words: "_ValueGenerator", case: RequestCase) -> str:
+        """The address with its parameters; what would end a wiki is only said of one that is not there."""
+        path = route.path
+        said = {
+            "path": words.make_page,
+            "slug": words.make_slug,
+            "key_id": words.make_key_id,
+            "filename": words.make_filename,
+        }
+        for name, value in ((f"{{{name}}}", say()) for name, say in said.items()):
+            path = path.replace(name, quote(value, safe="/" if name == "{path}" else ""))
+        while "{" in path:
+            head, _, rest = path.partition("{")
+            path = head + quote(words.make_slug(), safe="") + rest.partition("}")[2]
+        return path
+
+    def _build_query(
+        self, route: ApiRoute, words: "_ValueGenerator", rng: Random, *, sane: bool
+    ) -> list[tuple[str, str]]:
+        pairs = [
+            (name, words.make_value(name))
+            for name in route.query
+            if name in ("q", "path", "page") or rng.random() < 0.25
+        ]
+        if not sane:
+            odd = [
+                ("wiki", words.make_slug()),
+                ("slug", words.make_slug()),
+                ("cursor", words.make_cursor()),
+                ("key", "x"),
+                ("n", "1e9"),
+            ]
+            pairs += rng.sample(odd, rng.randint(1, 2))
+        return pairs
+
+    def _build_body(self, route: ApiRoute, words: "_ValueGenerator", rng: Random) -> bytes:
+        if route.method not in CHANGES:
+            return b""
+        if rng.random() < 0.1:
+            return rng.choice([b"{", b"[]", b"null", f'"{words.make_word()}"'.encode(), b"\xff\xfe"])
+        told = {name: words.make_field(name) for name in route.body if rng.random() < 0.8}
+        return json.dumps({name: value for name, value in told.items() if value is not None}).encode()
+
+    def _sign(self, route: ApiRoute, body: bytes, me: ServedWiki, rng: Random) -> dict[str, str]:
+        if "webhook" not in route.path:
+            return {}
+        digest = hmac.new(me.secret.encode(), body, hashlib.sha256).hexdigest()
+        return rng.choice([{"X-Hub-Signature-256": f"sha256={digest}"}, {"X-Gitlab-Token": me.secret}])
+
+
+class _ValueGenerator:
+    """What a visitor says of a wiki: of another, or of their own where what they say is kept."""
+
+    def __init__(self, me: ServedWiki, about: ServedWiki, rng: Random, *, known: bool) -> None:
+        self._me, self._about, self._rng, self._known = me, about, rng, known
+
+    def make_word(self) -> str:
+        places = ("body", "title", "tag", "category", "heading", "text", "author", "message", "label", "edit")
+        return self._about.get_word(self._rng.choice(places))
+
+    def make_page(self) -> str:
+        mixed = [
+            *self._about.paths,
+            f"../{self._about.slug}/Home",
+            "Home/../Rota",
+            ".git/config",
+            "a\nb",
+            "",
+            "nowhere",
+        ]
+        return self._rng.choice(mixed + ([] if self._known else self._me.paths))
+
+    def make_slug(self) -> str:
+        # An operator's words count: what is to be removed or set is not there.
+        return "not-there" if self._known else self._rng.choice([self._about.slug, self._about.id, "not-there"])
+
+    def make_key_id(self) -> str:
+        return "aaaaaaaaaaaa" if self._known else self._rng.choice([*self._about.key_ids, "aaaaaaaaaaaa"])
+
+    def make_filename(self) -> str:
+        mixed = [self._about.filename, "nowhere.txt", f"../{self._about.get_word('path')}/Pump.md", "../../.git/config"]
+        return self._rng.choice(mixed + ([] if self._known else [self._me.filename]))
+
+    def make_cursor(self) -> str:
+        return self._rng.choice([f"{self._about.id}:0", self._about.heads[0], self._about.get_word("path")])
+
+    def make_value(self, name: str) -> str:
+        rng, about = self._rng, self._about
+        own = [COMMON_TEXT, "pump", self._me.get_word("body"), self._me.get_word("title")]
+        pools = {
+            "q": [
+                *own,
+                *own,
+                about.get_word("body"),
+                f'"{about.get_word("text")}"',
+                f"pump -{about.get_word('tag')}",
+                f"zq{about.code}",
+            ],
+            "path": [self.make_page(), "Home"],
+            "page": [self.make_page(), "Home"],
+            "prefix": [about.get_word("path"), "../", "%", self._me.get_word("path")],
+            "tag": [about.get_word("tag"), "pump", "people"],
+            "category": [about.get_word("category"), self._me.get_word("category")],
+            "revision": [about.heads[0], self._me.heads[0][:8], "0" * 40],
+            "mode": ["hybrid", "keyword", "semantic", "other"],
+            "n": ["1", "5", "100", "0", "-1", "x"],
+            "limit": ["1", "50", "0"],
+            "offset": ["0", "1", "99999"],
+            "fresh": ["true", "false"],
+            "raw": ["true", "false"],
+            "since": ["7d", "2020-01-01", "never"],
+        }
+        return rng.choice(pools.get(name, ["1", "true", self.make_word()]))
+
+    def make_field(self, name: str) -> object:
+        rng = self._rng
+        pools: dict[str, list[object]] = {
+            "content": [f"# Note\n\n{COMMON_TEXT} {self.make_word()}", ""],
+            "old_string": ["The manual", self.make_word()],
+            "new_string": [self.make_word()],
+            "new_path": [f"more/{self._about.get_word('path')}{rng.randrange(9)}", "Rota"],
+            "author": [{"name": self.make_word(), "email": "somebody@example.org"}],
+            "commit_message": [self.make_word()],
+            "revision": [None, self._about.heads[0], "0" * 40],
+            "update_links": [True, False],
+            "slug": [self.make_slug()],
+            "source": ["/nowhere/at/all", str(self._about.repository.path) if not self._known else "/nowhere"],
+            "scope": ["read", "write", "admin"],
+            "label": [self.make_word()],
+            "wiki": [self.make_slug(), None],
+            "settings": [{"hosts": f"{self._about.host}"}] if not self._known else [{}],
+        }
+        return rng.choice(pools.get(name, [None, self.make_word(), 3]))

@@ -1,0 +1,166 @@
+"""Twenty wikis behind one server, each with words of its own in every place that a service can show."""
+
+import dataclasses
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import uvicorn
+from fastapi import FastAPI
+
+from tests.isolation.backends import FileBackend, IsolationBackend
+from tests.isolation.canaries import COMMON_TEXT, CanaryWiki
+from wikiholt.app.bootstrap import Application, build_service, open_application
+from wikiholt.app.settings.settings_loader import load_settings
+from wikiholt.domain.wiki import Scope
+from wikiholt.interfaces.http.app import create_app
+from wikiholt.testing import FakeEmbedder
+
+WIKI_COUNT, READ_ONLY_COUNT, REMOVED_COUNT = 20, 10, 4
+"""Wikis; the first of them have keys for reading alone, the last of them are removed while they are asked."""
+PUBLIC_WIKIS = (2, 12)
+DOMAIN = "farm.example"
+SECRET_WORD = "hush"
+"""The word of a wiki that no request ever says: where it is heard, something was told."""
+
+
+class ServedWiki(CanaryWiki):
+    """A wiki whose pages, paths, tags, authors, messages, host, settings and keys hold its words."""
+
+    def __init__(self, directory: Path, number: int) -> None:
+        super().__init__(directory, number)
+        self.number = number
+        self.host = f"{self.get_word('host')}.example"
+        self.secret = self.get_word("secret")
+        self.repository.run_git(
+            "commit", "--quiet", "--allow-empty", f"--author={self.author}", "-m", self._make_message()
+        )
+        self.heads: list[str] = []
+        self.commit_edit(0)
+        self.keys: dict[str, str] = {}
+        self.key_ids: list[str] = []
+        self.id = ""
+
+    @property
+    def author(self) -> str:
+        return f"{self.get_word('author')} {self.get_word(SECRET_WORD)} <{self.get_word('address')}@example.org>"
+
+    @property
+    def public(self) -> bool:
+        return self.number in PUBLIC_WIKIS
+
+    @property
+    def settings(self) -> dict[str, str]:
+        own = {"hosts": self.host, "webhook_secret": self.secret, "public": "true" if self.public else "false"}
+        return own | {"url": f"/{self.get_word('url')}/{{path}}", "ignore": f"{self.get_word('ignored')}.md"}
+
+    @property
+    def paths(self) -> list[str]:
+        return [
+            "Home",
+            f"{self.get_word('path')}/Pump",
+            self.get_word("path"),
+            "Rota",
+            f"{self.get_word('path')}/Pump.md",
+        ]
+
+    @property
+    def filename(self) -> str:
+        """Of a file that is attached to Home."""
+        return f"{self.get_word('file')}.txt"
+
+    def commit_edit(self, number: int) -> None:
+        text = f"# Home\n\n{COMMON_TEXT} {self.get_word('body')} {self.get_word('edit')} {self.get_word(SECRET_WORD)} {number} [[Rota]]"
+        file = self.repository.path / "Home.md"
+        file.write_text(text)
+        self.repository.run_git("add", "Home.md")
+        self.repository.run_git("commit", "--quiet", f"--author={self.author}", "-m", self._make_message())
+        self.heads.append(self.repository.get_head())
+
+    def _make_message(self) -> str:
+        return f"Say {self.get_word('message')} {self.get_word(SECRET_WORD)}"
+
+    def _make_pages(self) -> dict[str, str | bytes | None]:
+        word, hush = self.get_word, self.get_word(SECRET_WORD)
+        return {
+            "Home.md": f"# Home\n\n{COMMON_TEXT} {word('body')} {hush}",
+            f"{word('path')}/Pump.md": f"---\ntitle: Pump {word('title')} {hush}\ntags: [pump, {word('tag')}, {hush}]\n"
+            f"category: {word('category')}\n---\n## Restart {word('heading')}\n\n{COMMON_TEXT} {hush} [see]({word('link')})",
+            f"{word('path')}.md": f"# {word('title')}\n\n{COMMON_TEXT} {hush} [home](Home.md) [pump]({word('path')}/Pump.md)",
+            "Rota.md": f"---\ntags: people\n---\n# Rota\n\n{COMMON_TEXT} Ask {word('text')} {hush} first.",
+            f"Home/{self.filename}": f"{word('attached')} {hush}",
+            f"{word('problem')}.md": b"\x00\xff" * 40 + hush.encode(),
+        }
+
+
+class ServedFarm:
+    """The wikis, their keys, and the parts of a service over them; the keeper is at work."""
+
+    def __init__(self, directory: Path, backend: IsolationBackend | None = None) -> None:
+        self.directory = directory
+        self.data = directory / "data"
+        self.backend = backend or FileBackend(self.data)
+        self.wikis = [ServedWiki(directory / "r", number) for number in range(WIKI_COUNT)]
+        self.application = self._open_application()
+        for wiki in self.wikis:
+            wiki.id = self.application.service.add(wiki.slug, str(wiki.repository.path), wiki.settings).id
+            self.application.service.get_handle(wiki.slug).sync()
+            self._create_keys(wiki)
+        self.operator = self._create_key(None, Scope.ADMIN, "operator")
+        time.sleep(0.3)  # until the keys that shall have expired have
+        self.app = create_app(self.application)
+
+    @property
+    def wikis_to_remove(self) -> list[ServedWiki]:
+        return self.wikis[-REMOVED_COUNT:]
+
+    @property
+    def read_only_wikis(self) -> list[ServedWiki]:
+        """Those that nobody may write to."""
+        return self.wikis[:READ_ONLY_COUNT]
+
+    def _open_application(self) -> Application:
+        none = {"limit.key_per_minute": 0, "limit.address_per_minute": 0}
+        settings = load_settings(
+            self.data, overrides={"serve.domain": DOMAIN, "sync.interval": 1, "log.level": "debug"} | none
+        )
+        service = build_service(settings)
+        embedder = FakeEmbedder()
+        service.components = dataclasses.replace(service.components, embedder=lambda: embedder, identity=None)
+        return open_application(settings, service=service)
+
+    def _create_keys(self, wiki: ServedWiki) -> None:
+        for scope in (Scope.READ,) if wiki.number < READ_ONLY_COUNT else tuple(Scope):
+            wiki.keys[scope] = self._create_key(wiki, scope, wiki.get_word("label"))
+        wiki.keys["revoked"] = self._create_key(wiki, Scope.ADMIN, wiki.get_word("label"))
+        self.application.service.registry.keys.revoke(wiki.key_ids[-1])
+        wiki.keys["expired"] = self._create_key(wiki, Scope.ADMIN, wiki.get_word("label"), timedelta(seconds=0.2))
+
+    def _create_key(self, wiki: ServedWiki | None, scope: Scope, label: str, life: timedelta | None = None) -> str:
+        expires = datetime.now(UTC) + life if life else None
+        key, token = self.application.service.registry.keys.create(wiki.id if wiki else None, scope, label, expires)
+        if wiki:
+            wiki.key_ids.append(key.id)
+        return token
+
+
+@contextmanager
+def run_server(app: FastAPI) -> Iterator[str]:
+    """The application behind a real server on a port of its own; visitors say for themselves where they come from."""
+    config = uvicorn.Config(app, port=0, log_config=None, proxy_headers=True, forwarded_allow_ips="127.0.0.1")
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, name="server", daemon=True)
+    thread.start()
+    until = time.monotonic() + 30
+    while not server.started:
+        assert time.monotonic() < until, "the server did not start"
+        time.sleep(0.01)
+    try:
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join(30)
+        assert not thread.is_alive()

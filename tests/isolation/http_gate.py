@@ -1,0 +1,128 @@
+"""Sends requests and looks for words that were not the visitor's to see."""
+
+import base64
+import binascii
+import re
+import threading
+from collections import Counter
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from html import unescape
+from urllib.parse import unquote
+
+import httpx
+
+from tests.isolation.http_cases import BuiltRequest
+from tests.isolation.http_farm import ServedFarm
+
+THREAD_COUNT = 16
+_WORD = re.compile(r"zq([bcdfghjkl]{3})[a-z]*")
+_TOKEN = re.compile(r"[A-Za-z0-9_\-+/]{16,}={0,2}")
+
+
+@dataclass
+class LeakDetector:
+    """All that was asked of one farm, and every leak with the request that got it."""
+
+    served_farm: ServedFarm
+    base: str
+    leaks: list[str] = field(default_factory=list)
+    statuses: Counter[int] = field(default_factory=Counter)
+    own_codes_seen: Counter[str] = field(default_factory=Counter)
+    routes: Counter[str] = field(default_factory=Counter)
+    mcp_outcomes: Counter[str] = field(default_factory=Counter)
+    """How agents were answered that were told something of their own wiki, or refused."""
+    _local: threading.local = field(default_factory=threading.local)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _clients: list[httpx.Client] = field(default_factory=list)
+
+    def send_all(self, requests: Iterable[BuiltRequest]) -> None:
+        """Send them all, sixteen at a time."""
+        with ThreadPoolExecutor(THREAD_COUNT) as threads:
+            list(threads.map(self.send, requests))
+
+    def send(self, request: BuiltRequest) -> httpx.Response | None:
+        try:
+            answer = self._get_client().request(
+                request.method, request.url, headers=request.headers, content=request.body or None
+            )
+        except httpx.InvalidURL:
+            return None
+        self.check_response(request, answer)
+        return answer
+
+    def check_response(self, request: BuiltRequest, response: httpx.Response) -> None:
+        """Note what an answer tells, and whether it may."""
+        text = f"{response.reason_phrase}\n{response.headers}\n{response.text}"
+        foreign = self.find_foreign(text, request)
+        codes = {found[1] for found in _WORD.finditer(response.text)}
+        refused = response.status_code >= 400 or 300 <= response.status_code < 400
+        with self._lock:
+            self.statuses[response.status_code] += 1
+            self.own_codes_seen.update(codes & request.allowed_wikis)
+            if request.caller.startswith("agent"):
+                self.mcp_outcomes[
+                    "answered" if codes & request.allowed_wikis else "refused" if refused else "told nothing"
+                ] += 1
+            self.routes[f"{request.method} {response.status_code // 100}xx"] += 1
+            if foreign:
+                self.leaks.append(
+                    f"{request.caller}: {request.to_text()}\n→ {response.status_code} with {foreign}: {text[:2000]}"
+                )
+            if not (request.allowed_wikis or request.is_open or refused):
+                self.leaks.append(
+                    f"{request.caller}: {request.to_text()}\n→ was not refused: {response.status_code} {text[:2000]}"
+                )
+            if response.status_code >= 500 and response.status_code != 503:
+                self.leaks.append(
+                    f"{request.caller}: {request.to_text()}\n→ broke the service: {response.status_code} {text[:2000]}"
+                )
+
+    def find_foreign(self, text: str, request: BuiltRequest) -> list[str]:
+        """Whatever is in a text, is another wiki's and was not in the request: words, ids, commits, keys, places."""
+        said = _decode_text(request.to_text())
+        own = {wiki.id for wiki in self.served_farm.wikis if wiki.code in request.allowed_wikis}
+        found = find_foreign_words(text, said, request.allowed_wikis)
+        for wiki in self.served_farm.wikis:
+            if wiki.id not in own:
+                marks = (wiki.id, *wiki.key_ids, *wiki.heads[-3:])
+                found += [mark for mark in marks if mark in text and mark not in said]
+        if request.caller != "operator" and str(self.served_farm.directory) in text:
+            found.append("a path of the machine")
+        return found
+
+    def _get_client(self) -> httpx.Client:
+        client: httpx.Client | None = getattr(self._local, "client", None)
+        if client is None:
+            client = self._local.client = httpx.Client(base_url=self.base, timeout=60)
+            with self._lock:
+                self._clients.append(client)
+        return client
+
+    def close(self) -> None:
+        for client in self._clients:
+            client.close()
+
+
+def find_foreign_words(text: str, request_text: str, allowed: Iterable[str]) -> list[str]:
+    """Words of wikis that are not allowed, unless the visitor said them (or more than is left of them)."""
+    spoken = {match[0] for match in _WORD.finditer(request_text)}
+    heard = {match[0]: match[1] for match in _WORD.finditer(_decode_text(text))}
+    mine = set(allowed)
+    return sorted(
+        word for word, code in heard.items() if code not in mine and not any(each.startswith(word) for each in spoken)
+    )
+
+
+def _decode_text(text: str) -> str:
+    """A text with everything in it that is only written otherwise: percent signs, entities, Base64."""
+    decoded = []
+    for token in _TOKEN.findall(text):
+        for alphabet in (None, b"-_"):
+            try:
+                padded = token.rstrip("=") + "=" * (-len(token.rstrip("=")) % 4)
+                decoded.append(base64.b64decode(padded, altchars=alphabet, validate=True).decode("utf-8", "ignore"))
+            except (binascii.Error, ValueError):
+                continue
+    return "\n".join([text, unquote(text), unescape(text), *decoded]).lower()

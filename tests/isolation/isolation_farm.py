@@ -1,0 +1,203 @@
+"""Wikis full of canaries, what a curious visitor asks of them, and a storm of work that goes on meanwhile."""
+
+import json
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.isolation.backends import IsolationBackend
+from tests.isolation.canaries import COMMON_TEXT, WORD_PLACES, CanaryWiki, find_codes
+from wikiholt.domain.search import PageFilter, SearchMode
+from wikiholt.errors import IndexMissing, ModelMismatch, ModelMissing, WikiholtError, WikiNotFound
+from wikiholt.interfaces.schemas.admin_schemas import build_status_document
+from wikiholt.interfaces.schemas.search_schemas import build_result_document
+from wikiholt.search.request import SearchRequest
+from wikiholt.wikis.handle import WikiHandle
+from wikiholt.wikis.service import WikiService
+
+WIKI_COUNT, THREAD_COUNT, HUGE_PAGE_COUNT = 20, 16, 2500
+
+
+class IsolationFarm:
+    """Twenty wikis in one place; the first is a thousand times as large as the others."""
+
+    def __init__(self, directory: Path, backend: IsolationBackend, huge: int = HUGE_PAGE_COUNT) -> None:
+        self.backend = backend
+        self.huge = huge
+        self.wikis = [CanaryWiki(directory / "r", n, huge if n == 0 else 0) for n in range(WIKI_COUNT)]
+        service = backend.open_service()
+        for wiki in self.wikis:
+            service.add(wiki.slug, str(wiki.repository.path), {})
+            service.get_handle(wiki.slug).sync()
+        self.ids = {wiki.slug: wiki.id for wiki in service.list_wikis()}
+        service.close()
+
+    @property
+    def data(self) -> Path:
+        return self.backend.data
+
+    def get_directory(self, wiki: CanaryWiki) -> Path:
+        return self.data / "wikis" / self.ids[wiki.slug]
+
+    def read_wikis(self, wikis: Sequence[CanaryWiki]) -> dict[str, Mapping[str, object]]:
+        return {wiki.slug: self.backend.read_wiki(self.ids[wiki.slug]) for wiki in wikis}
+
+    def read_other_wikis(self, wiki: CanaryWiki) -> dict[str, Mapping[str, object]]:
+        return self.read_wikis([other for other in self.wikis if other is not wiki])
+
+    def find_wiki_codes(self, wiki: CanaryWiki) -> set[str]:
+        return self.backend.find_wiki_codes(self.ids[wiki.slug])
+
+
+def make_questions(me: CanaryWiki, other: CanaryWiki) -> list[tuple[str, PageFilter]]:
+    """What a curious visitor of one wiki asks about another."""
+    theirs = [(other.get_word(place), PageFilter()) for place in WORD_PLACES]
+    return [
+        *theirs,
+        (f'"night shift" {other.get_word("body")}', PageFilter()),
+        (f'"{other.get_word("body")} {other.get_word("edit")}"', PageFilter()),
+        (f"zq{other.code}", PageFilter()),
+        *((misspell(other.get_word(place)), PageFilter()) for place in ("body", "title", "text")),
+        ("zq", PageFilter()),
+        (f"{COMMON_TEXT} -{me.get_word('body')}", PageFilter()),
+        (f"pump -{other.get_word('heading')}", PageFilter()),
+        (COMMON_TEXT, PageFilter(tags=(other.get_word("tag"),))),
+        (COMMON_TEXT, PageFilter(categories=(other.get_word("category"),))),
+        (COMMON_TEXT, PageFilter(path_prefix=other.get_word("path"))),
+        (COMMON_TEXT, PageFilter(path_prefix="../../")),
+        (f"' OR 1=1 -- {other.slug}", PageFilter(path_prefix="%")),
+        (COMMON_TEXT, PageFilter()),
+    ]
+
+
+def misspell(word: str) -> str:
+    """A canary with a slip in its end: only one who knows the word can set it right."""
+    return f"{word[:-2]}{word[-1]}{word[-2]}"
+
+
+def search_as_json(
+    handle: WikiHandle, query: str, where: PageFilter, mode: SearchMode, *, rerank: bool | None = False
+) -> str:
+    """An answer as a surface would give it, without the echo of the question."""
+    found = handle.search(SearchRequest(query, 100, mode, where, rerank=rerank))
+    assert rerank is not False or not found.reranked
+    answer = build_result_document(found)
+    del answer["query"], answer["as_typed"]
+    return json.dumps(answer, ensure_ascii=False)
+
+
+def search_everything(handle: WikiHandle, me: CanaryWiki, other: CanaryWiki) -> int:
+    """Drive every entry point of a handle with another wiki's words; how many answers were looked at."""
+    looked = 0
+    for query, where in make_questions(me, other):
+        ways = [*((mode, False) for mode in SearchMode), (SearchMode.HYBRID, None), (SearchMode.SEMANTIC, None)]
+        for mode, rerank in ways:
+            text = search_as_json(handle, query, where, mode, rerank=rerank)
+            assert find_codes(text) <= {me.code}, f"{me.slug} was asked {query!r} and said {text}"
+            looked += 1
+    status = json.dumps(build_status_document(handle.get_status()))
+    assert find_codes(status) == {me.code}
+    return looked
+
+
+class ConcurrentLoad:
+    """Sixteen threads that search every wiki while some are edited and synced, one is rebuilt, some are removed."""
+
+    def __init__(self, farm: IsolationFarm) -> None:
+        self.farm = farm
+        self.wikis_to_remove = farm.wikis[-4:]
+        self.rebuilt = farm.wikis[-5]
+        self.answers = 0
+        self._finished = threading.Event()
+        self._lock = threading.Lock()
+
+    def run(self, service: WikiService) -> None:
+        with ThreadPoolExecutor(THREAD_COUNT) as threads:
+            asking = [
+                threads.submit(self._run_searches, service, seed)
+                for seed in range(THREAD_COUNT - len(self.get_tasks()))
+            ]
+            working = [threads.submit(work, service) for work in self.get_tasks()]
+            try:
+                for work in working:
+                    work.result()
+            finally:
+                self._finished.set()
+            for each in asking:
+                each.result()
+
+    def get_tasks(self) -> Sequence[Callable[[WikiService], None]]:
+        """What goes on while others ask."""
+        return self._sync_wikis, self._rebuild_wiki, self._remove_wikis
+
+    def _run_searches(self, service: WikiService, seed: int) -> None:
+        rng = Random(seed)
+        rounds = 0
+        while rounds < 15 or not self._finished.is_set():
+            rounds += 1
+            me, other = rng.sample(self.farm.wikis, 2)
+            query, where = rng.choice(make_questions(me, other))
+            found = self._search_once(
+                service, me, query, where, rng.choice(list(SearchMode)), rng.choice([None, False])
+            )
+            with self._lock:
+                self.answers += not isinstance(found, WikiholtError)
+            if isinstance(found, WikiholtError):
+                another_model = me is self.rebuilt and isinstance(found, ModelMismatch | ModelMissing)
+                assert me in self.wikis_to_remove or another_model, f"{me.slug}: {found}"
+                found = found.message + found.hint
+            assert find_codes(found) <= {me.code}, f"{me.slug} was asked {query!r} and said {found}"
+
+    @staticmethod
+    def _search_once(
+        service: WikiService, me: CanaryWiki, query: str, where: PageFilter, mode: SearchMode, rerank: bool | None
+    ) -> str | WikiholtError:
+        try:
+            return search_as_json(service.get_handle(me.slug), query, where, mode, rerank=rerank)
+        except (WikiNotFound, IndexMissing, ModelMismatch, ModelMissing) as error:
+            return error
+
+    def _sync_wikis(self, service: WikiService) -> None:
+        for number in range(3):
+            for wiki in self.farm.wikis[10:14]:
+                wiki.commit_edit(number)
+                assert find_codes(repr(service.get_handle(wiki.slug).sync())) == {wiki.code}
+
+    def _rebuild_wiki(self, _: WikiService) -> None:
+        for model in ("other", "fake"):
+            another = self.farm.backend.open_service(model=model, seconds=0.02)
+            assert another.get_handle(self.rebuilt.slug).sync().rebuilt
+            another.close()
+
+    def _remove_wikis(self, service: WikiService) -> None:
+        for wiki in self.wikis_to_remove:
+            removed = service.remove(wiki.slug)
+            assert removed.wiki.slug == wiki.slug
+            assert find_codes(repr(removed)) <= {wiki.code}
+
+
+def check_under_load(farm: IsolationFarm, load: ConcurrentLoad, caplog: pytest.LogCaptureFixture) -> int:
+    """Let a storm pass, and see that it took what it was to take and nothing else; how many answers were looked at."""
+    caplog.set_level(logging.DEBUG)
+    untouched = farm.wikis[1:10]
+    before = farm.read_wikis(untouched)
+    service = farm.backend.open_service(background=True)
+    load.run(service)
+    service.close()
+    assert [record.getMessage() for record in caplog.records if find_codes(record.getMessage())] == []
+    assert farm.read_wikis(untouched) == before
+    for wiki in load.wikis_to_remove:
+        assert farm.backend.find_places(wiki.code) == []
+    for wiki in load.wikis_to_remove:
+        assert not farm.get_directory(wiki).exists()
+        traces = farm.backend.find_traces(farm.ids[wiki.slug])
+        assert not traces, traces
+    for wiki in farm.wikis[:-4]:
+        assert farm.find_wiki_codes(wiki) == {wiki.code}
+    farm.wikis = farm.wikis[:-4]
+    return load.answers

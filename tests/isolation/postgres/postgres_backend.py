@@ -1,0 +1,141 @@
+"""A farm whose one setting `store` is another: every row of every schema, looked at by the operator."""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+from tests.isolation.backends import find_places_on_disk, find_traces_on_disk
+from tests.isolation.canaries import find_codes, find_codes_on_disk
+from tests.support.services import SlowEmbedder, read_all_files
+from wikiholt.app import bootstrap
+from wikiholt.app.settings.settings_loader import load_settings
+from wikiholt.search.reranking import RerankConfig
+from wikiholt.testing import FakeReranker
+from wikiholt.wikis.service import WikiService
+
+_LARGE_OBJECTS = "SELECT oid::text, lo_get(oid) FROM pg_largeobject_metadata"
+_ROLES = "SELECT rolname FROM pg_roles WHERE rolname ~ '^w_' ORDER BY rolname"
+_SCHEMAS = "SELECT nspname FROM pg_namespace WHERE nspname !~ '^(pg_|information_schema)' ORDER BY nspname"
+_TABLES = "SELECT relname FROM pg_class WHERE relnamespace = to_regnamespace(%s) AND relkind = 'r' ORDER BY relname"
+_STATISTICS = (
+    "SELECT schemaname, tablename, attname, most_common_vals::text, histogram_bounds::text FROM pg_stats"
+    " WHERE schemaname <> 'pg_catalog'"
+)
+_PURGE_MARKS_TABLE = "wikiholt.marks"
+_ORPHANED_STATISTICS = "SELECT starelid FROM pg_statistic WHERE starelid NOT IN (SELECT oid FROM pg_class)"
+
+
+def write_settings(data: Path, store: str, **more: object) -> None:
+    """The settings file of a node: `store` is what makes it one of PostgreSQL's."""
+    data.mkdir(parents=True, exist_ok=True)
+    lines = [f'store = "{store}"', *(f"{name.replace('__', '.')} = {value}" for name, value in more.items())]
+    (data / "wikiholt.toml").write_text("\n".join(lines) + "\n")
+
+
+class DatabaseRows:
+    """All rows of some databases of one server, as the operator sees them."""
+
+    def __init__(self, addresses: Sequence[str]) -> None:
+        self._addresses = [make_conninfo(address) for address in addresses]
+
+    def list_schemas(self) -> list[tuple[str, str]]:
+        """Database (by number) and name of every schema that is not the server's own."""
+        return [(str(at), name) for at, db in self._connect_each() for (name,) in db.execute(_SCHEMAS).fetchall()]
+
+    def read_schema(self, schema: str) -> dict[str, list[tuple[object, ...]]]:
+        """Every row of every table of a schema, with the transaction that wrote it, wherever that schema is."""
+        found: dict[str, list[tuple[object, ...]]] = {}
+        for at, db in self._connect_each():
+            for (table,) in db.execute(_TABLES, (schema,)).fetchall():
+                order = sql.SQL("SELECT xmin::text, * FROM {}").format(sql.Identifier(schema, table))
+                found[f"{at} {schema}.{table}"] = db.execute(order).fetchall()
+        return found
+
+    def iter_texts(self) -> Iterator[tuple[str, str]]:
+        """Everything there is to read, with where it stands: rows, names, large objects, samples of the planner."""
+        for _, schema in self.list_schemas():
+            for place, rows in self.read_schema(schema).items():
+                yield place, f"{place} {format_rows(rows)}"
+        for at, db in self._connect_each():
+            for name, order in (
+                ("large objects", _LARGE_OBJECTS),
+                ("samples", _STATISTICS),
+                ("lost samples", _ORPHANED_STATISTICS),
+            ):
+                yield f"{at} {name}", format_rows(db.execute(order).fetchall())
+        yield "roles", format_rows([(role,) for role in self.list_roles()])
+
+    def list_roles(self) -> list[str]:
+        """Those of wikis, on the whole server."""
+        with psycopg.connect(self._addresses[0]) as db:
+            return [name for (name,) in db.execute(_ROLES).fetchall()]
+
+    def analyze(self) -> None:
+        """Have the planner take its samples now, as it does by itself sooner or later."""
+        for _, db in self._connect_each():
+            db.execute("ANALYZE")
+
+    def _connect_each(self) -> Iterator[tuple[int, "psycopg.Connection[tuple[object, ...]]"]]:
+        for at, address in enumerate(self._addresses):
+            with psycopg.connect(address, autocommit=True) as connection:
+                yield at, connection
+
+
+def format_rows(rows: Sequence[tuple[object, ...]]) -> str:
+    """Rows as text, their bytes as letters."""
+    return "\n".join(
+        " ".join(value.decode("latin-1") if isinstance(value, bytes) else str(value) for value in row) for row in rows
+    )
+
+
+class PostgresBackend:
+    """A data directory whose indexes and registry are in PostgreSQL, in the product's own wiring."""
+
+    def __init__(self, data: Path, address: str, others: Sequence[str] = (), **more: object) -> None:
+        self.data = data
+        self.rows = DatabaseRows([address, *others])
+        write_settings(data, address, **more)
+
+    def open_service(self, *, model: str = "fake", seconds: float = 0.0, background: bool = False) -> WikiService:
+        embedder = SlowEmbedder(model, seconds)
+        service = bootstrap.build_service(
+            load_settings(self.data, overrides={"page.max_bytes": 200_000, "url": "/w/{path}"})
+        )
+        reranking = RerankConfig(FakeReranker, 60.0)
+        service.components = replace(service.components, embedder=lambda: embedder, identity=None, reranking=reranking)
+        return service
+
+    def read_wiki(self, wiki_id: str) -> Mapping[str, object]:
+        found = {
+            place: hashlib.sha256(repr(sorted(rows, key=repr)).encode()).hexdigest()
+            for place, rows in self.rows.read_schema(f"w_{wiki_id}").items()
+        }
+        return {**found, **read_all_files(self.data / "scratch" / wiki_id)}
+
+    def find_wiki_codes(self, wiki_id: str) -> set[str]:
+        rows = self.rows.read_schema(f"w_{wiki_id}")
+        return find_codes("\n".join(map(format_rows, rows.values()))) | find_codes_on_disk(
+            self.data / "scratch" / wiki_id
+        )
+
+    def find_all_codes(self) -> set[str]:
+        return find_codes("\n".join(text for _, text in self.rows.iter_texts())) | find_codes_on_disk(self.data)
+
+    def find_places(self, code: str) -> list[str]:
+        """The places in which words of a wiki stand."""
+        stands = [place for place, text in self.rows.iter_texts() if code in find_codes(text)]
+        return stands + find_places_on_disk(self.data, code)
+
+    def find_traces(self, wiki_id: str) -> list[str]:
+        # That a wiki of this id was removed is remembered for other nodes, which have backups to take it out of.
+        stands = [
+            place
+            for place, text in self.rows.iter_texts()
+            if wiki_id in text and not place.endswith(_PURGE_MARKS_TABLE)
+        ]
+        return stands + find_traces_on_disk(self.data, wiki_id)

@@ -1,0 +1,253 @@
+"""The isolation gate: whatever is asked of one wiki, nothing of another comes back; whatever is done to one, no other
+changes by a byte."""
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.isolation.backends import FileBackend, IsolationBackend
+from tests.isolation.canaries import COMMON_TEXT, CanaryWiki, find_codes, find_codes_on_disk
+from tests.isolation.isolation_farm import (
+    WIKI_COUNT,
+    ConcurrentLoad,
+    IsolationFarm,
+    check_under_load,
+    search_as_json,
+    search_everything,
+)
+from wikiholt.domain.search import PageFilter, SearchMode
+from wikiholt.errors import IndexMissing, WikiholtError, WikiNotFound
+from wikiholt.interfaces.cli.main import main
+from wikiholt.interfaces.schemas.admin_schemas import build_status_document
+from wikiholt.search.request import SearchRequest
+from wikiholt.storage.sqlite.schema import open_connection
+from wikiholt.storage.sqlite.store import SqliteStore
+from wikiholt.wikis.service import WikiService
+
+
+@pytest.fixture(scope="module")
+def farm(tmp_path_factory: pytest.TempPathFactory) -> IsolationFarm:
+    place = tmp_path_factory.mktemp("farm")
+    return IsolationFarm(place, FileBackend(place / "data"))
+
+
+@pytest.fixture
+def service(farm: IsolationFarm) -> Iterator[WikiService]:
+    opened = farm.backend.open_service()
+    yield opened
+    opened.close()
+
+
+def test_every_mode_and_filter_shows_the_wiki_itself_and_no_other(farm: IsolationFarm, service: WikiService) -> None:
+    looked = 0
+    for me, other in zip(farm.wikis, farm.wikis[1:] + farm.wikis[:1], strict=True):
+        handle = service.get_handle(me.slug)
+        looked += search_everything(handle, me, other)
+        for place in ("body", "title", "path", "heading", "text"):
+            assert me.code in find_codes(search_as_json(handle, me.get_word(place), PageFilter(), SearchMode.KEYWORD))
+        assert me.code in find_codes(
+            search_as_json(handle, COMMON_TEXT, PageFilter(tags=(me.get_word("tag"),)), SearchMode.SEMANTIC)
+        )
+    assert looked == WIKI_COUNT * 26 * 5
+
+
+def test_a_tiny_wiki_beside_a_huge_one_gives_every_page(farm: IsolationFarm, service: WikiService) -> None:
+    tiny = service.get_handle(farm.wikis[7].slug)
+    for mode in (SearchMode.SEMANTIC, SearchMode.HYBRID):
+        answer = tiny.search(SearchRequest("restart pump", 100, mode))
+        assert (answer.total, len(answer.hits)) == (3, 3)
+    huge = service.get_handle(farm.wikis[0].slug).search(SearchRequest("restart pump", 100, SearchMode.SEMANTIC))
+    assert (huge.total, len(huge.hits)) == (farm.huge + 3, 100)
+
+
+def test_what_is_kept_of_a_wiki_holds_only_its_own_words(farm: IsolationFarm) -> None:
+    for wiki in farm.wikis:
+        assert farm.find_wiki_codes(wiki) == {wiki.code}
+
+
+def test_syncing_and_rebuilding_one_wiki_change_no_other_by_a_byte(farm: IsolationFarm) -> None:
+    wiki = farm.wikis[3]
+    before = farm.read_other_wikis(wiki)
+    wiki.commit_edit(1)
+    for model in ("fake", "other", "fake"):
+        service = farm.backend.open_service(model=model)
+        report = service.get_handle(wiki.slug).sync()
+        service.get_handle(wiki.slug).search(SearchRequest("pump"))
+        service.close()
+    assert report.rebuilt
+    assert farm.read_other_wikis(wiki) == before
+
+
+@given(slug=st.text() | st.from_regex(r"\A[a-z0-9./%\\-]{0,40}\Z") | st.text("zqbcdx-wiki/.\0é", max_size=30))
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_no_slug_that_is_not_one_leads_anywhere(farm: IsolationFarm, service: WikiService, slug: str) -> None:
+    known = {wiki.slug for wiki in farm.wikis}
+    for call in (service.get_handle, service.remove):
+        if slug in known:
+            continue
+        with pytest.raises(WikiholtError) as caught:
+            call(slug)
+        assert find_codes(f"{caught.value.message} {caught.value.hint}") <= find_codes(slug)
+    assert len(service.list_wikis()) == len(known)
+
+
+def make_similar_slugs(slug: str, wiki_id: str) -> list[str]:
+    return [
+        *(slug.upper(), slug + "/", "/" + slug, f"../{slug}", f"{slug}/..", f"./{slug}", slug + "\0", slug + " "),
+        *(slug.replace("i", "ı"), slug.replace("-", "‐"), slug[:-1], slug + "x", f"{slug}%00", slug.replace("k", "ｋ")),
+        *(wiki_id, f"../wikis/{wiki_id}", f".dropped-{wiki_id}", "*", "%", "_" * len(slug), "", ".", ".."),
+    ]
+
+
+def test_look_alikes_of_a_slug_and_ids_open_nothing(farm: IsolationFarm, service: WikiService) -> None:
+    wiki = farm.wikis[4]
+    for slug in make_similar_slugs(wiki.slug, farm.ids[wiki.slug]):
+        with pytest.raises(WikiholtError) as caught:
+            service.get_handle(slug)
+        assert find_codes(f"{caught.value.message}{caught.value.hint}") <= {wiki.code}
+        assert farm.ids[wiki.slug] not in caught.value.hint
+
+
+@pytest.mark.parametrize("path", ["../x", "aaaaaaaa/../b", "", "A" * 20, "..", "é" * 20])
+def test_a_store_takes_nothing_but_ids(tmp_path: Path, path: str) -> None:
+    store = SqliteStore(tmp_path)
+    for call in (store.open, store.delete, store.get_published, store.get_directory):
+        with pytest.raises(WikiholtError):
+            call(path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_command_line_shows_one_wiki_when_asked_for_one(
+    farm: IsolationFarm, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wikiholt.interfaces.cli.main.build", lambda _: farm.backend.open_service())
+
+    def run(*arguments: str) -> str:
+        main(["--data", str(farm.data), *arguments])
+        captured = capsys.readouterr()
+        return captured.out + captured.err
+
+    for me, other in ((farm.wikis[5], farm.wikis[6]), (farm.wikis[0], farm.wikis[8])):
+        for ending in ([], ["--json"]):
+            assert find_codes(run("status", me.slug, *ending)) == {me.code}
+            assert find_codes(run("sync", me.slug, *ending)) == {me.code}
+            assert find_codes(run("search", me.slug, "restart pump", "-n", "50", *ending)) == {me.code}
+            told = run("search", me.slug, other.get_word("body"), "--tag", other.get_word("tag"), *ending)
+            assert find_codes(told.replace(other.get_word("body"), "")) <= {me.code}
+        told = run("search", f"{me.slug}-x", "pump")
+        assert find_codes(told) == {me.code}
+        assert "hint:" in told
+
+
+def test_a_broken_repository_or_index_speaks_of_its_own_wiki_only(farm: IsolationFarm, service: WikiService) -> None:
+    me = farm.wikis[9]
+    head = me.repository.path / ".git" / "HEAD"
+    whole = head.read_text()
+    head.write_text("torn")
+    try:
+        with pytest.raises(WikiholtError) as caught:
+            service.get_handle(me.slug).sync()
+        assert find_codes(f"{caught.value.message} {caught.value.hint}") <= {me.code}
+        assert find_codes(json.dumps(build_status_document(service.get_handle(me.slug).get_status()))) == {me.code}
+    finally:
+        head.write_text(whole)
+
+
+def test_under_threads_and_during_syncs_rebuilds_and_removals_nothing_leaks(
+    farm: IsolationFarm, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert check_under_load(farm, ConcurrentLoad(farm), caplog) > 100
+
+
+@pytest.fixture
+def ground(tmp_path: Path) -> IsolationBackend:
+    return FileBackend(tmp_path / "data")
+
+
+def test_removal_leaves_no_byte_though_others_have_it_open(tmp_path: Path, ground: IsolationBackend) -> None:
+    wikis = [CanaryWiki(tmp_path / "r", n) for n in range(3)]
+    service, elsewhere = ground.open_service(), ground.open_service(background=True)
+    for wiki in wikis:
+        service.add(wiki.slug, str(wiki.repository.path), {})
+        service.get_handle(wiki.slug).sync()
+        elsewhere.get_handle(wiki.slug).search(SearchRequest("pump"))
+    held = elsewhere.get_handle(wikis[1].slug)
+    gone = service.get_handle(wikis[1].slug).wiki.id
+    service.remove(wikis[1].slug)
+    with pytest.raises(IndexMissing):
+        held.search(SearchRequest("pump"))
+    with pytest.raises(WikiNotFound):
+        elsewhere.get_handle(wikis[1].slug)
+    assert ground.find_all_codes() == {wikis[0].code, wikis[2].code}
+    elsewhere.close()
+    service.close()
+    assert ground.find_all_codes() == {wikis[0].code, wikis[2].code}
+    assert not ground.find_traces(gone)
+
+
+def test_a_sync_that_waited_while_its_wiki_was_removed_brings_nothing_back(tmp_path: Path) -> None:
+    wiki = CanaryWiki(tmp_path / "r", 0)
+    service = FileBackend(tmp_path / "data").open_service()
+    service.add(wiki.slug, str(wiki.repository.path), {})
+    handle = service.get_handle(wiki.slug)
+    handle.sync()
+    store = SqliteStore(tmp_path / "data" / "wikis")
+    lock = store.get_directory(handle.wiki.id) / "write.lock"
+    with ThreadPoolExecutor(1) as threads:
+        with store.write_lock(handle.wiki.id, 1):
+            waiting = threads.submit(handle.sync)
+            while str(lock).encode() not in list_open_files(2):
+                assert not waiting.done()
+            store.delete(handle.wiki.id)
+        with pytest.raises(IndexMissing):
+            waiting.result()
+    service.close()
+    assert not lock.parent.exists()
+
+
+def list_open_files(count: int) -> bytes:
+    """The names of files that this process has open at least so many times."""
+    names = []
+    for link in Path("/proc/self/fd").iterdir():
+        try:
+            names.append(str(link.readlink()).encode())
+        except OSError:
+            continue
+    return b"\n".join(name for name in names if names.count(name) >= count)
+
+
+def test_an_index_reaches_one_file_and_can_attach_no_other(farm: IsolationFarm) -> None:
+    one, two = (farm.get_directory(wiki) / "g000001.sqlite" for wiki in farm.wikis[1:3])
+    database = open_connection(one)
+    try:
+        assert [row[2] for row in database.execute("PRAGMA database_list")] == [str(one)]
+        with pytest.raises(sqlite3.OperationalError, match="too many attached"):
+            database.execute("ATTACH ? AS other", (str(two),))
+    finally:
+        database.close()
+
+
+@pytest.mark.real_model
+def test_on_the_real_model_wikis_that_mean_the_same_stay_apart(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wikis = [CanaryWiki(tmp_path / "r", n) for n in range(3)]
+    for wiki in wikis:
+        assert main(["--data", str(tmp_path / "data"), "add", wiki.slug, str(wiki.repository.path)]) == 0
+    assert main(["--data", str(tmp_path / "data"), "sync"]) == 0
+    capsys.readouterr()
+    for me in wikis:
+        for mode in SearchMode:
+            query = "who is called when the machine has to be started again at night"
+            main(["--data", str(tmp_path / "data"), "search", me.slug, query, "--mode", mode, "--json", "-n", "100"])
+            out = capsys.readouterr().out
+            assert find_codes(out) == {me.code}
+            assert len(json.loads(out)["results"]) == 3
+    assert main(["--data", str(tmp_path / "data"), "remove", wikis[1].slug]) == 0
+    assert find_codes_on_disk(tmp_path / "data") == {wikis[0].code, wikis[2].code}

@@ -1,0 +1,150 @@
+"""The isolation gate for agents: every tool, resource and completion, with every wrong key, under every wrong name."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.interfaces.mcp.mcp_client import make_message, run_server
+from tests.support.served_application import BETA, ServedApplication, serve_application
+from wikiholt.interfaces.mcp.tool_registry import get_tools
+
+CANARY, SECRET = "betacanary", "hiddenbeta"
+ARGUMENTS: dict[str, dict[str, Any]] = {
+    "search": {"query": CANARY, "n": 100},
+    "fetch": {"id": "Home"},
+    "read_page": {"path": "Home"},
+    "list_pages": {},
+    "similar_pages": {"path": "Home"},
+    "get_links": {"path": "Home"},
+    "recent_changes": {},
+    "page_history": {"path": "Home"},
+    "find_orphans": {},
+    "write_page": {"path": "Written", "content": "x"},
+    "edit_page": {"path": "Home", "old_string": "Beta", "new_string": "x"},
+    "append_to_page": {"path": "Home", "text": "x"},
+    "rename_page": {"path": "Home", "new_path": "Moved"},
+    "delete_page": {"path": "Home"},
+}
+MESSAGES: list[tuple[str, dict[str, Any]]] = [
+    *(("tools/call", {"name": name, "arguments": arguments}) for name, arguments in ARGUMENTS.items()),
+    ("tools/call", {"name": "read_page", "arguments": {"path": f"{SECRET}/Page"}}),
+    ("tools/call", {"name": "read_page", "arguments": {"path": "../beta/Home"}}),
+    ("tools/list", {}),
+    ("resources/list", {}),
+    ("resources/read", {"uri": f"wiki://page/{SECRET}/Page"}),
+    ("resources/read", {"uri": "wiki://page/..%2f..%2fbeta/Home"}),
+    ("prompts/list", {}),
+    (
+        "completion/complete",
+        {
+            "ref": {"type": "ref/resource", "uri": "wiki://page/{+path}{?revision}"},
+            "argument": {"name": "path", "value": ""},
+        },
+    ),
+    (
+        "completion/complete",
+        {"ref": {"type": "ref/prompt", "name": "find_contradictions"}, "argument": {"name": "topic", "value": ""}},
+    ),
+    ("server/discover", {}),
+]
+
+
+@dataclass
+class McpIsolationFixture:
+    """Two wikis, one of which nobody here has a key for, and all that must not be told of it."""
+
+    application: ServedApplication
+    base: str
+    secrets: list[str]
+
+
+@pytest.fixture(scope="module")
+def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[McpIsolationFixture]:
+    with serve_application(tmp_path_factory.mktemp("isolation"), {"serve.domain": "farm.example"}) as found:
+        text = f"---\ncategory: {SECRET}\ntags: [{SECRET}]\n---\n# {SECRET}\n\n{CANARY} [[Home]]\n"
+        found.beta.commit({f"{SECRET}/Page.md": text})
+        found.application.service.configure("beta", {"hosts": "beta.example"})
+        found.application.service.get_handle("beta").sync()
+        beta = found.application.service.registry.get("beta")
+        secrets = [CANARY, SECRET, beta.id, found.beta.get_head(), str(found.beta.path), str(found.alpha.path)]
+        secrets.append(found.tokens["other"])
+        with run_server(found.app) as base:
+            yield McpIsolationFixture(found, base, secrets)
+
+
+def test_every_tool_is_driven_here() -> None:
+    assert set(ARGUMENTS) == set(get_tools(aliases=False))
+
+
+def test_the_words_are_there_to_be_told(ground: McpIsolationFixture) -> None:
+    heard = [
+        _send_message(ground, method, params, "other", "/mcp", {}).text
+        for method, params in MESSAGES
+        if not _is_write(params)
+    ]
+    assert sum(CANARY in text or SECRET in text for text in heard) >= 10
+
+
+def _is_write(params: dict[str, Any]) -> bool:
+    return params.get("name") in ("write_page", "edit_page", "append_to_page", "rename_page", "delete_page")
+
+
+def _send_message(
+    ground: McpIsolationFixture, method: str, params: dict[str, Any], key: str | None, path: str, named: dict[str, str]
+) -> httpx.Response:
+    body, headers = make_message(method, params)
+    if key is not None:
+        headers["Authorization"] = f"Bearer {ground.application.tokens.get(key, key)}"
+    return httpx.post(f"{ground.base}{path}", content=body, headers={**headers, **named}, timeout=60)
+
+
+@pytest.mark.parametrize("version", ["2026-07-28", "2025-11-25"])
+def test_no_wrong_key_host_or_slug_tells_a_word_of_another_wiki(ground: McpIsolationFixture, version: str) -> None:
+    head = ground.application.beta.get_head()
+    keys = [None, "read", "write", "wh_aaaaaaaaaaaa_" + "a" * 40, "a.b.c"]
+    places: list[tuple[str, dict[str, str]]] = [
+        ("/mcp", {}),
+        ("/w/alpha/mcp", {}),
+        ("/w/beta/mcp", {}),
+        ("/w/no-such/mcp", {}),
+        ("/w/BETA/mcp", {}),
+        ("/mcp", {"Host": "beta.farm.example"}),
+        ("/mcp", {"Host": "beta.example"}),
+        ("/w/alpha/mcp", {"Host": "beta.example"}),
+        ("/mcp", {"Host": "127.0.0.1", "X-Forwarded-Host": "beta.example"}),
+    ]
+    before = ground.application.alpha.get_head()
+    with httpx.Client(base_url=ground.base, timeout=60) as client:
+        for number, ((method, params), key, (path, named)) in enumerate(product(MESSAGES, keys, places)):
+            if _is_write(params) and key == "write":
+                continue  # what one's own key may do to one's own wiki is tested elsewhere
+            body, headers = make_message(method, params, version)
+            if version == "2025-11-25":
+                body = json.dumps({**json.loads(body), "params": params})
+            if key is not None:
+                headers["Authorization"] = f"Bearer {ground.application.tokens.get(key, key)}"
+            headers["X-Forwarded-For"] = f"10.0.{number // 250}.{number % 250}"
+            answer = client.post(path, content=body, headers={**headers, **named})
+            said = f"{body}{path}{named}"
+            told = f"{answer.headers}{answer.text}"
+            leaked = [word for word in ground.secrets if word in told and word not in said]
+            assert not leaked, (method, params, key, path, named, told[:500])
+            granted = key in ("read", "write") and "eta" not in f"{path}{named}" and "no-such" not in path
+            granted = granted or (key in ("read", "write") and "X-Forwarded-Host" in named)
+            assert granted or answer.status_code in (401, 403, 422), (key, path, named, answer.status_code)
+            assert answer.status_code < 500
+    assert ground.application.beta.get_head() == head
+    assert ground.application.alpha.get_head() == before
+    assert BETA["Home.md"].encode() == (ground.application.beta.path / "Home.md").read_bytes()
+
+
+def test_the_operators_key_says_which_wiki_it_means(ground: McpIsolationFixture) -> None:
+    page = {"name": "read_page", "arguments": {"path": "Home"}}
+    assert _send_message(ground, "tools/call", page, "operator", "/mcp", {}).status_code == 404
+    assert CANARY in _send_message(ground, "tools/call", page, "operator", "/w/beta/mcp", {}).text
+    assert CANARY not in _send_message(ground, "tools/call", page, "operator", "/w/alpha/mcp", {}).text

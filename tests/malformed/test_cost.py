@@ -1,0 +1,108 @@
+"""What a nasty page costs: time and memory within bounds of an ordinary page of its size."""
+
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.malformed.malformed_pages import MALFORMED_PAGES, make_prose
+from tests.malformed.page_steps import STEPS, measure_seconds
+from tests.support.hostile_text import HOSTILE_PIECES
+from wikiholt.domain.page import Page
+from wikiholt.text.chunking import build_chunks
+from wikiholt.text.model_text import build_embedding_text
+from wikiholt.text.page_parser import parse_page
+from wikiholt.text.segmentation import estimate_token_spans
+
+MAX_SLOWDOWN = 150
+"""An ordinary page is the measure; an unkind one of the same size may take so many times as long, and no more."""
+
+_MIN_MEASURED_S = 0.02
+"""Seconds below which a page's time says little."""
+
+_MEASURE_SCRIPT = """
+import resource, sys
+from wikiholt.text.page_parser import parse_page
+piece, size = eval(sys.argv[1]), int(sys.argv[2])
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+page = parse_page("page.md", "0" * 40, (piece * (size // len(piece))).encode(), None)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+_MEASURE_WORDS = """
+import resource, sys
+from wikiholt.text.analysis import TOKEN
+from wikiholt.text.analysis import joined
+from wikiholt.text.inline import links
+text = "[" + eval(sys.argv[1]) * 1_500_000
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+for _ in TOKEN.finditer(text): pass
+for _ in joined(text): pass
+for _ in links(text, {}): pass
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+_PATTERN_KILOBYTES = 100_000
+"""Of memory for matching: a repeated group remembers some hundred bytes for each repetition, so it has a bound."""
+_MAX_MEMORY_KB = 400_000
+"""Of memory for reading one page, whatever it holds."""
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_no_nasty_page_takes_much_longer_than_an_ordinary_one(step: str) -> None:
+    run = STEPS[step]
+    ordinary = {size: max(measure_seconds(run, make_prose(size)), _MIN_MEASURED_S) for size in (4_000, 40_000, 400_000)}
+    slow = {}
+    for name, data in MALFORMED_PAGES.items():
+        measure = next((size for size in ordinary if size >= len(data)), 400_000)
+        if measure_seconds(run, data) > MAX_SLOWDOWN * ordinary[measure]:
+            slow[name] = min(measure_seconds(run, data) for _ in range(2)) / ordinary[measure]
+    assert all(times < MAX_SLOWDOWN for times in slow.values()), slow
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_no_piece_repeated_takes_time_in_the_square_of_its_length(step: str) -> None:
+    run = STEPS[step]
+    slow = []
+    for piece in HOSTILE_PIECES:
+        short, long = ((piece * (size // len(piece))).encode("utf-8", "replace") for size in (4_000, 32_000))
+        if measure_seconds(run, short) > 0.06:
+            times = min(measure_seconds(run, long) for _ in range(2)) / min(
+                measure_seconds(run, short) for _ in range(2)
+            )
+            if times > 30:  # eight times as long: in the square it would be sixty-four
+                slow.append((piece, times))
+    assert not slow
+
+
+@pytest.mark.parametrize("piece", ["#\n", "- a\n", "[a](b) ", "a\n\n", "\n"])
+def test_reading_a_page_takes_bounded_memory(piece: str) -> None:
+    command = [sys.executable, "-c", _MEASURE_SCRIPT, repr(piece), "3000000"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=250, cwd=Path(__file__).parent)
+    assert int(done.stdout) < _MAX_MEMORY_KB
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss > 0
+
+
+@pytest.mark.parametrize("piece", ["[", "![", "[[", "*", "`", "~", "_", "[](", "<&|"])
+def test_the_tokenizer_reads_a_page_of_signs_about_once(piece: str) -> None:
+    read = 0
+
+    def count_characters(text: str) -> list[tuple[int, int]]:
+        nonlocal read
+        read += len(text)
+        return estimate_token_spans(text)
+
+    size = 120_000
+    page = parse_page("page.md", "0" * 40, (piece * (size // len(piece))).encode(), None)
+    assert isinstance(page, Page)
+    chunks = build_chunks(page, count_characters)
+    assert len(chunks) > size // 300
+    assert all(build_embedding_text(page, each, count_characters, 254) for each in chunks)
+    assert size <= read < 1.5 * size
+
+
+@pytest.mark.parametrize("piece", ["a.", "\\a", "a/", "漢\u0301"])
+def test_a_pattern_that_repeats_over_a_whole_page_takes_bounded_memory(piece: str) -> None:
+    command = [sys.executable, "-c", _MEASURE_WORDS, repr(piece)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=250, cwd=Path(__file__).parent)
+    assert int(done.stdout) < _PATTERN_KILOBYTES

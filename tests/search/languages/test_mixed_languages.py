@@ -1,0 +1,170 @@
+"""Pages of several languages in one wiki: each stemmed in its own, all found by one query."""
+
+from pathlib import Path
+
+import pytest
+import Stemmer
+
+from tests.search.languages.language_fixtures import LanguageFixture
+from wikiholt.domain.page import Page, PageMetadata
+from wikiholt.domain.search import SearchMode
+from wikiholt.indexing.pipeline import TextPipeline
+from wikiholt.testing import FakeEmbedder
+from wikiholt.text.analysis import join_languages
+from wikiholt.text.languages import LANGUAGES, detect_page_language, find_language, guess_language
+
+LANGUAGE = "english+french+german"
+PAGES = {
+    "printers": "# Printers\n\nThe printers are on the second floor. If one of them is jammed, call the office.",
+    "drucker": "# Drucker\n\nDie Drucker stehen im zweiten Stock. Wenn einer von ihnen klemmt, ruft bitte das Büro an.",
+    "häuser": "---\nlang: de-DE\n---\n# Häuser\n\nMietverträge: drei Häuser, sieben Wohnungen.",
+    "contrats": "# Contrats\n\nLes contrats généraux sont dans l'armoire, avec les clés du bâtiment et les baux.",
+    "contratos": "---\nlanguage: spanish\n---\n# Contratos\n\nContratos y facturas.",
+    "code": "# Snippets\n\n```\nif this is not in the list of them then return that which was\n```\n\nWir haben das "
+    "von der alten Seite, und es ist nicht mehr zu ändern.",
+}
+
+
+@pytest.mark.parametrize("mode", [SearchMode.KEYWORD, SearchMode.HYBRID])
+def test_a_word_finds_its_forms_in_every_language_of_the_wiki(shelf: LanguageFixture, mode: SearchMode) -> None:
+    assert shelf.find_paths("printer", mode)[0] == "printers"
+    assert shelf.find_paths("Haus", mode)[0] == "häuser"
+    assert shelf.find_paths("Wohnung", mode)[0] == "häuser"
+    assert shelf.find_paths("contrat général", mode)[0] == "contrats"
+    assert shelf.find_paths("clé", mode)[0] == "contrats"
+
+
+def test_snippets_mark_words_in_the_language_of_the_page(shelf: LanguageFixture) -> None:
+    assert shelf.get_marked_words("Haus Wohnung ", "häuser") == ["Häuser", "Wohnungen"]
+    assert shelf.get_marked_words("général ", "contrats") == ["généraux"]
+
+
+def test_a_page_is_named_by_a_query_in_its_own_language(shelf: LanguageFixture) -> None:
+    (best, *_) = shelf.search("Haus ")
+    (other, *_) = shelf.search("printer ")
+    assert best.score == pytest.approx(other.score, abs=0.15)
+
+
+def test_the_beginning_of_a_word_finds_it_in_any_language(shelf: LanguageFixture) -> None:
+    assert shelf.find_paths("Wohnun") == ["häuser"]
+    assert shelf.find_paths("armoi") == ["contrats"]
+
+
+def test_small_words_of_a_further_language_are_left_out_of_a_query_in_it(shelf: LanguageFixture) -> None:
+    assert shelf.find_paths("wo sind die Drucker im Büro ")[0] == "drucker"
+    assert "contrats" in shelf.find_paths("où sont les clés du bâtiment ")[:1]
+    assert "printers" not in shelf.find_paths("die Wohnung ")
+
+
+def test_a_page_of_a_language_the_wiki_was_not_given_is_found_by_words_as_written(shelf: LanguageFixture) -> None:
+    assert shelf.find_paths("Contratos ")[0] == "contratos"
+    assert shelf.find_paths("facturas")[0] == "contratos"
+
+
+def make_page(body: str, language: str | None = None) -> Page:
+    return Page("p.md", "p", "p", PageMetadata(language=language), (), (), body, 1)
+
+
+def test_code_says_nothing_of_the_language_of_a_page() -> None:
+    assert detect_page_language(make_page(PAGES["code"]), LANGUAGE) == "german"
+
+
+@pytest.mark.parametrize(
+    ("said", "language"),
+    [
+        *(
+            ("de", "german"),
+            ("de-AT", "german"),
+            ("DE_de.UTF-8", "german"),
+            ("German", "german"),
+            ("Deutsch", "german"),
+        ),
+        *(("fra", "french"), ("français (France)", "french"), ("en-GB", "english"), ("es", "english")),
+    ],
+)
+def test_what_a_page_says_of_its_language_counts(said: str, language: str) -> None:
+    text = "Das ist auf jeden Fall ein Satz, der nicht in einer anderen Sprache ist."
+    assert detect_page_language(make_page(text, said), LANGUAGE) == language
+
+
+@pytest.mark.parametrize("said", ["markdown", "", "  ", "0", "xx-YY", None])
+def test_what_is_no_language_leaves_it_to_the_words(said: str | None) -> None:
+    text = "Das ist auf jeden Fall ein Satz, der nicht in einer anderen Sprache ist."
+    assert detect_page_language(make_page(text, said), LANGUAGE) == "german"
+    assert detect_page_language(make_page(text, said), "english") == "english"
+
+
+SENTENCES = {
+    "english": "The backup is made at night, and nobody has to be there when it is. It will be on the other disk.",
+    "german": "Die Sicherung läuft in der Nacht, und niemand muss dabei sein. Sie liegt dann auf der anderen Platte.",
+    "french": "La sauvegarde est faite dans la nuit et personne ne doit être là. Elle se trouve sur le second disque.",
+    "spanish": "La copia se hace por la noche y nadie tiene que estar en la oficina. Después está en el otro disco.",
+    "italian": "La copia viene fatta di notte e nessuno deve essere in ufficio. Poi si trova sul secondo "
+    "disco della sala.",
+    "portuguese": "A cópia é feita à noite e ninguém tem de estar no escritório. Depois ela fica no outro "
+    "disco da sala.",
+    "dutch": "De kopie wordt in de nacht gemaakt en niemand hoeft er bij te zijn. Daarna staat het op "
+    "de andere schijf.",
+    "swedish": "Kopian görs på natten och ingen måste vara på kontoret när det sker. Sedan finns den på "
+    "den andra disken.",
+    "finnish": "Kopio tehdään yöllä, eikä kenenkään tarvitse olla paikalla. Sen jälkeen se on myös "
+    "toisella levyllä, jos kaikki on hyvin.",
+    "hungarian": "A mentés éjjel készül, és nem kell hogy valaki itt legyen. Ez után a másik lemezen van, "
+    "ha minden jó.",
+    "russian": "Копия делается ночью, и никто не должен быть в офисе. После этого она есть и на втором "
+    "диске, если всё хорошо.",
+    "polish": "Kopia jest robiona w nocy i nikt nie musi być w biurze. Po tym jest ona także na drugim "
+    "dysku, który się obraca.",
+    "czech": "Záloha se dělá v noci a nikdo nemusí být v kanceláři. Potom je také na druhém disku, "
+    "který je v jiné budově.",
+    "romanian": "Copia se face în timpul nopții și nu este nevoie să fie cineva la birou. După aceea este "
+    "și pe al doilea disc.",
+    "turkish": "Yedek gece alınır ve o sırada ofiste kimse olmaz. Daha sonra bu kopya diğer disk için de var.",
+    "greek": "Το αντίγραφο γίνεται τη νύχτα και δεν χρειάζεται να είναι κανείς στο γραφείο. Μετά είναι "
+    "και στον άλλο δίσκο.",
+    "arabic": "يتم النسخ في الليل ولا يجب أن يكون أحد في المكتب. بعد ذلك يكون على القرص الآخر مع كل ما هو جديد.",
+    "indonesian": "Salinan dibuat pada malam hari dan tidak ada yang harus di kantor. Setelah itu salinan "
+    "ini ada di cakram yang lain.",
+}
+
+
+@pytest.mark.parametrize("language", SENTENCES)
+def test_the_small_words_of_two_sentences_tell_the_language(language: str) -> None:
+    others = [other for other in SENTENCES if other != "english"]
+    assert guess_language(SENTENCES[language], "english", others) == language
+
+
+@pytest.mark.parametrize(
+    "text", ["", "Kubernetes", "Der Server", "RAID 5, 4 × 2 TB, SAS", "東京のオフィスは二階です。"]
+)
+def test_a_page_that_says_too_little_is_in_the_wikis_own_language(text: str) -> None:
+    assert guess_language(text, "english", ["german", "french"]) == "english"
+
+
+def test_languages_so_alike_that_words_leave_doubt_are_taken_for_the_wikis_own() -> None:
+    text = "Det er en kopi som ikke skal være på den andre disken, men den kan være i skapet."
+    assert guess_language(text, "norwegian", ["danish"]) == "norwegian"
+
+
+def test_every_language_has_a_code_and_a_stemmer() -> None:
+    assert set(LANGUAGES) <= set(Stemmer.algorithms())
+    assert all(find_language(language.upper()) == language for language in LANGUAGES)
+
+
+def test_another_set_of_languages_is_another_recipe_and_their_order_is_none() -> None:
+    one = TextPipeline(language=join_languages("english", ["german", "french", "english", "german"]))
+    other = TextPipeline(language=join_languages("english", ["french", "german"]))
+    alone = TextPipeline(language=join_languages("english", []))
+    recipes = [each.build_recipe(FakeEmbedder()) for each in (one, other, alone)]
+    assert recipes[0] == recipes[1] != recipes[2]
+    assert [TextPipeline.from_recipe(recipe) for recipe in recipes] == [one, other, alone]
+    assert alone == TextPipeline()
+
+
+def test_a_wiki_without_further_languages_pays_no_heed_to_frontmatter(tmp_path: Path) -> None:
+    shelf = LanguageFixture(tmp_path, {"häuser": PAGES["häuser"]}, "english")
+    try:
+        assert shelf.find_paths("Häuser ") == ["häuser"]
+        assert shelf.find_paths("Haus ") == []
+    finally:
+        shelf.handle.close()

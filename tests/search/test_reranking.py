@@ -1,0 +1,229 @@
+"""Searches whose best pages are read again: their order, their scores, and what happens when the reader fails."""
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.search.rerank_fixtures import PAGES, Backwards, RerankFixture, TimedOutReranker, get_ranking
+from wikiholt.domain.index import CosineScale
+from wikiholt.domain.protocols import Reranker
+from wikiholt.domain.search import SearchMode
+from wikiholt.errors import InvalidQuery, ModelMissing
+from wikiholt.search.ranking import Candidate, compute_evidence, get_competition, rank_candidates, with_likelihoods
+from wikiholt.search.request import SearchRequest
+from wikiholt.search.reranking import RERANK_DEPTH, RerankScores, format_path_words, reorder_candidates
+from wikiholt.testing import FakeReranker
+from wikiholt.wikis.handle import WikiHandle
+
+RERANKED_MODES = [SearchMode.HYBRID, SearchMode.SEMANTIC]
+QUERY = "how often is the boiler inspected when in use"
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> RerankFixture:
+    return RerankFixture(tmp_path_factory.mktemp("house"))
+
+
+@pytest.fixture
+def plain(house: RerankFixture) -> Iterator[WikiHandle]:
+    handle = house.open_handle()
+    yield handle
+    handle.close()
+
+
+@pytest.mark.parametrize("mode", RERANKED_MODES)
+def test_the_reader_changes_the_order_and_the_answer_says_so(
+    house: RerankFixture, plain: WikiHandle, mode: SearchMode
+) -> None:
+    reader = Backwards()
+    handle = house.open_handle(lambda: reader)
+    answer, before = handle.search(SearchRequest(QUERY, 30, mode)), plain.search(SearchRequest(QUERY, 30, mode))
+    assert (answer.reranked, answer.degraded, before.reranked) == (True, False, False)
+    assert [path for path, _, _ in get_ranking(answer)] != [path for path, _, _ in get_ranking(before)]
+    assert {hit.path for hit in answer.hits[:RERANK_DEPTH]} == {hit.path for hit in before.hits[:RERANK_DEPTH]}
+    assert [hit.path for hit in answer.hits[RERANK_DEPTH:]] == [hit.path for hit in before.hits[RERANK_DEPTH:]]
+    handle.close()
+
+
+@pytest.mark.parametrize("mode", RERANKED_MODES)
+def test_asking_for_more_only_lengthens_a_reranked_list(house: RerankFixture, mode: SearchMode) -> None:
+    handle = house.open_handle(Backwards)
+    whole = get_ranking(handle.search(SearchRequest(QUERY, len(PAGES), mode)))
+    assert len(whole) == len(PAGES)
+    for n in (1, 3, RERANK_DEPTH - 1, RERANK_DEPTH, RERANK_DEPTH + 1, 25):
+        assert get_ranking(handle.search(SearchRequest(QUERY, n, mode))) == whole[:n]
+    handle.close()
+
+
+@pytest.mark.parametrize("mode", RERANKED_MODES)
+@pytest.mark.parametrize("reader", [FakeReranker, Backwards])
+def test_scores_stay_in_bounds_and_never_rise_down_the_list(
+    house: RerankFixture, mode: SearchMode, reader: type[FakeReranker]
+) -> None:
+    handle = house.open_handle(reader)
+    scores = [score for _, score, _ in get_ranking(handle.search(SearchRequest(QUERY, 30, mode)))]
+    assert scores == sorted(scores, reverse=True)
+    assert all(0 <= score <= 1 for score in scores)
+    handle.close()
+
+
+def test_name_headings_and_passage_are_read_of_each_page_once(house: RerankFixture) -> None:
+    reader = FakeReranker()
+    handle = house.open_handle(lambda: reader)
+    handle.search(SearchRequest("inspect the boiler", 1))
+    ((query, texts),) = reader.calls
+    assert query == "inspect the boiler"
+    assert len(texts) == len(set(texts)) == 2 * RERANK_DEPTH
+    passages, names = texts[:RERANK_DEPTH], texts[RERANK_DEPTH:]
+    assert any(text.startswith("Boiler inspect") and "every 2 weeks" in text for text in passages)
+    assert "boiler / inspect\nBoiler inspect" in names
+    assert not any("#" in text for text in texts)
+    handle.close()
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("vault/dendron.topic.seed-bank.quick_start", "vault / dendron / topic / seed bank / quick start"),
+        ("docs/_index", "docs"),
+        ("2024/05/31", ""),
+        ("4711", ""),
+        ("Übersicht/日本", "Übersicht / 日本"),
+    ],
+    ids=["dots", "index", "date", "number", "letters"],
+)
+def test_a_path_is_read_as_words(path: str, words: str) -> None:
+    assert format_path_words(path) == words
+
+
+@pytest.mark.parametrize("mode", RERANKED_MODES)
+@pytest.mark.parametrize("n", [1, 7, 30])
+def test_over_budget_the_answer_is_the_one_without_a_reader(
+    house: RerankFixture, plain: WikiHandle, mode: SearchMode, n: int
+) -> None:
+    handle = house.open_handle(TimedOutReranker)
+    answer, before = handle.search(SearchRequest(QUERY, n, mode)), plain.search(SearchRequest(QUERY, n, mode))
+    assert answer.hits == before.hits
+    assert (answer.reranked, answer.degraded, before.degraded) == (False, True, False)
+    assert any("no time" in note for note in answer.notes)
+    same = replace(answer, took_ms=0.0, degraded=False, notes=())
+    assert same == replace(before, took_ms=0.0)
+    handle.close()
+
+
+def _raise_missing_model() -> Reranker:
+    raise ModelMissing("The package is not installed at /somewhere/secret", hint="install it")
+
+
+@pytest.mark.parametrize("mode", RERANKED_MODES)
+def test_a_reader_that_is_missing_is_noted_by_code_and_logged_in_full(
+    house: RerankFixture, plain: WikiHandle, mode: SearchMode, caplog: pytest.LogCaptureFixture
+) -> None:
+    handle = house.open_handle(_raise_missing_model)
+    with caplog.at_level(logging.WARNING):
+        answer = handle.search(SearchRequest(QUERY, 5, mode))
+    assert answer.hits == plain.search(SearchRequest(QUERY, 5, mode)).hits
+    assert (answer.reranked, answer.degraded) == (False, True)
+    assert any("model-missing" in note for note in answer.notes)
+    assert "secret" not in str(answer.notes)
+    assert "not installed at /somewhere/secret" in caplog.text
+    handle.close()
+
+
+class FailingReranker(FakeReranker):
+    def score(self, query: str, texts: Sequence[str], timeout_s: float) -> Sequence[float] | None:
+        raise RuntimeError("a path of this machine")
+
+
+def test_a_reader_that_fails_in_any_way_costs_the_reading_alone(
+    house: RerankFixture, plain: WikiHandle, caplog: pytest.LogCaptureFixture
+) -> None:
+    handle = house.open_handle(FailingReranker)
+    answer = handle.search(SearchRequest(QUERY, 5))
+    assert answer.hits == plain.search(SearchRequest(QUERY, 5)).hits
+    assert (answer.reranked, answer.degraded) == (False, True)
+    assert any("failed" in note for note in answer.notes)
+    assert "machine" not in str(answer.notes)
+    assert "a path of this machine" in caplog.text
+    handle.close()
+
+
+def test_rerank_false_leaves_the_reader_alone(house: RerankFixture, plain: WikiHandle) -> None:
+    handle = house.open_handle(_raise_missing_model)
+    answer = handle.search(SearchRequest(QUERY, 5, rerank=False))
+    assert answer.hits == plain.search(SearchRequest(QUERY, 5)).hits
+    assert (answer.reranked, answer.degraded) == (False, False)
+    handle.close()
+
+
+def test_asking_for_a_reader_where_none_is_set_is_refused_and_searches_go_on(plain: WikiHandle) -> None:
+    with pytest.raises(InvalidQuery, match="no reranker") as caught:
+        plain.search(SearchRequest(QUERY, 5, rerank=True))
+    assert "rerank.model" in caught.value.hint
+    assert plain.search(SearchRequest(QUERY, 5)).hits
+
+
+def test_words_alone_and_likeness_are_not_reranked(house: RerankFixture) -> None:
+    reader = FakeReranker()
+    handle = house.open_handle(lambda: reader)
+    answer = handle.search(SearchRequest("boiler", 5, SearchMode.KEYWORD, rerank=True))
+    assert answer.hits
+    assert (answer.reranked, answer.degraded) == (False, False)
+    assert any("words alone" in note for note in answer.notes)
+    assert not handle.find_similar("boiler/clean").reranked
+    assert reader.calls == []
+    handle.close()
+
+
+def test_several_passages_of_a_page_are_read_each_and_stay_as_many(house: RerankFixture) -> None:
+    handle = house.open_handle(FakeReranker)
+    whole = get_ranking(handle.search(SearchRequest(QUERY, 30, chunks_per_page=2)))
+    assert get_ranking(handle.search(SearchRequest(QUERY, 4, chunks_per_page=2))) == whole[:4]
+    handle.close()
+
+
+def test_a_page_the_reader_finds_better_comes_first_and_is_likelier_than_without_its_word() -> None:
+    one, other = Candidate(1, 1, 0.5, 0.4), Candidate(2, 2, 0.5, 0.4)
+    among = get_competition(SearchMode.HYBRID, [one, other])
+    best = reorder_candidates(
+        SearchMode.HYBRID, [one, other], [RerankScores(-8.0, -8.0), RerankScores(8.0, 8.0)], among
+    )
+    assert [each.page_id for each in best] == [2, 1]
+    first, second = (each.likelihood or 0.0 for each in best)
+    unread = with_likelihoods(SearchMode.HYBRID, [one], among)[0].likelihood or 0.0
+    assert 0 <= second < unread < first <= 1
+
+
+def test_a_models_cosines_count_on_the_common_scale() -> None:
+    high = CosineScale(0.5, 0.9)
+    near, far = Candidate(1, 1, 0.3, scale=high), Candidate(2, 2, 0.6, scale=high)
+    assert compute_evidence(SearchMode.SEMANTIC, near) == pytest.approx(0.5)
+    assert compute_evidence(SearchMode.SEMANTIC, far) == 0
+    assert rank_candidates(SearchMode.SEMANTIC, [far, near]) == [near, far]
+    for distance in (0.0, 0.1234567, 0.7, 1.0, 1.4):
+        bare = Candidate(1, 1, distance)
+        assert compute_evidence(SearchMode.SEMANTIC, bare) == max(0.0, 1.0 - distance), (
+            "without a scale not a bit changes"
+        )
+
+
+def test_a_wiki_is_searched_on_the_scale_of_the_model_it_was_built_with(
+    house: RerankFixture, plain: WikiHandle
+) -> None:
+    scaled = house.open_handle(scale=CosineScale(0.3, 0.9))
+    for mode in RERANKED_MODES:
+        before, after = (each.search(SearchRequest(QUERY, 30, mode)).hits for each in (plain, scaled))
+        assert [hit.distance for hit in before] != [hit.score for hit in before]
+        assert {hit.path: hit.distance for hit in before} == {hit.path: hit.distance for hit in after}
+        assert [hit.score for hit in before] != [hit.score for hit in after]
+    scaled.close()
+
+
+def test_tags_of_answers_depend_on_the_reader(house: RerankFixture, plain: WikiHandle, tmp_path: Path) -> None:
+    handle = house.open_handle(FakeReranker)
+    assert (handle.reranker_identity, plain.reranker_identity) == ("a reader", "")
+    assert handle.get_version_token() == plain.get_version_token()
+    handle.close()

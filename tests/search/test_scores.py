@@ -1,0 +1,222 @@
+"""What a score promises: the same for every n, never at the cost of the order, and that it means something."""
+
+import dataclasses
+import math
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.indexed_wiki import IndexedWiki, PageFiles
+from wikiholt.domain.index import CosineScale
+from wikiholt.domain.protocols import Embedder
+from wikiholt.domain.search import Confidence, SearchMode
+from wikiholt.embedding import load_embedder
+from wikiholt.errors import ModelError
+from wikiholt.search.ranking import (
+    HIGH_SCORE,
+    MEDIUM_SCORES,
+    Candidate,
+    ScoreFeatures,
+    compute_likelihood,
+    get_competition,
+    rank_candidates,
+    rate_hits,
+    with_likelihoods,
+)
+from wikiholt.search.request import SearchRequest
+from wikiholt.testing import FakeEmbedder
+
+LONG_TEXT = "\n\n".join(
+    f"## Week {week}\n\nThe tomatoes were watered on day {week} and the beds by the wall weeded; the hoses leak again, "
+    f"so bed {week} stayed dry until the evening, and the slugs came back to the lettuce after the rain."
+    for week in range(1, 12)
+)
+PAGES: PageFiles = {
+    "garden/diary.md": f"# Diary of the garden\n\n{LONG_TEXT}\n",
+    "garden/tomatoes.md": "# Tomatoes\n\nWater tomatoes in the morning, at the root, and never over the leaves.\n",
+    "garden/slugs.md": "# Slugs\n\nSlugs come after rain. Boards laid between the lettuce gather them by morning.\n",
+    "garden/compost.md": "# Compost\n\nTurn the heap every other week; it must be as damp as a wrung sponge.\n",
+    "office/printer.md": (
+        "# Printer\n\nA jam is nearly always behind the rear flap. Error 0x6100 means that the drum is worn out.\n"
+    ),
+    "office/phones.md": "# Phones\n\nTo pass a call on, press hold, then the number, then hang up.\n",
+    "office/keys-east.md": "# Keys, east wing\n\nKeys for the east wing hang in the porter's lodge. Sign for them.\n",
+    "office/keys-west.md": "# Keys, west wing\n\nKeys for the west wing hang in the porter's lodge. Sign for them.\n",
+    "kitchen/coffee.md": "# Coffee machine\n\nDescale it twice a year; code TRN-5031 on the display asks for it.\n",
+    "kitchen/spares.md": "# Spare parts\n\nThe seal for TRN-5031 lies in the left drawer, with the filters.\n",
+}
+QUERIES = ("slugs after rain", "0x6100", "keys of the wing -phones")
+
+
+@pytest.fixture(scope="module", params=["fake", pytest.param("real", marks=pytest.mark.real_model)])
+def notes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[IndexedWiki]:
+    embedder = load_embedder("all-MiniLM-L6-v2", precision="int8") if request.param == "real" else None
+    made = IndexedWiki(tmp_path_factory.mktemp("scores"), PAGES, embedder and (lambda: embedder)).sync()
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def handbook(tmp_path_factory: pytest.TempPathFactory) -> Iterator[IndexedWiki]:
+    embedder: Embedder = load_embedder("all-MiniLM-L6-v2", precision="int8")
+    made = IndexedWiki(tmp_path_factory.mktemp("handbook"), PAGES, lambda: embedder).sync()
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("mode", list(SearchMode))
+@pytest.mark.parametrize("per_page", [1, 3])
+def test_the_first_hits_and_their_scores_are_the_same_for_every_n(
+    notes: IndexedWiki, mode: SearchMode, per_page: int
+) -> None:
+    for query in QUERIES:
+        request = SearchRequest(query, n=20, mode=mode, chunks_per_page=per_page)
+        whole = [(hit.path, hit.score, hit.confidence) for hit in notes.handle.search(request).hits]
+        for n in range(1, len(whole) + 1):
+            some = notes.handle.search(dataclasses.replace(request, n=n)).hits
+            assert [(hit.path, hit.score, hit.confidence) for hit in some] == whole[: len(some)]
+            assert len(some) == n or per_page > 1  # a passage that two candidates show is shown once
+
+
+amounts = st.floats(0, 1)
+candidate = st.builds(
+    Candidate,
+    page_id=st.integers(1, 8),
+    chunk_id=st.just(1),
+    distance=st.floats(0, 1.3),
+    share=st.none() | amounts,
+    channels=st.just(()),
+    likelihood=st.none(),
+    naming=amounts,
+    scale=st.just(CosineScale()),
+)
+
+
+@given(st.sampled_from(SearchMode), st.lists(candidate, max_size=12))
+def test_scores_change_nothing_in_the_order(mode: SearchMode, found: list[Candidate]) -> None:
+    def amount(each: Candidate) -> float:
+        meaning, words = max(0.0, 1.0 - (each.distance or 0.0)), each.keyword_share or 0.0
+        if mode is SearchMode.SEMANTIC:
+            return meaning
+        return (
+            words + 0.2 * each.title_overlap
+            if mode is SearchMode.KEYWORD
+            else (meaning + words) / 2 + 0.3 * each.title_overlap * meaning
+        )
+
+    best = rank_candidates(mode, found)
+    told = with_likelihoods(mode, best, get_competition(mode, best))
+    assert [each._replace(likelihood=None) for each in told] == best
+    for one, after in pairwise(best):
+        assert amount(one) >= amount(after) - 1e-9
+    judged = [each.score for each in rate_hits(mode, told)]
+    assert judged == sorted(judged, reverse=True)
+    assert all(0 <= score <= 1 for score in judged)
+
+
+@given(st.sampled_from(SearchMode), st.lists(candidate, min_size=1, max_size=8), st.integers(0, 8))
+def test_a_score_follows_from_the_page_and_the_depth_looked_at_alone(
+    mode: SearchMode, found: list[Candidate], n: int
+) -> None:
+    best = rank_candidates(mode, found)
+    among = get_competition(mode, best)
+    assert with_likelihoods(mode, best[:n], among) == with_likelihoods(mode, best, among)[:n]
+
+
+@given(st.sampled_from(SearchMode), *[st.floats(-1, 1.3)] * 4, st.floats(0, 0.5))
+def test_more_of_anything_that_speaks_for_a_page_never_lowers_its_score(
+    mode: SearchMode, evidence: float, meaning: float, standing: float, lead: float, more: float
+) -> None:
+    known = ScoreFeatures(evidence, meaning, standing, lead)
+    for name in ScoreFeatures._fields:
+        assert compute_likelihood(mode, known._replace(**{name: getattr(known, name) + more})) >= compute_likelihood(
+            mode, known
+        )
+
+
+def test_what_a_reranker_said_of_a_page_stands() -> None:
+    read, unread = Candidate(1, 1, 0.2, 0.9, likelihood=0.125), Candidate(2, 2, 0.4, 0.5)
+    best = rank_candidates(SearchMode.HYBRID, [read, unread])
+    told = with_likelihoods(SearchMode.HYBRID, best, get_competition(SearchMode.HYBRID, best))
+    assert told[0].likelihood == 0.125
+    assert told[1].likelihood is not None
+
+
+def test_passages_of_one_page_are_no_rivals() -> None:
+    passages = [Candidate(1, chunk, 0.2, 0.8, title_overlap=0.5) for chunk in (1, 2, 3)]
+    alone, several = (
+        with_likelihoods(SearchMode.HYBRID, found, get_competition(SearchMode.HYBRID, found))[0]
+        for found in (passages[:1], passages)
+    )
+    assert alone.likelihood == several.likelihood
+
+
+@pytest.mark.real_model
+@pytest.mark.parametrize("mode", [SearchMode.HYBRID, SearchMode.KEYWORD])
+@pytest.mark.parametrize(("code", "page"), [("0x6100", "office/printer"), ("TRN-5031", "kitchen/coffee")])
+def test_a_code_that_few_pages_hold_is_no_low_hit(
+    handbook: IndexedWiki, mode: SearchMode, code: str, page: str
+) -> None:
+    answer = handbook.handle.search(SearchRequest(code, n=3, mode=mode))
+    assert page in [hit.path for hit in answer.hits[:2]]
+    assert answer.hits[0].score >= MEDIUM_SCORES[mode]
+    assert not answer.nothing_relevant
+
+
+@pytest.mark.real_model
+@pytest.mark.parametrize("mode", list(SearchMode))
+def test_a_page_that_stands_out_is_called_high(handbook: IndexedWiki, mode: SearchMode) -> None:
+    first, *others = handbook.handle.search(SearchRequest("turn the compost heap", n=3, mode=mode)).hits
+    assert (first.path, first.confidence) == ("garden/compost", Confidence.HIGH)
+    assert all(hit.confidence is Confidence.LOW for hit in others)
+
+
+@pytest.mark.real_model
+def test_of_two_pages_that_fit_alike_neither_is_called_high(handbook: IndexedWiki) -> None:
+    first, second = handbook.handle.search(SearchRequest("keys in the porter's lodge", n=2)).hits
+    assert {first.path, second.path} == {"office/keys-east", "office/keys-west"}
+    assert {first.confidence, second.confidence} == {Confidence.MEDIUM}
+
+
+@pytest.mark.real_model
+@pytest.mark.parametrize("mode", [SearchMode.HYBRID, SearchMode.SEMANTIC])
+@pytest.mark.parametrize("query", ["boundary layer in hypersonic flow", "statins and the risk of stroke", "zebra"])
+def test_a_question_that_the_wiki_does_not_answer_is_said_to_have_nothing(
+    handbook: IndexedWiki, mode: SearchMode, query: str
+) -> None:
+    answer = handbook.handle.search(SearchRequest(query, n=5, mode=mode))
+    assert answer.hits
+    assert answer.nothing_relevant
+
+
+def test_a_hybrid_search_without_its_model_is_judged_as_one_by_words(tmp_path: Path) -> None:
+    away = False
+
+    def embedder() -> Embedder:
+        if away:
+            raise ModelError("the model is away", hint="bring it back")
+        return fake
+
+    fake = FakeEmbedder()
+    made = IndexedWiki(tmp_path, PAGES, embedder).sync()
+    away = True
+    degraded = made.handle.search(SearchRequest("porter wing", n=4))
+    words = made.handle.search(SearchRequest("porter wing", n=4, mode=SearchMode.KEYWORD))
+    made.close()
+    assert degraded.degraded
+    assert [(hit.path, hit.score, hit.confidence) for hit in degraded.hits] == [
+        (hit.path, hit.score, hit.confidence) for hit in words.hits
+    ]
+
+
+def test_likelihoods_are_finite_for_any_evidence() -> None:
+    for mode in SearchMode:
+        for amount in (-1e6, 0.0, 1e6):
+            value = compute_likelihood(mode, ScoreFeatures(amount, amount, amount, amount))
+            assert math.isfinite(value)
+            assert 0 <= value <= 1
+    assert max(MEDIUM_SCORES.values()) < HIGH_SCORE

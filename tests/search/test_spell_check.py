@@ -1,0 +1,236 @@
+"""A query with a slip finds the page, and says what was meant."""
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.search.spell_check_fixtures import SpellingFixture, VocabularyEmbedder
+from wikiholt.caches.keywords.keyword_cache import FileKeywordCache
+from wikiholt.domain.search import PageFilter, SearchMode
+from wikiholt.domain.storage_protocols import WikiIndex
+from wikiholt.indexing.pipeline import TextPipeline
+from wikiholt.search import query as search_query
+from wikiholt.search import spell_check
+from wikiholt.search.request import SearchRequest
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> SpellingFixture:
+    return SpellingFixture(tmp_path_factory.mktemp("house"))
+
+
+def get_suggestion(
+    house: SpellingFixture, query: str, where: PageFilter | None = None, mode: SearchMode = SearchMode.HYBRID
+) -> str:
+    handle = house.open_handle()
+    answer = handle.search(SearchRequest(query, mode=mode, where=where or PageFilter()))
+    handle.close()
+    return answer.did_you_mean
+
+
+@pytest.mark.parametrize(
+    ("typed", "wanted"),
+    [
+        ("kubernetse cluster", "kubernetes cluster"),
+        ("kuberntes cluster", "kubernetes cluster"),
+        ("kuberneetes cluster", "kubernetes cluster"),
+        ("kubermetes cluster", "kubernetes cluster"),
+        ("jubernetes cluster", "kubernetes cluster"),
+        ("Kuberntes", "Kubernetes"),
+        ("KUBERNTES", "KUBERNETES"),
+        ("who orders tonner", "who orders toner"),
+        ("the pritner asks", "the printer asks"),
+        ("Geölt werden Dieln", "Geölt werden Dielen"),
+        ("kücke fliesen", "küche fliesen"),
+        ("кааалитка скрипит", ""),
+        ("каалитка скрипит", "калитка скрипит"),
+        ("self-hosted kubenetes", "self-hosted kubernetes"),
+        ("where is the cofeemachine", ""),
+        ("the coffeemachine", "the coffee machine"),
+        ("hedge hog in october", "hedgehog in october"),
+        ("deploymnet", "deployment"),
+    ],
+)
+def test_a_slip_of_one_letter_or_space_is_set_right(house: SpellingFixture, typed: str, wanted: str) -> None:
+    assert get_suggestion(house, typed) == wanted
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "kubernetes cluster",
+        "boat",
+        '"kuberntes" cluster',
+        "cluster -kuberntes",
+        "cluster +kuberntes",
+        "kuberntes2",
+        "kube_rntes",
+        "getKuberntes",
+        "--kuberntes",
+        "/etc/kuberntes",
+        "kuberntes()",
+        "user@kuberntes",
+        "deplo",
+        "kubernets",
+        "ledgrs",
+        "strongbx",
+        "庭の土を耕す",
+        "xqzw",
+        "tnr",
+        "<b>",
+        "%",
+    ],
+)
+def test_what_is_right_quoted_left_out_a_code_or_on_no_page_that_may_be_found_stays_as_typed(
+    house: SpellingFixture, typed: str
+) -> None:
+    assert get_suggestion(house, typed) == ""
+
+
+@pytest.mark.parametrize("mode", list(SearchMode))
+def test_the_page_is_found_and_its_snippet_marks_the_word_that_was_meant(
+    house: SpellingFixture, mode: SearchMode
+) -> None:
+    handle = house.open_handle()
+    answer = handle.search(SearchRequest("kuberntes replicas", mode=mode))
+    handle.close()
+    assert (answer.query, answer.did_you_mean) == ("kuberntes replicas", "kubernetes replicas")
+    best = answer.hits[0]
+    assert best.path == "Cluster"
+    marked = {best.snippet.text[span.start : span.end].lower() for span in best.snippet.matches}
+    assert "kubernetes" in marked
+
+
+def test_the_same_answer_comes_as_if_the_right_word_had_been_typed(house: SpellingFixture) -> None:
+    handle = house.open_handle()
+    for mode in SearchMode:
+        slip, right = (
+            handle.search(SearchRequest(query, mode=mode)) for query in ("descalle the kettle", "descale the kettle")
+        )
+        assert slip.did_you_mean == "descale the kettle"
+        assert [(hit.path, hit.score) for hit in slip.hits] == [(hit.path, hit.score) for hit in right.hits]
+    handle.close()
+
+
+def test_phrases_and_exclusions_are_kept_as_they_were_typed(house: SpellingFixture) -> None:
+    assert get_suggestion(house, '"rear flap" pritner -tonner') == '"rear flap" printer -tonner'
+
+
+def test_a_word_only_on_pages_that_the_filter_leaves_out_is_not_suggested(house: SpellingFixture) -> None:
+    assert get_suggestion(house, "kuberntes", PageFilter(path_prefix="Cluster")) == "kubernetes"
+    assert get_suggestion(house, "kuberntes", PageFilter(path_prefix="Kitchen")) == ""
+
+
+def test_a_word_that_the_model_knows_is_no_slip(house: SpellingFixture) -> None:
+    assert get_suggestion(house, "boat") == ""
+    try:
+        house.embedder = VocabularyEmbedder()
+        assert get_suggestion(house, "boat") == "boots"
+    finally:
+        house.embedder = VocabularyEmbedder("boat")
+
+
+def test_the_word_cache_corrects_as_the_index_alone_does(house: SpellingFixture, tmp_path: Path) -> None:
+    handle = house.open_handle(lambda index, _: FileKeywordCache(index, tmp_path, background=False))
+    assert handle.search(SearchRequest("kuberntes")).did_you_mean == "kubernetes"
+    handle.close()
+
+
+def test_without_a_lexicon_a_search_goes_on_as_typed(house: SpellingFixture) -> None:
+    handle = house.open_handle(correct=False)
+    answer = handle.search(SearchRequest("kuberntes cluster"))
+    assert (answer.did_you_mean, answer.hits[0].path) == ("", "Cluster")
+    handle.close()
+
+
+def test_what_goes_wrong_while_correcting_fails_no_search(
+    house: SpellingFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> dict[str, float]:
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(spell_check, "near", broken)
+    assert get_suggestion(house, "kuberntes cluster") == ""
+
+
+def test_while_the_word_cache_is_not_ready_an_answer_says_that_slips_were_not_looked_for(
+    house: SpellingFixture, tmp_path: Path
+) -> None:
+    def closed(index: WikiIndex, _: str) -> FileKeywordCache:
+        cache = FileKeywordCache(index, tmp_path, background=False)
+        cache.close()
+        return cache
+
+    handle = house.open_handle(closed)
+    answer = handle.search(SearchRequest("kuberntes cluster"))
+    assert (answer.did_you_mean, answer.hits[0].path, answer.degraded) == ("", "Cluster", True)
+    assert any("slips" in note for note in answer.notes)
+    handle.close()
+
+
+def test_compounds_that_cannot_be_looked_for_fail_no_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> tuple[str, ...]:
+        raise IndexError("damaged")
+
+    german = SpellingFixture(
+        tmp_path,
+        {"Kueche.md": "# Küche\n\nDie Kaffeemaschine wird montags entkalkt.\n"},
+        TextPipeline(language="german"),
+    )
+    handle = german.open_handle()
+    assert handle.search(SearchRequest("Maschine ", mode=SearchMode.KEYWORD)).hits[0].path == "Kueche"
+    monkeypatch.setattr(search_query, "kindred", broken)
+    answer = handle.search(SearchRequest("Kaffeemaschine ", mode=SearchMode.KEYWORD))
+    assert (answer.hits[0].path, answer.degraded) == ("Kueche", True)
+    handle.close()
+
+
+def test_what_was_typed_is_never_too_long_to_be_asked_for() -> None:
+    typed = ("kuberntes cluster " * 200)[:2000].strip().ljust(2000, "x")
+    assert len(spell_check.format_as_typed(typed, typed.replace("kuberntes", "kubernetes"))) == 2000
+
+
+def test_a_deleted_page_takes_its_words_with_it_and_a_new_one_brings_its_own(tmp_path: Path) -> None:
+    house = SpellingFixture(
+        tmp_path, {"a.md": "# Sundial\n\nThe sundial is wrong in summer.", "b.md": "# Pond\n\nFrogs."}
+    )
+    handle = house.open_handle()
+    assert handle.search(SearchRequest("sundila")).did_you_mean == "sundial"
+    house.repository.commit({"a.md": None, "c.md": "# Windmill\n\nThe windmill turns."})
+    handle.sync()
+    assert handle.search(SearchRequest("sundila")).did_you_mean == ""
+    assert handle.search(SearchRequest("wndmill ")).did_you_mean == "windmill "
+    handle.close()
+
+
+def test_a_bare_stem_is_never_suggested(tmp_path: Path) -> None:
+    house = SpellingFixture(
+        tmp_path, {"a.md": "# Universities\n\nUniversities, universal and universally.", "b.md": "# B\n\nText."}
+    )
+    for typed in ("univxers", "uinvers", "universitis "):
+        found = get_suggestion(house, typed).strip()
+        assert found in {"", "universities", "universal", "universally"}
+
+
+def test_many_threads_get_the_same_correction(house: SpellingFixture) -> None:
+    handle = house.open_handle()
+    found: list[str] = []
+    threads = [
+        threading.Thread(target=lambda: found.append(handle.search(SearchRequest("kuberntes")).did_you_mean))
+        for _ in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    handle.close()
+    assert found == ["kubernetes"] * 8
+
+
+def test_the_wiki_is_the_only_one_whose_words_are_suggested(house: SpellingFixture, tmp_path: Path) -> None:
+    other = SpellingFixture(
+        tmp_path, {"a.md": "# Observatory\n\nThe observatory has a telescope.", "b.md": "# B\n\nMore."}
+    )
+    assert get_suggestion(other, "observatroy") == "observatory"
+    assert get_suggestion(house, "observatroy") == ""

@@ -1,0 +1,154 @@
+"""A query that names a page is a query for that page."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.support.indexed_wiki import IndexedWiki, PageFiles
+from wikiholt.domain.search import KeywordQuery, SearchMode, StoredPage
+from wikiholt.embedding import load_embedder
+from wikiholt.search.ranking import (
+    TITLE_WEIGHT,
+    Candidate,
+    compute_evidence,
+    get_competition,
+    rank_candidates,
+    with_likelihoods,
+)
+from wikiholt.search.request import SearchRequest
+from wikiholt.search.title_match import TitleMatcher
+from wikiholt.text.keyword_query import parse_query
+
+
+def make_stored_page(page_id: int, name: str) -> StoredPage:
+    return StoredPage(page_id, f"{page_id}.md", str(page_id), name, None, (), None, 1)
+
+
+def measure_title_overlap(query: KeywordQuery, *names: str, language: str = "english") -> list[float]:
+    pages = {number: make_stored_page(number, name) for number, name in enumerate(names)}
+    found = TitleMatcher(lambda page_ids: {each: pages[each] for each in page_ids}, language).score_titles(
+        query, pages, 1
+    )
+    return [found.get(number, 0.0) for number in pages]
+
+
+MENTIONS = "The coffee machine is mentioned here. Ask for the coffee machine, or for another coffee machine. " * 4
+PAGES: PageFiles = {
+    "coffee.md": "# Coffee machine\n\nDescale it twice a year.\n",
+    "kitchen.md": f"# Kitchen, bathroom and hall\n\n{MENTIONS}\n",
+    "rules.md": f"# House rules\n\n{MENTIONS}\n",
+    "about.md": "# About us\n\nWho we are.\n",
+}
+
+
+@pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.real_model)])
+def notes(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[IndexedWiki]:
+    embedder = load_embedder("all-MiniLM-L6-v2", precision="int8") if request.param == "real" else None
+    made = IndexedWiki(tmp_path, PAGES, embedder and (lambda: embedder)).sync()
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("mode", [SearchMode.HYBRID, SearchMode.KEYWORD])
+@pytest.mark.parametrize("typed", ["coffee machine", "the Coffee Machines", '"coffee machine"'])
+def test_the_page_of_that_name_comes_before_pages_that_mention_it_often(
+    notes: IndexedWiki, mode: SearchMode, typed: str
+) -> None:
+    hits = notes.handle.search(SearchRequest(typed, n=4, mode=mode)).hits
+    assert hits[0].path == "coffee"
+    assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+
+
+def test_asking_for_more_only_lengthens_the_list(notes: IndexedWiki) -> None:
+    for mode in (SearchMode.HYBRID, SearchMode.KEYWORD):
+        whole = [
+            (hit.path, hit.score) for hit in notes.handle.search(SearchRequest("coffee machine", n=4, mode=mode)).hits
+        ]
+        for n in range(1, len(whole)):
+            some = notes.handle.search(SearchRequest("coffee machine", n=n, mode=mode)).hits
+            assert [(hit.path, hit.score) for hit in some] == whole[:n]
+
+
+@pytest.mark.parametrize(
+    ("typed", "name", "shared"),
+    [
+        ("coffee machine", "Coffee machines", 1.0),
+        ("how to clean the coffee machine", "Coffee machine", 0.8),
+        ("coffee", "Coffee machine", 2 / 3),
+        ("tea", "Coffee machine", 0.0),
+        ("about us", "About us", 1.0),
+        ("what is the and of", "Coffee machine", 0.0),
+        ("kubectl_apply", "kubectl apply", 0.8),
+        ('"night watch" rota', "Night watch", 0.8),
+        ("当番の引き継ぎ", "当番の引き継ぎ", 1.0),
+        ("-coffee machine", "Coffee", 0.0),
+        ("...", "Coffee", 0.0),
+    ],
+)
+def test_a_name_counts_by_the_words_both_have(typed: str, name: str, shared: float) -> None:
+    assert measure_title_overlap(parse_query(typed), name)[0] == pytest.approx(shared)
+
+
+def test_names_are_compared_in_the_language_of_the_wiki() -> None:
+    query = parse_query("Häuser", "german")
+    assert measure_title_overlap(query, "Haus", "Hausordnung", language="german") == [1.0, 0.0]
+
+
+def test_a_name_without_a_word_names_nothing() -> None:
+    assert measure_title_overlap(parse_query("coffee"), "", "…", "☕") == [0.0, 0.0, 0.0]
+
+
+def test_names_are_read_once_for_a_version_of_the_index_and_anew_for_the_next() -> None:
+    asked: list[list[int]] = []
+    names = {1: "Coffee", 2: "Tea"}
+
+    def pages(page_ids: Sequence[int]) -> dict[int, StoredPage]:
+        asked.append(list(page_ids))
+        return {page_id: make_stored_page(page_id, names[page_id]) for page_id in page_ids if page_id in names}
+
+    naming, query = TitleMatcher(pages, "english"), parse_query("coffee")
+    assert naming.score_titles(query, [1], 7) == {1: 1.0}
+    assert naming.score_titles(query, [1, 2, 3], 7) == {1: 1.0, 2: 0.0}
+    names[1] = "Cocoa"
+    assert naming.score_titles(query, [1], 7) == {1: 1.0}
+    assert naming.score_titles(query, [1], 8) == {1: 0.0}
+    assert asked == [[1], [2, 3], [1]]
+
+
+def test_a_renamed_page_is_found_by_its_new_name_at_once(notes: IndexedWiki) -> None:
+    assert notes.handle.search(SearchRequest("coffee machine", n=1)).hits[0].path == "coffee"
+    notes.repository.commit({"coffee.md": "# Espresso\n\nDescale it twice a year.\n"})
+    notes.repository.commit({"rules.md": "# Coffee machine\n\nBe quiet after ten.\n"})
+    notes.sync()
+    assert notes.handle.search(SearchRequest("coffee machine", n=1)).hits[0].path == "rules"
+
+
+def test_a_name_counts_only_as_far_as_the_meaning_agrees() -> None:
+    far = Candidate(1, 1, distance=0.9, keyword_share=0.3, title_overlap=1.0)
+    near = Candidate(2, 2, distance=0.5, keyword_share=0.3, title_overlap=1.0)
+    gained = [
+        compute_evidence(SearchMode.HYBRID, each)
+        - compute_evidence(SearchMode.HYBRID, each._replace(title_overlap=0.0))
+        for each in (far, near)
+    ]
+    assert 0 < gained[0] < gained[1]
+    assert rank_candidates(SearchMode.HYBRID, [far, near]) == [near, far]
+
+
+@pytest.mark.parametrize("mode", list(SearchMode))
+def test_evidence_and_score_stay_within_their_bounds(mode: SearchMode) -> None:
+    for distance in (0.0, 0.5, 1.0, 1.4):
+        for share in (0.0, 0.5, 1.0):
+            for naming in (0.0, 1.0):
+                candidate = Candidate(1, 1, distance, share, title_overlap=naming)
+                assert 0.0 <= compute_evidence(mode, candidate) <= 1.0 + TITLE_WEIGHT
+                (found,) = with_likelihoods(mode, [candidate], get_competition(mode, [candidate]))
+                assert 0.0 <= (found.likelihood or 0.0) <= 1.0
+
+
+def test_search_by_meaning_alone_does_not_look_at_names() -> None:
+    candidate = Candidate(1, 1, distance=0.4)
+    assert compute_evidence(SearchMode.SEMANTIC, candidate) == compute_evidence(
+        SearchMode.SEMANTIC, candidate._replace(title_overlap=1.0)
+    )

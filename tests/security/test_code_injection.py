@@ -1,0 +1,189 @@
+"""The source itself: no path from what somebody wrote to a shell, an interpreter, a pickle, SQL or markup."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.security.reviewed_sql import REVIEWED_POSTGRES_SQL
+
+SRC = Path(__file__).parents[2] / "src" / "wikiholt"
+MODULES = sorted(SRC.rglob("*.py"))
+STATIC = SRC / "surfaces" / "web" / "static"
+
+STARTS_PROGRAMS = {
+    "sources/command.py": "git, for everything that is asked of a repository",
+    "sources/transfer.py": "git on the network, with limits of its own",
+    "doctor.py": "git --version",
+    "importing/chroma.py": "Python, for a child that reads a copy of a Chroma directory and may crash",
+    "vectors/chroma/spawning.py": "Python, for the child in which Chroma runs",
+    "surfaces/cli/demo_wikis/writing.py": "git, for the example wikis, whose every byte is ours",
+}
+FORBIDDEN_NAMES = {"eval", "exec", "compile", "__import__"}
+FORBIDDEN_MODULES = {"pickle", "cPickle", "dill", "marshal", "shelve", "commands", "pty", "xmlrpc", "telnetlib", "code"}
+FORBIDDEN_CALLS = {
+    *("os.system", "os.popen", "os.execv", "os.execvp", "os.spawnv", "os.spawnl", "os.startfile", "os.posix_spawn"),
+    *("subprocess.getoutput", "subprocess.getstatusoutput", "asyncio.create_subprocess_shell"),
+    *("asyncio.create_subprocess_exec", "yaml.unsafe_load", "yaml.full_load", "yaml.load_all"),
+    *("tempfile.mktemp", "ssl._create_unverified_context", "random.seed", "string.Formatter"),
+}
+EXECUTING = {"execute", "executemany", "executescript"}
+SQL = re.compile(r"\s*(SELECT|INSERT|UPDATE|DELETE|REPLACE|CREATE|DROP|ALTER|PRAGMA|ATTACH|WITH|VACUUM|EXPLAIN)\b")
+
+
+def parse_module(module: Path) -> ast.Module:
+    return ast.parse(module.read_text(encoding="utf-8"))
+
+
+def get_name(node: ast.expr) -> str:
+    if isinstance(node, ast.Attribute):
+        return f"{get_name(node.value)}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def iter_calls(module: Path) -> Iterator[ast.Call]:
+    return (node for node in ast.walk(parse_module(module)) if isinstance(node, ast.Call))
+
+
+def get_relative_path(module: Path) -> str:
+    return module.relative_to(SRC).as_posix()
+
+
+@pytest.mark.parametrize("module", MODULES, ids=get_relative_path)
+def test_no_module_runs_what_it_was_given(module: Path) -> None:
+    for node in ast.walk(parse_module(module)):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else [each.name for each in node.names]
+            assert FORBIDDEN_MODULES.isdisjoint(name.partition(".")[0] for name in names), names
+    for call in iter_calls(module):
+        name = get_name(call.func)
+        assert name not in FORBIDDEN_NAMES | FORBIDDEN_CALLS, (name, call.lineno)
+        shell = [word.value for word in call.keywords if word.arg == "shell"]
+        assert all(isinstance(value, ast.Constant) and value.value is False for value in shell), call.lineno
+        if name in ("np.load", "numpy.load"):
+            pickles = [word.value for word in call.keywords if word.arg == "allow_pickle"]
+            assert [isinstance(value, ast.Constant) and value.value for value in pickles] == [False], call.lineno
+        if name == "yaml.load":
+            loader = next(word.value for word in call.keywords if word.arg == "Loader")
+            assert get_name(loader) == "_LOADER", call.lineno
+
+
+def test_the_loader_of_yaml_makes_nothing_but_plain_values() -> None:
+    import yaml
+
+    from wikiholt.text import frontmatter
+
+    assert issubclass(frontmatter._LOADER, yaml.SafeLoader | yaml.CSafeLoader | yaml.BaseLoader | yaml.CBaseLoader)
+    with pytest.raises(yaml.YAMLError):
+        yaml.load("!!python/object/apply:os.system ['true']", Loader=yaml.SafeLoader)
+    parsed = yaml.load("!!python/object/apply:os.system ['true']", Loader=yaml.BaseLoader)
+    assert parsed == ["true"], "a loader that knows no kinds at all leaves text and lists"
+
+
+def test_programs_are_started_in_a_few_places_and_by_lists_of_words() -> None:
+    starting = {}
+    for module in MODULES:
+        for call in iter_calls(module):
+            if get_name(call.func) in {
+                "subprocess.run",
+                "subprocess.Popen",
+                "subprocess.call",
+                "subprocess.check_output",
+            }:
+                starting.setdefault(get_relative_path(module), []).append(call)
+    assert set(starting) == set(STARTS_PROGRAMS)
+    for name, found in starting.items():
+        for call in found:
+            words = call.args[0]
+            assert isinstance(words, ast.List | ast.Name), (name, call.lineno)
+
+
+REVIEWED_SQL = {
+    # What stands in SQL that is put together: names of tables and columns, question marks, parts of a WHERE clause made
+    # of constants. None of it comes from a request, a page or a setting; every value is bound.
+    # Names of an operator's own table, quoted by psycopg.
+    ("importing/postgres.py", "execute(sql.SQL('SELECT * FROM {} LIMIT 0').format(table))"),
+    ("importing/postgres.py", "execute(sql.SQL('SELECT {} FROM {}').format(fields, table))"),
+    ("registry/keys.py", "_COLUMNS"),
+    ("registry/keys.py", "execute(query)"),
+    ("registry/keys.py", "table"),
+    ("registry/keys.py", "where"),
+    ("registry/schema.py", "', '.join(COLUMNS[table])"),
+    ("registry/schema.py", "APPLICATION_ID"),
+    ("registry/schema.py", "VERSION"),
+    ("registry/schema.py", "column"),
+    ("registry/schema.py", "columns"),
+    ("registry/schema.py", "execute(_WIKIS + _SINCE_2)"),
+    ("registry/schema.py", "execute(statement)"),
+    ("registry/schema.py", "marks"),
+    ("registry/schema.py", "table"),
+    ("registry/wikis.py", "_COLUMNS"),
+    ("registry/wikis.py", "column"),
+    ("registry/wikis.py", "execute(query)"),
+    ("stores/sqlite/checking.py", "WORDS"),
+    ("stores/sqlite/checking.py", "execute(sql)"),
+    ("stores/sqlite/checking.py", "execute(sql.format(name))"),
+    ("stores/sqlite/checking.py", "name"),
+    ("stores/sqlite/index.py", "clause"),
+    ("stores/sqlite/index.py", "execute(sql)"),
+    ("stores/sqlite/index.py", "execute(sql.format(', '.join('?' * len(some))))"),
+    ("stores/sqlite/index.py", "first"),
+    ("stores/sqlite/index.py", "rows.CHUNK_COLUMNS"),
+    ("stores/sqlite/index.py", "self._page_columns"),
+    ("stores/sqlite/index.py", "table"),
+    ("stores/sqlite/links.py", "columns"),
+    ("stores/sqlite/links.py", "execute(sql)"),
+    ("stores/sqlite/links.py", "execute(sql.format(_marks(some)))"),
+    ("stores/sqlite/links.py", "passing"),
+    ("stores/sqlite/links.py", "rows.PAGE_COLUMNS"),
+    ("stores/sqlite/queries.py", "execute(_ADD)"),
+    ("stores/sqlite/queries.py", "execute(_OF_PERIOD)"),
+    ("stores/sqlite/queries.py", "_VERSION"),
+    ("stores/sqlite/queries.py", "execute(setting)"),
+    ("stores/sqlite/queries.py", "execute(statement)"),
+    ("stores/sqlite/schema.py", "WORDS"),
+    ("stores/sqlite/schema.py", "execute('BEGIN;' + _TABLES)"),
+    ("stores/sqlite/schema.py", "setting"),
+    ("stores/sqlite/seals.py", "execute(_STANDING)"),
+    ("stores/sqlite/seals.py", "execute(sql)"),
+    ("stores/sqlite/words.py", "_WEIGHTS"),
+    ("stores/sqlite/words.py", "condition"),
+    ("stores/sqlite/words.py", "inside"),
+    ("stores/sqlite/writing.py", "marks"),
+    ("stores/sqlite/writing.py", "names"),
+}
+
+
+def iter_sql_pieces(module: Path) -> Iterator[str]:
+    """Whatever is put into a text that is SQL, and whatever is executed that is no literal."""
+    for node in ast.walk(parse_module(module)):
+        if isinstance(node, ast.JoinedStr):
+            first = node.values[0]
+            begins = first.value if isinstance(first, ast.Constant) else ""
+            if SQL.match(str(begins)):
+                yield from (ast.unparse(each.value) for each in node.values if isinstance(each, ast.FormattedValue))
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in EXECUTING:
+            given = node.args[0]
+            if not isinstance(given, ast.Constant | ast.JoinedStr):
+                yield f"execute({ast.unparse(given)})"
+
+
+def test_sql_is_put_together_from_what_was_looked_at_only() -> None:
+    found = {(get_relative_path(module), piece) for module in MODULES for piece in iter_sql_pieces(module)}
+    assert found == REVIEWED_SQL | REVIEWED_POSTGRES_SQL
+
+
+def test_scripts_of_the_page_have_one_place_where_html_becomes_elements() -> None:
+    sinks = re.compile(
+        r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function|createContextualFragment"
+        r"|setHTMLUnsafe|parseFromString|srcdoc|setTimeout\(\s*['\"`]|\.cookie|postMessage|importScripts"
+    )
+    found = {
+        (script.name, number, line.strip())
+        for script in STATIC.glob("*.js")
+        for number, line in enumerate(script.read_text(encoding="utf-8").splitlines(), 1)
+        if sinks.search(line)
+    }
+    assert {(name, line) for name, _, line in found} == {("preview.js", "article.innerHTML = trusted(page.html);")}

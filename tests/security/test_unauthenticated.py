@@ -1,0 +1,161 @@
+"""Who has no key costs little: nothing they send is kept, nobody waits for them, and the log stays readable."""
+
+import asyncio
+import hmac
+import logging
+import re
+import socket
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+from typing import ClassVar
+
+import httpx
+import pytest
+import uvicorn
+
+from tests.support.served_application import serve_application
+from wikiholt.interfaces.cli.main import _SafeFormatter
+from wikiholt.interfaces.http.timeouts import TimeoutProtocol
+
+WRITES = (
+    ("PUT", "/w/alpha/api/v1/pages/x"),
+    ("PATCH", "/w/alpha/api/v1/pages/Home"),
+    ("DELETE", "/w/alpha/api/v1/pages/Home"),
+    ("POST", "/w/alpha/api/v1/pages/Home/rename"),
+    ("POST", "/w/alpha/api/v1/keys"),
+    ("POST", "/api/v1/wikis"),
+    ("PATCH", "/api/v1/wikis/alpha"),
+)
+
+
+@pytest.mark.parametrize(("method", "path"), WRITES)
+@pytest.mark.parametrize("token", [None, "wh_" + "a" * 12 + "_" + "a" * 40])
+def test_no_body_is_read_of_who_has_no_key(tmp_path: Path, method: str, path: str, token: str | None) -> None:
+    with serve_application(tmp_path) as farm:
+        headers = [(b"host", b"127.0.0.1"), (b"content-type", b"application/json"), (b"content-length", b"1000")]
+        if token:
+            headers.append((b"authorization", b"Bearer " + token.encode()))
+        scope = {
+            "type": "http",
+            "asgi": {"version": "3.0"},
+            "http_version": "1.1",
+            "scheme": "http",
+            "method": method,
+            "path": path,
+            "raw_path": path.encode(),
+            "query_string": b"",
+            "root_path": "",
+            "headers": headers,
+            "client": ("192.0.2.1", 1),
+            "server": ("127.0.0.1", 80),
+        }
+        sent = []
+
+        async def receive() -> dict[str, object]:
+            raise AssertionError("the body was asked for")
+
+        async def send(message: dict[str, object]) -> None:
+            sent.append(message)
+
+        # In a thread of its own: a browser of other tests has an event loop in this one.
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(lambda: asyncio.run(farm.app(scope, receive, send))).result(60)
+        assert sent[0]["status"] == 401
+
+
+def test_a_webhook_is_signed_over_all_that_comes_and_by_nothing_less(tmp_path: Path) -> None:
+    with serve_application(tmp_path) as farm:
+        farm.application.service.configure("alpha", {"webhook_secret": "s3cret"})
+        client = farm.make_client()
+        body = b"x" * 300_000
+        right = hmac.new(b"s3cret", body, sha256).hexdigest()
+        good = {"X-Hub-Signature-256": f"sha256={right}"}
+        blocks = (body[at : at + 1000] for at in range(0, len(body), 1000))
+        assert client.post("/w/alpha/api/v1/webhook", headers=good, content=blocks).status_code == 202
+        wrong = [
+            {"X-Hub-Signature": "sha1=" + hmac.new(b"s3cret", body, "sha1").hexdigest()},
+            {"X-Hub-Signature-256": f"sha256={right[:-1]}"},
+            {"X-Hub-Signature-256": "sha256="},
+            {"X-Hub-Signature-256": "sha256=" + hmac.new(b"", body, sha256).hexdigest()},
+            {"X-Gitlab-Token": ""},
+            {"X-Gitlab-Token": "s3cre"},
+            {},
+        ]
+        answers = [client.post("/w/alpha/api/v1/webhook", headers=headers, content=body) for headers in wrong]
+        answers.append(client.post("/w/alpha/api/v1/webhook", headers=good, content=body + b"y"))
+        answers.append(client.post("/w/beta/api/v1/webhook", headers=good, content=body))
+        answers.append(client.post("/w/none/api/v1/webhook", headers=good, content=body))
+        assert {answer.status_code for answer in answers} == {401}
+        assert len({answer.text for answer in answers}) == 1
+
+
+class ShortTimeoutProtocol(TimeoutProtocol):
+    """As impatient as a test."""
+
+    request_timeout_s = 0.5
+    max_connections: ClassVar[int] = 5  # type: ignore[misc]
+
+
+@contextmanager
+def run_server(place: Path) -> Iterator[int]:
+    with serve_application(place) as farm, socket.create_server(("127.0.0.1", 0)) as listener:
+        server = uvicorn.Server(
+            uvicorn.Config(farm.app, log_config=None, access_log=False, http=ShortTimeoutProtocol, ws="none")
+        )
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            server.should_exit = True
+            thread.join(30)
+
+
+@pytest.mark.parametrize(
+    "beginning",
+    [
+        b"",
+        b"GET /healthz HTTP/1.1\r\nHost: x\r\nX-Slow: ",
+        b"POST /api/v1/webhook HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100000\r\n\r\nx",
+        b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\nGET /healthz HTTP/1.1\r\nHost: x\r\nX-Slow: ",
+    ],
+    ids=["silent", "head", "body", "second"],
+)
+def test_a_request_that_never_comes_whole_is_not_waited_for(tmp_path: Path, beginning: bytes) -> None:
+    with run_server(tmp_path) as port, socket.create_connection(("127.0.0.1", port), timeout=30) as slow:
+        slow.sendall(beginning)
+        while slow.recv(65536):
+            pass  # the answer to a request that was whole
+        assert httpx.get(f"http://127.0.0.1:{port}/healthz").status_code == 200
+
+
+def test_connections_beyond_the_limit_are_closed_and_room_comes_back(tmp_path: Path) -> None:
+    with run_server(tmp_path) as port:
+        held = [socket.create_connection(("127.0.0.1", port), timeout=30) for _ in range(12)]
+        for each in held:
+            try:
+                while each.recv(65536):
+                    pass
+            except ConnectionResetError:
+                continue
+            finally:
+                each.close()
+        assert httpx.get(f"http://127.0.0.1:{port}/healthz").status_code == 200
+
+
+def test_what_a_log_line_quotes_does_not_look_like_another_line() -> None:
+    formatter = _SafeFormatter("%(levelname)s %(name)s: %(message)s")
+    forged = "x\nERROR wikiholt: all is lost\r\n\x1b[2J\u2028WARNING more"
+    record = logging.LogRecord("wikiholt.test", logging.WARNING, "", 0, "page %s", (forged,), None)
+    assert len(formatter.format(record).splitlines()) == 1
+    try:
+        raise ValueError(forged)
+    except ValueError as error:
+        record.exc_info = (type(error), error, error.__traceback__)
+    lines = formatter.format(record).split("\n")
+    assert [line for line in lines if re.match(r"(ERROR|WARNING) ", line)] == lines[:1]
+    assert "\x1b" not in "".join(lines)

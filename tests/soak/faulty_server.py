@@ -1,0 +1,45 @@
+"""`wikiholt serve` with faults planted in it: it forgets to let go of memory and of files, and falls over at times."""
+
+import itertools
+import os
+import sys
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from wikiholt.interfaces.cli import serve_command
+from wikiholt.interfaces.cli.main import main
+
+_LEAKED: list[bytes] = []
+_FAIL_EVERY = 40
+
+
+class LeakingApp:
+    """Keeps something of every request, and breaks every fortieth search."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._searches = itertools.count(1)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        _LEAKED.append(os.urandom(200_000))
+        os.open(os.devnull, os.O_RDONLY)
+        if scope["path"].endswith("/search") and next(self._searches) % _FAIL_EVERY == 0:
+            await send({"type": "http.response.start", "status": 500, "headers": []})
+            await send({"type": "http.response.body", "body": b"planted"})
+            return
+        await self._app(scope, receive, send)
+
+
+if __name__ == "__main__":
+    original_create_app = serve_command.create_app
+
+    def create_faulty_app(farm):  # type: ignore[no-untyped-def]
+        app = original_create_app(farm)
+        app.add_middleware(LeakingApp)
+        return app
+
+    serve_command.create_app = create_faulty_app
+    sys.exit(main())

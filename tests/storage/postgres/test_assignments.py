@@ -1,0 +1,207 @@
+"""Nodes share the wikis of one registry: each is looked after by one, and by another soon after that one is gone."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tests.support.postgres_server import PostgresServer
+from tests.support.wait import wait_until
+from wikiholt.domain.storage_protocols import NodeMessage
+from wikiholt.errors import DatabaseUnavailable
+from wikiholt.storage.postgres import assignments as shifts_module
+from wikiholt.storage.postgres import registry_store as registry_module
+from wikiholt.storage.postgres.assignments import PostgresAssignments
+from wikiholt.storage.postgres.catalog import Catalog
+from wikiholt.storage.postgres.registry_store import PostgresRegistry
+from wikiholt.wikis.registry import Registry
+
+PARTS = (registry_module.REGISTRY_TABLES, shifts_module.ASSIGNMENT_TABLES)
+
+
+class AssignedNode:
+    """Shifts, and what they were told."""
+
+    def __init__(self, home: Catalog, lease: float) -> None:
+        self.shifts = PostgresAssignments(home, lease)
+        self.messages: list[tuple[str, NodeMessage]] = []
+        self.shifts.start(lambda wiki_id, why: self.messages.append((wiki_id, why)))
+
+    @property
+    def assigned(self) -> set[str]:
+        return set(self.shifts.get_assigned())
+
+    def get_messages(self, wiki_id: str) -> list[NodeMessage]:
+        return [why for called, why in self.messages if called == wiki_id]
+
+    def kill(self) -> None:
+        """End as a process does that is killed: nothing is given back."""
+        self.shifts._remove_node = lambda _: None  # type: ignore[method-assign]
+        self.shifts.close()
+
+
+@pytest.fixture
+def home(database: str) -> Iterator[Catalog]:
+    with closing(Catalog(database, PARTS)) as made:
+        yield made
+
+
+@pytest.fixture
+def registry(home: Catalog, tmp_path: Path) -> Registry:
+    return Registry(tmp_path / "none", database=PostgresRegistry(home))
+
+
+@pytest.fixture
+def node(home: Catalog) -> Iterator[Callable[..., AssignedNode]]:
+    made: list[AssignedNode] = []
+
+    def make(lease: float = 15.0) -> AssignedNode:
+        made.append(AssignedNode(home, lease))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.shifts.close()
+
+
+def register_wikis(registry: Registry, count: int) -> set[str]:
+    return {wiki.id for wiki in registry.add_many((f"wiki-{at}", f"/srv/{at}", {}) for at in range(count))}
+
+
+def is_divided(nodes: list[AssignedNode], wikis: set[str]) -> bool:
+    """Whether every wiki has exactly one node, and no node more than its share."""
+    had = [node.assigned for node in nodes]
+    most = -(-len(wikis) // len(nodes))
+    return set().union(*had) == wikis and sum(map(len, had)) == len(wikis) and max(map(len, had)) <= most
+
+
+def test_nodes_that_come_and_go_divide_all_wikis_between_them(
+    registry: Registry, node: Callable[..., AssignedNode]
+) -> None:
+    wikis = register_wikis(registry, 1100)
+    one = node()
+    wait_until(lambda: one.assigned == wikis)
+    two, three = node(), node()
+    wait_until(lambda: is_divided([one, two, three], wikis))
+    two.shifts.close()
+    wait_until(lambda: is_divided([one, three], wikis))
+    assert two.assigned == set()
+    assert (("", NodeMessage.ASSIGNMENTS)) in one.messages
+
+
+def test_a_wiki_that_is_added_is_taken_on_and_one_that_is_removed_is_let_go(
+    registry: Registry, node: Callable[..., AssignedNode]
+) -> None:
+    wikis = register_wikis(registry, 3)
+    one, two = node(), node()
+    wait_until(lambda: is_divided([one, two], wikis))
+    added = registry.add("added", "/srv/added")
+    wait_until(lambda: added.id in one.assigned | two.assigned)
+    registry.remove("added")
+    wait_until(lambda: is_divided([one, two], wikis))
+    assert added.id not in one.assigned | two.assigned
+
+
+def test_a_node_that_dies_is_replaced_when_its_lease_ends(
+    registry: Registry, node: Callable[..., AssignedNode]
+) -> None:
+    wikis = register_wikis(registry, 4)
+    killed, other = node(2.0), node(2.0)
+    wait_until(lambda: is_divided([killed, other], wikis))
+    killed.kill()
+    had = other.assigned
+    wait_until(lambda: other.assigned == wikis)
+    assert len(had) == 2
+    assert ("", NodeMessage.ASSIGNMENTS) in other.messages
+
+
+def test_a_node_that_slept_through_its_lease_begins_anew_and_has_nothing_meanwhile(
+    registry: Registry, node: Callable[..., AssignedNode], home: Catalog
+) -> None:
+    wikis = register_wikis(registry, 4)
+    sleeper, other = node(), node()
+    wait_until(lambda: is_divided([sleeper, other], wikis))
+    old = sleeper.shifts._node_id
+    with home.read_connection() as connection:
+        connection.execute("UPDATE nodes SET until = clock_timestamp() - interval '1 s' WHERE id = %s", (old,))
+    with home.read_connection() as connection:
+        connection.execute("SELECT pg_notify('wikiholt', 'nodes')")
+    wait_until(lambda: sleeper.shifts._node_id != old and is_divided([sleeper, other], wikis))
+    with home.read_connection() as connection:
+        assert connection.execute("SELECT count(*) FROM nodes").fetchone() == (2,)
+
+
+@pytest.mark.parametrize("why", [NodeMessage.CHANGED, NodeMessage.REPAIR, NodeMessage.REINDEX, NodeMessage.TOUCH])
+def test_a_call_reaches_the_node_of_the_wiki_and_no_other(
+    registry: Registry, node: Callable[..., AssignedNode], home: Catalog, why: NodeMessage
+) -> None:
+    wikis = register_wikis(registry, 2)
+    one, two = node(), node()
+    wait_until(lambda: is_divided([one, two], wikis))
+    (wanted,) = one.assigned
+    two.shifts.send(wanted, why)
+    wait_until(lambda: why in one.get_messages(wanted))
+    assert two.get_messages(wanted) == []
+    with home.read_connection() as connection:
+        assert connection.execute("SELECT count(*) FROM work WHERE asked IS NOT NULL").fetchone() == (0,)
+
+
+def test_a_call_for_a_wiki_without_a_node_waits_for_the_next(
+    registry: Registry, node: Callable[..., AssignedNode]
+) -> None:
+    (wiki_id,) = register_wikis(registry, 1)
+    waker = PostgresAssignments(registry._database._home)  # type: ignore[attr-defined]
+    for why in (NodeMessage.CHANGED, NodeMessage.REINDEX, NodeMessage.CHANGED):
+        waker.send(wiki_id, why)
+    waker.close()
+    one = node()
+    wait_until(lambda: len(one.get_messages(wiki_id)) >= 2)
+    assert one.get_messages(wiki_id) == [NodeMessage.CHANGED, NodeMessage.REINDEX]
+
+
+def test_calls_while_a_node_cannot_hear_are_found_by_its_next_beat(
+    registry: Registry, node: Callable[..., AssignedNode], home: Catalog, database: str
+) -> None:
+    (wiki_id,) = register_wikis(registry, 1)
+    one = node()
+    wait_until(lambda: one.assigned == {wiki_id})
+    with psycopg.connect(database, autocommit=True) as operator:
+        order = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' OR wait_event = 'ClientRead' AND pid <> pg_backend_pid() AND datname = current_database()"  # noqa: E501
+        operator.execute(order)
+        # As a word that was told to nobody: the row is there, and no notification.
+        operator.execute("UPDATE wikiholt.work SET asked = 'wake' WHERE wiki_id = %s", (wiki_id,))
+    wait_until(lambda: one.get_messages(wiki_id) == [NodeMessage.CHANGED])
+    assert one.assigned == {wiki_id}
+
+
+def test_while_the_database_is_away_a_node_trusts_its_lease_and_then_nothing(
+    registry: Registry, node: Callable[..., AssignedNode], pg: PostgresServer
+) -> None:
+    wikis = register_wikis(registry, 2)
+    one = node(2.0)
+    wait_until(lambda: one.assigned == wikis)
+    pg.stop()
+    try:
+        with pytest.raises(DatabaseUnavailable):
+            one.shifts.send(next(iter(wikis)), NodeMessage.CHANGED)
+        wait_until(lambda: one.assigned == set())
+    finally:
+        pg.start()
+    wait_until(lambda: one.assigned == wikis)
+
+
+def test_many_nodes_that_begin_at_once_take_no_wiki_twice(
+    registry: Registry, node: Callable[..., AssignedNode]
+) -> None:
+    wikis = register_wikis(registry, 60)
+    nodes: list[AssignedNode] = []
+    threads = [threading.Thread(target=lambda: nodes.append(node())) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    wait_until(lambda: is_divided(nodes, wikis))
+    assert sorted(len(each.assigned) for each in nodes) == [10] * 6

@@ -1,0 +1,166 @@
+"""Who writes a wiki, or sits at its desk, holds a lease, and whoever lost it writes nothing more."""
+
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+from tests.support.postgres_stores import EMBEDDER, WIKI_ID, addresses, another, create_filled_index, make_change, store
+from tests.support.wait import wait_until
+from wikiholt.domain.index import IndexChange, Recipe
+from wikiholt.errors import Busy, IndexMissing
+from wikiholt.storage.postgres.leases import Lease
+from wikiholt.storage.postgres.store import PostgresStore
+
+__all__ = ["addresses", "another", "store"]
+
+
+def stop_renewing(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on this node renews none of its leases, as if its machine had been stopped."""
+    monkeypatch.setattr(store.leases, "renew", lambda _: None)
+
+
+def test_a_writer_that_lost_its_lease_writes_nothing_more(
+    store: PostgresStore, another: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = create_filled_index(store, WIKI_ID)
+    before = index.get_state()
+    stop_renewing(store, monkeypatch)
+    with store.write_lock(WIKI_ID, 0):
+        with another.write_lock(WIKI_ID, 60):
+            theirs = another.open(WIKI_ID)
+            for write in (
+                lambda: index.apply(make_change("late.md")),
+                lambda: index.apply(IndexChange(revision="r9")),
+                lambda: store.create_generation(WIKI_ID, Recipe("x", EMBEDDER.dimensions, "x")),
+                lambda: store.publish(WIKI_ID, 1),
+                lambda: store.quarantine(WIKI_ID, "no"),
+            ):
+                with pytest.raises(Busy):
+                    write()
+            assert theirs.get_state() == before
+            theirs.apply(make_change("theirs.md"))
+        with pytest.raises(Busy):
+            index.apply(make_change("late.md"))
+    assert sorted(index.get_page_blobs()) == ["0.md", "1.md", "2.md", "theirs.md"]
+    assert index.check() == []
+    with store.write_lock(WIKI_ID, 0):
+        index.apply(make_change("again.md"))
+
+
+def test_a_writer_that_lost_its_lease_does_not_write_under_that_of_another_of_its_process(
+    store: PostgresStore, another: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = create_filled_index(store, WIKI_ID)
+    stop_renewing(store, monkeypatch)
+    with store.write_lock(WIKI_ID, 0):
+        with another.write_lock(WIKI_ID, 60):
+            pass
+        with pytest.raises(Busy), store.write_lock(WIKI_ID, 0):
+            pass
+        with pytest.raises(Busy):
+            index.apply(make_change("late.md"))
+    with store.write_lock(WIKI_ID, 0):
+        index.apply(make_change("next.md"))
+    assert "late.md" not in index.get_page_blobs()
+
+
+def test_a_lease_is_kept_for_as_long_as_its_holder_lives(store: PostgresStore, another: PostgresStore) -> None:
+    create_filled_index(store, WIKI_ID).close()
+    with store.write_lock(WIKI_ID, 0):
+        began = time.monotonic()
+        with pytest.raises(Busy), another.write_lock(WIKI_ID, 2.5):  # two and a half leases
+            pass
+        assert time.monotonic() - began >= 2.5
+    with another.write_lock(WIKI_ID, 0):
+        pass
+
+
+_HOLDER_SCRIPT = """
+import sys, time
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from pg_two import addresses, another, pages, store
+from pg_stores import EMBEDDER, ONE, node
+from wikiholt.model import Change
+from wikiholt.testing.fakes import entry
+
+with node(sys.argv[2], Path(sys.argv[3]), lease=1.0) as store, store.writing(ONE, 30), store.sitting(ONE) as leave:
+    leave("at work")
+    index = store.open(ONE)
+    door = store.door(ONE)
+    with door.writing() as connection:  # in the middle of a transaction
+        connection.execute("DELETE FROM g1_pages")
+        connection.execute("SELECT fence FROM notes WHERE name = 'writer' FOR UPDATE")
+        print("writing", flush=True)
+        time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("blow", [signal.SIGKILL, signal.SIGTERM])
+def test_a_writer_that_is_killed_is_followed_within_its_lease(
+    store: PostgresStore, addresses: tuple[str, str], tmp_path: Path, blow: signal.Signals
+) -> None:
+    index = create_filled_index(store, WIKI_ID)
+    command = [sys.executable, "-c", _HOLDER_SCRIPT, Path(__file__).parent, addresses[0], tmp_path / "holder"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"writing\n"
+        assert store.get_activity(WIKI_ID) == "at work"
+        assert len(index.get_page_blobs()) == 3, "reading waits for nobody"
+        with pytest.raises(Busy), store.write_lock(WIKI_ID, 0):
+            pass
+        child.send_signal(blow)
+    with store.write_lock(WIKI_ID, 60):
+        index.apply(make_change("next.md"))
+    wait_until(lambda: store.get_activity(WIKI_ID) is None)
+    assert len(index.get_page_blobs()) == 4, "what it had not committed never was"
+    assert index.check() == []
+
+
+def test_a_wiki_removed_while_a_writer_waits_stays_removed(
+    store: PostgresStore, another: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_filled_index(store, WIKI_ID).close()
+    tried, really = Event(), another.leases._try_acquire
+
+    def once(lease: Lease) -> int | None:
+        taken = really(lease)
+        tried.set()
+        return taken
+
+    monkeypatch.setattr(another.leases, "_try_acquire", once)
+
+    def wait() -> str:
+        try:
+            with another.write_lock(WIKI_ID, 60):
+                return "wrote"
+        except IndexMissing as error:
+            return error.message
+
+    with ThreadPoolExecutor(1) as pool:
+        with store.write_lock(WIKI_ID, 0):
+            waiting = pool.submit(wait)
+            assert tried.wait(60)
+            store.delete(WIKI_ID)
+        assert "removed" in waiting.result(60)
+    assert store.list_wiki_ids() == []
+
+
+def test_a_desk_is_taken_by_one_and_its_note_seen_by_all(store: PostgresStore, another: PostgresStore) -> None:
+    assert store.get_activity(WIKI_ID) is None
+    with store.activity_lock(WIKI_ID) as leave:
+        assert another.get_activity(WIKI_ID) == ""
+        leave('{"done": 3}')
+        assert another.get_activity(WIKI_ID) == '{"done": 3}'
+        with pytest.raises(Busy), another.activity_lock(WIKI_ID):
+            pass
+        store.delete(WIKI_ID)
+        leave("nobody minds")
+    assert another.get_activity(WIKI_ID) is None
+    assert store.list_wiki_ids() == []

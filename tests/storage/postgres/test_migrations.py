@@ -1,0 +1,195 @@
+"""Wikis are brought to a new layout one by one, by whoever comes, while nodes with the old program go on."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Event, Thread
+
+import pytest
+from psycopg import sql
+
+from tests.support.postgres_server import PostgresServer
+from tests.support.postgres_stores import EMBEDDER, WIKI_ID, create_filled_index, open_node_store
+from tests.support.wait import wait_until
+from wikiholt.domain.index import IndexChange
+from wikiholt.domain.search import KeywordQuery, PageFilter
+from wikiholt.errors import IndexTooNew
+from wikiholt.storage.postgres import migrations
+from wikiholt.storage.postgres import schema as postgres_schema
+from wikiholt.storage.postgres.schema import SchemaLayout, SchemaMigration
+from wikiholt.storage.postgres.store import PostgresStore
+from wikiholt.testing.fakes import make_entry
+
+WIKI_IDS = [f"wiki{number:08d}" for number in range(50)]
+
+# The newer program: it knows a layout 2, with one column more in two tables. Argument 4 is the wiki it is killed at.
+_NEWER_SCRIPT = """
+import os, signal, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from pg_stores import node
+from psycopg import sql
+from wikiholt.storage.postgres import layout, upgrading
+from wikiholt.storage.postgres.schema import Layout, Migration
+
+def statements(schema, numbers, role):
+    yield sql.SQL("ALTER TABLE {}.state ADD COLUMN mood text NOT NULL DEFAULT 'good'").format(sql.Identifier(schema))
+    if sys.argv[4] in schema:
+        os.kill(os.getpid(), signal.SIGKILL)
+    for number in numbers:
+        table = sql.Identifier(schema, f"g{number}_pages")
+        yield sql.SQL("ALTER TABLE {} ADD COLUMN mood text").format(table)
+
+layout.LAYOUT = 2
+layout.MIGRATIONS = (Migration(Layout(2, 1), statements),)
+with node(sys.argv[2], Path(sys.argv[3])) as store:
+    done = upgrading.upgrade_all(store.placements)
+    print(done.done, len(done.failed))
+"""
+
+
+@pytest.fixture
+def store(database: str, tmp_path: Path) -> Iterator[PostgresStore]:
+    with open_node_store(database, tmp_path / "node") as made:
+        yield made
+        for wiki_id in made.list_wiki_ids():
+            made.delete(wiki_id)
+
+
+def start_newer_version(database: str, place: Path, killed_at: str = "nowhere") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", _NEWER_SCRIPT, Path(__file__).parent, database, place, killed_at]
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
+
+
+def count_upgraded(store: PostgresStore) -> int:
+    """How many wikis have the new column in both tables."""
+    order = (
+        "SELECT count(*) FROM (SELECT nspname FROM pg_attribute JOIN pg_class c ON c.oid = attrelid"
+        " JOIN pg_namespace n ON n.oid = relnamespace WHERE attname = 'mood' AND nspname LIKE 'w\\_%'"
+        " GROUP BY nspname HAVING count(*) = 2) AS whole"
+    )
+    with store.placements.catalog.read_connection() as connection:
+        return connection.execute(order).fetchall()[0][0]
+
+
+def count_outdated(store: PostgresStore) -> int:
+    with store.placements.catalog.read_connection() as connection:
+        return connection.execute("SELECT count(*) FROM placements WHERE layout < 2").fetchall()[0][0]
+
+
+class OldNode:
+    """A node with the old program that reads and writes wikis the whole time."""
+
+    def __init__(self, store: PostgresStore) -> None:
+        self.iterations, self.errors, self._stopped = 0, [], Event()
+        self._indexes = [store.open(wiki_id) for wiki_id in WIKI_IDS]
+        self._thread = Thread(target=self._work)
+
+    def __enter__(self) -> "OldNode":
+        self._thread.start()
+        wait_until(lambda: self.iterations > 50)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        turns = self.iterations
+        wait_until(lambda: self.iterations > turns + 100 or self.errors)
+        self._stopped.set()
+        self._thread.join()
+
+    def _work(self) -> None:
+        while not self._stopped.is_set():
+            index = self._indexes[self.iterations % len(WIKI_IDS)]
+            try:
+                index.apply(
+                    IndexChange(pages=(make_entry("a.md", [f"needle {self.iterations}"], EMBEDDER),), revision="r2")
+                )
+                if len(index.search_keywords(KeywordQuery(terms=("needle",)), 5, PageFilter())) != 2:
+                    self.errors.append("not found")
+            except Exception as error:  # noqa: BLE001
+                self.errors.append(error)
+            self.iterations += 1
+
+
+def test_fifty_wikis_are_brought_along_by_two_one_of_them_killed_while_an_old_node_works(
+    store: PostgresStore, database: str, tmp_path: Path
+) -> None:
+    for wiki_id in WIKI_IDS:
+        create_filled_index(store, wiki_id, 1).close()
+    with OldNode(store) as old:
+        ended = start_newer_version(database, tmp_path / "killed", WIKI_IDS[20])
+        assert ended.returncode == -signal.SIGKILL
+        assert count_upgraded(store) == 20, "each is whole or as it was"
+        assert count_outdated(store) == 30
+        ended = start_newer_version(database, tmp_path / "second")
+        assert (ended.stdout, ended.stderr) == ("30 0\n", "")
+    assert old.errors == []
+    assert count_upgraded(store) == 50
+    assert count_outdated(store) == 0
+    for wiki_id in WIKI_IDS:
+        index = store.open(wiki_id)
+        assert index.check() == []
+        index.close()
+
+
+@pytest.fixture
+def newer_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on this process knows layouts 2, which old programs can use, and 3, which they cannot."""
+
+    def second(schema: str, numbers: object, role: str) -> Iterator[sql.Composed]:
+        yield sql.SQL("ALTER TABLE {}.state ADD COLUMN two text").format(sql.Identifier(schema))
+
+    def third(schema: str, numbers: object, role: str) -> Iterator[sql.Composed]:
+        yield sql.SQL("ALTER TABLE {}.state ADD COLUMN three text").format(sql.Identifier(schema))
+
+    monkeypatch.setattr(postgres_schema, "SCHEMA_LAYOUT", 3)
+    monkeypatch.setattr(
+        postgres_schema,
+        "MIGRATIONS",
+        (SchemaMigration(SchemaLayout(2, 1), second), SchemaMigration(SchemaLayout(3, 3), third)),
+    )
+
+
+def test_a_wiki_is_brought_along_when_a_newer_program_opens_it(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    create_filled_index(store, WIKI_ID).close()
+    with monkeypatch.context():
+        request.getfixturevalue("newer_here")
+        index = store.open(WIKI_ID)
+        assert index.get_state().pages == 3
+        assert store.placements.get(WIKI_ID).layout == 3
+        with store.get_connections(WIKI_ID).read_connection() as connection:
+            assert connection.execute("SELECT two, three FROM state").fetchall() == [(None, None)]
+        assert migrations.upgrade_all(store.placements).upgraded_count == 0
+        create_filled_index(store, "bbbbbbbb", 1).close()
+
+
+def test_a_layout_that_is_too_new_says_so_and_is_left_alone(store: PostgresStore, database: str) -> None:
+    index = create_filled_index(store, WIKI_ID)
+    with store.get_connections(WIKI_ID).write_transaction() as connection:
+        connection.execute("UPDATE notes SET text = '9 9' WHERE name = 'layout'")
+    for ask in (lambda: store.open(WIKI_ID), lambda: store.create_generation(WIKI_ID, index.recipe)):
+        with pytest.raises(IndexTooNew) as caught:
+            ask()
+        assert "upgrade" in caught.value.hint
+    with store.get_connections(WIKI_ID).write_transaction() as connection:
+        connection.execute("UPDATE notes SET text = '9 1' WHERE name = 'layout'")
+    assert store.open(WIKI_ID).get_state().pages == 3, "one that says it can be used is"
+
+
+def test_one_wiki_that_cannot_be_brought_along_holds_up_no_other(
+    store: PostgresStore, pg: PostgresServer, newer_here: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(postgres_schema, "SCHEMA_LAYOUT", 1)
+        patch.setattr(postgres_schema, "MIGRATIONS", ())
+        for number in range(3):
+            store.placements.provision(f"aaaaaaaa{number}")
+    broken = store.placements.get("aaaaaaaa1")
+    with store.placements.catalog.read_connection() as connection:
+        connection.execute(f"DROP TABLE {broken.schema}.notes")
+    done = migrations.upgrade_all(store.placements)
+    assert (done.upgraded_count, [wiki_id for wiki_id, _ in done.failed]) == (2, ["aaaaaaaa1"])
+    assert migrations.upgrade_all(store.placements).upgraded_count == 0

@@ -1,0 +1,303 @@
+"""A wiki moves to another database while it answers, and whoever is killed in the middle of it loses nothing."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from threading import Event, Thread
+
+import psycopg
+import pytest
+
+from tests.support.postgres_server import PostgresServer
+from tests.support.postgres_stores import EMBEDDER, RECIPE, WIKI_ID, create_filled_index, open_node_store
+from tests.support.wait import wait_until
+from wikiholt import embedding
+from wikiholt.domain.index import IndexChange, Recipe
+from wikiholt.domain.search import KeywordQuery, PageFilter
+from wikiholt.errors import Busy, InvalidSetting
+from wikiholt.storage.postgres import move
+from wikiholt.storage.postgres.store import PostgresStore
+from wikiholt.testing.fakes import make_entry
+
+NEEDLE_QUERY = KeywordQuery(terms=("needle",))
+
+
+@pytest.fixture(scope="module")
+def farm(pg: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[PostgresStore, str]]:
+    """Two databases, and the address of the first: a wiki is made in no time, a database is not."""
+    first, second = pg.create_database(), pg.create_database()
+    with open_node_store(first, tmp_path_factory.mktemp("node"), lease=1.0) as made:
+        made.placements.catalog.add_database("second", second)
+        yield made, first
+    pg.drop_database(first)
+    pg.drop_database(second)
+
+
+@pytest.fixture
+def database(farm: tuple[PostgresStore, str]) -> str:
+    return farm[1]
+
+
+@pytest.fixture
+def store(farm: tuple[PostgresStore, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[PostgresStore]:
+    """A farm without wikis, and its first one comes to the home."""
+    monkeypatch.setattr(move, "_QUIET_S", 0.2)
+    made, _ = farm
+    made.placements.provision(WIKI_ID, "home")
+    yield made
+    for wiki_id in made.list_wiki_ids():
+        made.delete(wiki_id)
+
+
+def list_schemas(store: PostgresStore) -> dict[str, list[str]]:
+    """Which wikis' schemas each database holds."""
+    found = {}
+    for database in store.placements.catalog.list_databases():
+        with database.connections.read_connection() as connection:
+            rows = connection.execute("SELECT nspname FROM pg_namespace WHERE nspname LIKE 'w\\_%' ORDER BY 1")
+            found[database.name] = [name for (name,) in rows]
+    return found
+
+
+def list_roles(store: PostgresStore) -> int:
+    with store.placements.catalog.read_connection() as connection:
+        return connection.execute("SELECT count(*) FROM pg_roles WHERE rolname LIKE %s", (f"w_{WIKI_ID}%",)).fetchall()[
+            0
+        ][0]
+
+
+class SearchThreads:
+    """Threads that search a wiki as a service does, on nodes of their own, and never stop."""
+
+    def __init__(self, stores: list[PostgresStore], wiki_id: str, pages: int) -> None:
+        self.stopped, self.search_count, self.errors = Event(), 0, []
+        self._wiki_id, self._pages = wiki_id, pages
+        self._threads = [Thread(target=self._search, args=(store,)) for store in stores]
+
+    def __enter__(self) -> "SearchThreads":
+        for thread in self._threads:
+            thread.start()
+        wait_until(lambda: self.search_count > 20)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        turns = self.search_count
+        wait_until(lambda: self.search_count > turns + 20 or self.errors)
+        self.stopped.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _search(self, store: PostgresStore) -> None:
+        index = store.open(self._wiki_id)
+        while not self.stopped.is_set():
+            try:
+                if store.get_published(self._wiki_id) != index.generation:
+                    index.close()
+                    index = store.open(self._wiki_id)
+                found = len(index.search_keywords(NEEDLE_QUERY, 100, PageFilter()))
+                near = len(index.search_vectors(EMBEDDER.embed_query("needle"), 100, None).chunk_ids)
+                listed, _ = index.list_pages(PageFilter(), 5)
+                if (found, near, listed) != (self._pages,) * 3:
+                    self.errors.append((found, near, listed))
+            except Exception as error:  # noqa: BLE001
+                self.errors.append(error)
+            self.search_count += 1
+        index.close()
+
+
+def test_a_wiki_answers_all_the_time_it_is_moved(store: PostgresStore, database: str, tmp_path: Path) -> None:
+    create_filled_index(store, WIKI_ID, 30).close()
+    with open_node_store(database, tmp_path / "b") as b, open_node_store(database, tmp_path / "c", connections=1) as c:
+        with SearchThreads([b, b, c], WIKI_ID, 30) as searchers:
+            for to in ("second", "home", "second"):
+                assert move.move_wiki(store, WIKI_ID, to)
+                assert store.placements.get(WIKI_ID).database == to
+        assert searchers.errors == []
+        assert b.placements.get(WIKI_ID).database == "second"
+    assert not move.move_wiki(store, WIKI_ID, "second"), "it is there"
+    assert list_schemas(store) == {"home": [], "second": [f"w_{WIKI_ID}"]}
+    assert list_roles(store) == 1
+    assert move.find_unfinished_moves(store.placements) == []
+
+
+def test_everything_goes_along(store: PostgresStore) -> None:
+    index = create_filled_index(store, WIKI_ID, 5)
+    index.apply(IndexChange(deleted=("3.md",), revision="r2"))
+    before = index.get_state(), dict(index.get_page_blobs()), index.get_page_chunks([1, 2])
+    store.set_note(WIKI_ID, "health", "well")
+    broken = store.create_generation(WIKI_ID, RECIPE)
+    broken.apply(IndexChange(pages=(make_entry("x.md", ["x"], EMBEDDER),)))
+    with store.write_lock(WIKI_ID, 0):
+        pass
+    stamp = store.get_change_token(WIKI_ID)
+    with store.activity_lock(WIKI_ID) as leave:
+        leave("half way")
+        assert move.move_wiki(store, WIKI_ID, "second")
+        assert store.get_activity(WIKI_ID) == "half way"
+        leave("further")
+        assert store.get_activity(WIKI_ID) == "further"
+        with pytest.raises(Busy), store.activity_lock(WIKI_ID):
+            pass
+    assert store.get_activity(WIKI_ID) is None
+    assert (index.get_state(), dict(index.get_page_blobs()), index.get_page_chunks([1, 2])) == before, (
+        "the same index, at the new place"
+    )
+    assert index.check() == []
+    assert store.get_note(WIKI_ID, "health") == "well"
+    assert store.get_change_token(WIKI_ID) == stamp
+    assert store.is_unmodified(WIKI_ID)
+    assert list(broken.get_page_blobs()) == ["x.md"]
+    assert index.apply(IndexChange(pages=(make_entry("new.md", ["new"], EMBEDDER),))) == before[0].version + 1
+    with store.write_lock(WIKI_ID, 0):
+        index.apply(IndexChange(revision="r3"))
+
+
+STEPS = ("_begun", "_copied", "_verified", "_switched", "_tell", "_await_quiet", "_remove")
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_move_that_breaks_off_anywhere_can_be_made_again(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch, step: str, when: str
+) -> None:
+    create_filled_index(store, WIKI_ID, 3).close()
+    really = getattr(move, step)
+
+    def broken(*given: object) -> None:
+        if when == "after":
+            really(*given)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(move, step, broken)
+        with pytest.raises(KeyboardInterrupt):
+            move.move_wiki(store, WIKI_ID, "second")
+    index = store.open(WIKI_ID)
+    assert len(index.search_keywords(NEEDLE_QUERY, 10, PageFilter())) == 3, "it answers, wherever it is"
+    with store.write_lock(WIKI_ID, 30):
+        index.apply(IndexChange(pages=(make_entry("more.md", ["needle"], EMBEDDER),), revision="r2"))
+    index.close()
+    move.move_wiki(store, WIKI_ID, "second")
+    moved = store.open(WIKI_ID)
+    assert sorted(moved.get_page_blobs()) == ["0.md", "1.md", "2.md", "more.md"], (
+        "what was written after the break is there"
+    )
+    assert moved.check() == []
+    moved.close()
+    assert list_schemas(store) == {"home": [], "second": [f"w_{WIKI_ID}"]}
+    assert list_roles(store) == 1
+    assert move.find_unfinished_moves(store.placements) == []
+
+
+_MOVER_SCRIPT = """
+import os, signal, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from pg_stores import ONE, node
+from wikiholt.storage.postgres import moving
+
+really = moving._switched
+
+def killed(*given):
+    really(*given)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+moving._switched = killed
+with node(sys.argv[2], Path(sys.argv[3]), lease=1.0) as store:
+    moving.move(store, ONE, "second")
+"""
+
+
+def test_a_mover_that_is_killed_leaves_a_wiki_that_answers_and_is_written(
+    store: PostgresStore, database: str, tmp_path: Path
+) -> None:
+    index = create_filled_index(store, WIKI_ID, 3)
+    here = Path(__file__).parent
+    ended = subprocess.run(
+        [sys.executable, "-c", _MOVER_SCRIPT, here, database, tmp_path / "mover"], check=False, timeout=120
+    )
+    assert ended.returncode == -signal.SIGKILL
+    assert len(index.search_keywords(NEEDLE_QUERY, 10, PageFilter())) == 3
+    with store.write_lock(WIKI_ID, 60):
+        index.apply(IndexChange(pages=(make_entry("more.md", ["needle"], EMBEDDER),), revision="r2"))
+    assert store.placements.get(WIKI_ID).database == "second"
+    assert move.find_unfinished_moves(store.placements) == [WIKI_ID]
+    assert move.finish_move(store, WIKI_ID)
+    assert len(index.search_keywords(NEEDLE_QUERY, 10, PageFilter())) == 4
+    assert list_schemas(store) == {"home": [], "second": [f"w_{WIKI_ID}"]}
+
+
+def test_removing_a_wiki_whose_move_broke_off_leaves_nothing_at_either_place(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_filled_index(store, WIKI_ID, 3).close()
+    monkeypatch.setattr(move, "_verify_copy", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        move.move_wiki(store, WIKI_ID, "second")
+    assert store.list_wiki_ids() == [WIKI_ID]
+    went = store.delete(WIKI_ID)
+    assert len([name for name in went if name.startswith("role")]) == 2
+    assert list_schemas(store) == {"home": [], "second": []}
+    assert list_roles(store) == 0
+    assert move.find_unfinished_moves(store.placements) == []
+
+
+def test_an_operator_that_is_no_superuser_moves_a_wiki_that_is_being_read(
+    pg: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(move, "_QUIET_S", 0.2)
+    databases = [pg.create_database(), pg.create_database()]
+    names = [str(psycopg.conninfo.conninfo_to_dict(address)["dbname"]) for address in databases]
+    with psycopg.connect(pg.get_dsn(), autocommit=True) as connection:
+        connection.execute("CREATE ROLE mover LOGIN CREATEROLE PASSWORD 'x'")
+        for name in names:
+            connection.execute(f"GRANT CREATE ON DATABASE {name} TO mover")
+    first, second = (pg.get_dsn(name, "mover", "x") for name in names)
+    with open_node_store(first, tmp_path / "a") as here, open_node_store(first, tmp_path / "b") as there:
+        here.placements.catalog.add_database("second", second)
+        here.placements.provision(WIKI_ID, "home")
+        create_filled_index(here, WIKI_ID, 3).close()
+        with SearchThreads([there], WIKI_ID, 3) as searchers:
+            assert move.move_wiki(here, WIKI_ID, "second")
+        assert searchers.errors == []
+        assert list_schemas(here) == {"home": [], "second": [f"w_{WIKI_ID}"]}
+        assert list_roles(here) == 1
+        here.delete(WIKI_ID)
+        assert list_roles(here) == 0
+        groups = [each.group for each in here.placements.catalog.list_databases()]
+    for address in databases:
+        pg.drop_database(address)
+    with psycopg.connect(pg.get_dsn(), autocommit=True) as connection:
+        connection.execute("DROP OWNED BY mover")
+        connection.execute(f"DROP ROLE {', '.join(groups)}, mover")
+
+
+@pytest.mark.real_model
+def test_vectors_of_the_real_model_are_the_same_at_the_new_place(store: PostgresStore) -> None:
+    model = embedding.load_embedder()
+    texts = ["how to bake bread", "restoring a database from its backup", "cycling in the Alps"]
+    index = store.create(WIKI_ID, Recipe(model.fingerprint, model.dimensions, "test"))
+    made = [make_entry(f"{number}.md", [text], EMBEDDER) for number, text in enumerate(texts)]
+    vectors = model.embed_passages(texts)
+    pages = tuple(replace(each, vectors=vectors[at : at + 1]) for at, each in enumerate(made))
+    index.apply(IndexChange(pages=pages, revision="r1"))
+    before = index.search_vectors(model.embed_query("recovering lost data"), 3, None)
+    assert before.chunk_ids[0] == 2
+    assert move.move_wiki(store, WIKI_ID, "second")
+    after = index.search_vectors(model.embed_query("recovering lost data"), 3, None)
+    assert (after.chunk_ids.tolist(), after.distances.tolist()) == (
+        before.chunk_ids.tolist(),
+        before.distances.tolist(),
+    )
+
+
+def test_a_wiki_that_is_being_written_is_not_moved(store: PostgresStore) -> None:
+    create_filled_index(store, WIKI_ID, 3).close()
+    with store.write_lock(WIKI_ID, 0), pytest.raises(Busy):
+        move.move_wiki(store, WIKI_ID, "second", timeout=0.1)
+    assert store.placements.get(WIKI_ID).database == "home"
+    with pytest.raises(InvalidSetting):
+        move.move_wiki(store, WIKI_ID, "nowhere")

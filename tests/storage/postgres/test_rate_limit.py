@@ -1,0 +1,126 @@
+"""Limits that nodes share: whoever asks two nodes gets no more than one would have given."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from tests.support.postgres_server import PostgresServer
+from wikiholt.errors import DatabaseUnavailable, TooManyRequests
+from wikiholt.storage.postgres import token_buckets as buckets_module
+from wikiholt.storage.postgres.catalog import Catalog
+from wikiholt.storage.postgres.token_buckets import BUCKET_TABLES, PostgresBuckets
+from wikiholt.wikis.rate_limit import Allowance, RateLimiter
+
+ADDRESS = "192.0.2.1"
+
+
+@pytest.fixture
+def home(database: str) -> Iterator[Catalog]:
+    with closing(Catalog(database, (BUCKET_TABLES,))) as made:
+        yield made
+
+
+def make_limiter(home: Catalog, per_minute: int = 1) -> RateLimiter:
+    return RateLimiter(per_minute, per_minute, shared_buckets=lambda kind, size: PostgresBuckets(home, kind, size))
+
+
+def count_allowed(limits: RateLimiter, key_id: str | None) -> int:
+    """How many requests pass at once."""
+    count = 0
+    while True:
+        try:
+            limits.check(key_id, ADDRESS)
+        except TooManyRequests:
+            return count
+        count += 1
+
+
+@pytest.mark.parametrize("key_id", ["key", None])
+def test_two_nodes_give_together_what_one_alone_gives(home: Catalog, key_id: str | None) -> None:
+    one, other = make_limiter(home), make_limiter(home)
+    first = one.check(key_id, ADDRESS)
+    assert first == Allowance(1, 19, 60) == RateLimiter(1, 1).check(key_id, ADDRESS)
+    assert other.check(key_id, ADDRESS).remaining == 18
+    assert 2 + count_allowed(one, key_id) + count_allowed(other, key_id) in (20, 21)  # one comes back a minute
+    assert other.check("another key", ADDRESS).remaining == 19
+
+
+def test_threads_of_two_nodes_get_no_more_than_the_bucket_holds(home: Catalog) -> None:
+    nodes, counts = [make_limiter(home), make_limiter(home)], list[int]()
+    threads = [
+        threading.Thread(target=lambda at=at: counts.append(count_allowed(nodes[at % 2], "key"))) for at in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(counts) in (20, 21)
+
+
+def test_keys_tried_at_two_nodes_shut_their_address_out_of_both(home: Catalog) -> None:
+    one, other = make_limiter(home, 0), make_limiter(home, 0)
+    for _ in range(20):
+        one.record_failure(ADDRESS)
+
+    def refused() -> bool:
+        other.record_failure(ADDRESS)
+        try:
+            other.check_failures(ADDRESS)
+        except TooManyRequests:
+            return True
+        return False
+
+    assert any(refused() for _ in range(10))
+    other.check_failures("192.0.2.2")
+
+
+def test_wrong_keys_at_two_nodes_are_counted_together_by_address_and_by_prefix(home: Catalog) -> None:
+    one, other = make_limiter(home, 0), make_limiter(home, 0)
+
+    def looked_at(limits: RateLimiter, address: str, token: str) -> bool:
+        try:
+            limits.refuse_key(address, token)
+        except TooManyRequests:
+            return False
+        return True
+
+    key = "wh_abcdefghijkl_x"
+    assert all(looked_at(one, ADDRESS, key) for _ in range(20))
+    # A node hears of what others counted when it counts one itself.
+    assert sum(looked_at(other, ADDRESS, "another") for _ in range(20)) <= 2
+    assert sum(looked_at(other, "192.0.2.2", key) for _ in range(20)) <= 2
+    assert looked_at(other, "192.0.2.3", "wh_bbbbbbbbbbbb_x")
+    assert other.check("abcdefghijkl", ADDRESS) == Allowance(0, 0, 0), "a right key is not asked about them"
+
+
+def test_no_limit_asks_the_database_nothing() -> None:
+    nowhere = Catalog("postgresql://nobody@127.0.0.1:1/none", (BUCKET_TABLES,))
+    assert make_limiter(nowhere, 0).check("key", ADDRESS) == Allowance(0, 0, 0)
+
+
+def test_while_the_database_is_away_nobody_is_let_in_uncounted(pg: PostgresServer, home: Catalog) -> None:
+    limits = make_limiter(home)
+    limits.check("key", ADDRESS)
+    pg.stop()
+    try:
+        for ask in (lambda: limits.check("key", ADDRESS), lambda: limits.record_failure(ADDRESS)):
+            with pytest.raises(DatabaseUnavailable):
+                ask()
+        limits.check_failures(ADDRESS)
+    finally:
+        pg.start()
+
+
+def test_buckets_that_are_full_again_are_removed(home: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = make_limiter(home)
+    limits.check("old", ADDRESS)
+    limits.check("young", ADDRESS)
+    with home.read_connection() as connection:
+        connection.execute("UPDATE buckets SET at = at - interval '1 hour' WHERE name = 'old'")
+    monkeypatch.setattr(buckets_module, "_CLEANUP_INTERVAL_S", 0.0)
+    limits.check("young", ADDRESS)
+    with home.read_connection() as connection:
+        assert connection.execute("SELECT name FROM buckets").fetchall() == [("young",)]
+    assert limits.check("old", ADDRESS).remaining == 19

@@ -1,0 +1,306 @@
+"""The registry in PostgreSQL does what its file does: the same tests on it, and what only many nodes can ask of it."""
+
+import inspect
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tests.support.postgres_server import PostgresServer
+from tests.support.wait import wait_until
+from tests.wikis import test_keys, test_registry
+from wikiholt.domain.wiki import Scope, Wiki
+from wikiholt.errors import Busy, DatabaseUnavailable, IndexCorrupt, InvalidSetting, WikiExists
+from wikiholt.indexing.index_backups import BackupPolicy
+from wikiholt.storage.postgres.catalog import Catalog
+from wikiholt.storage.postgres.registry_store import REGISTRY_TABLES, PostgresRegistry, list_schema_names
+from wikiholt.wikis import registry_backups as backups_module
+from wikiholt.wikis import registry_schema
+from wikiholt.wikis.registry import Registry
+from wikiholt.wikis.registry_files import LeftoverData
+
+_FILE_ONLY_TESTS = {
+    "test_ten_thousand_wikis_are_registered_in_seconds_and_one_more_costs_what_one_costs",
+    "test_finding_a_wiki_is_cheap",
+}
+
+
+def _shared_tests(module: object) -> dict[str, Callable[..., None]]:
+    """Tests of the registry that know nothing of where it is kept."""
+    return {
+        name: test
+        for name, test in vars(module).items()
+        if name.startswith("test_") and name not in _FILE_ONLY_TESTS
+        if "registry" in (asked := inspect.signature(test).parameters) and "path" not in asked
+    }
+
+
+globals().update(_shared_tests(test_registry) | _shared_tests(test_keys))
+
+
+@pytest.fixture(scope="module")
+def home(pg: PostgresServer) -> Iterator[Catalog]:
+    address = pg.create_database()
+    with closing(Catalog(address, (REGISTRY_TABLES,))) as made:
+        yield made
+    pg.drop_database(address)
+
+
+@pytest.fixture
+def empty(home: Catalog) -> Catalog:
+    with home.write_transaction() as connection:
+        for table in registry_schema.TABLE_COLUMNS:
+            connection.execute(f"DELETE FROM {table}")
+        connection.execute("DELETE FROM sealed")
+        connection.execute(
+            "INSERT INTO sealed VALUES (1, %s)",
+            (registry_schema.compute_checksum({t: [] for t in registry_schema.TABLE_COLUMNS}),),
+        )
+    return home
+
+
+def open_registry(home: Catalog, place: Path, timeout: float = 10.0) -> Registry:
+    plan = BackupPolicy(place / "backups", 5)
+    return Registry(place / "none", backups=plan, database=PostgresRegistry(home, timeout))
+
+
+@pytest.mark.parametrize("left", ["backups of the registry", "schemas of wikis"])
+def test_a_home_that_was_lost_is_not_taken_for_a_new_one(pg: PostgresServer, tmp_path: Path, left: str) -> None:
+    address = pg.create_database()
+
+    @contextmanager
+    def node(place: Path) -> Iterator[Registry]:
+        with closing(Catalog(address, (REGISTRY_TABLES,))) as home:
+            remains = LeftoverData(
+                place / "wikis", place / "backups", lambda: list_schema_names(home), place / "registry.sqlite"
+            )
+            plan = BackupPolicy(place / "backups", 5)
+            yield Registry(place / "none", backups=plan, database=PostgresRegistry(home, remains=remains))
+
+    with node(tmp_path) as first:
+        first.keys.create(first.add("garden", "/srv/garden").id, Scope.READ)
+        first.backups.create()
+    with psycopg.connect(address) as database:
+        database.execute("DROP SCHEMA wikiholt CASCADE")
+        if left == "schemas of wikis":
+            database.execute("CREATE SCHEMA w_abcdefghijklmnopqrst")
+    place = tmp_path if left == "backups of the registry" else tmp_path / "another node"
+    with node(place) as lost:
+        for act in (lost.list_wikis, lost.keys.has_ever_had_any, lambda: lost.add("garden", "/srv/garden")):
+            with pytest.raises(IndexCorrupt, match=left) as caught:
+                act()
+            assert "wikiholt restore --registry" in caught.value.hint
+        if place == tmp_path:
+            lost.backups.restore()
+            assert [wiki.slug for wiki in lost.list_wikis()] == ["garden"]
+        else:
+            lost.backups.start_empty()
+            assert lost.add("garden", "/srv/garden").settings == {"public": "false"}
+        assert lost.keys.has_ever_had_any()
+    pg.drop_database(address)
+
+
+def test_a_home_older_than_the_first_key_is_not_taken_for_the_latest(empty: Catalog, tmp_path: Path) -> None:
+    with closing(open_registry(empty, tmp_path)) as first:
+        garden = first.add("garden", "/srv/garden")
+        before = first.read_rows()
+        first.keys.create(garden.id, Scope.READ)
+        first.backups.create()
+        with empty.write_transaction() as connection:
+            for table in ("keys", "marks"):
+                connection.execute(f"DELETE FROM {table}")
+            connection.execute("UPDATE sealed SET digest = %s", (registry_schema.compute_checksum(before),))
+    remains = LeftoverData(tmp_path / "wikis", tmp_path / "backups")
+    plan = BackupPolicy(tmp_path / "backups", 5)
+    older = Registry(tmp_path / "none", backups=plan, database=PostgresRegistry(empty, remains=remains))
+    with pytest.raises(IndexCorrupt, match="older copy"):
+        older.keys.has_ever_had_any()
+    older.backups.restore()
+    assert older.keys.has_ever_had_any()
+
+
+@pytest.fixture
+def registry(empty: Catalog, tmp_path: Path) -> Iterator[Registry]:
+    with closing(open_registry(empty, tmp_path)) as made:
+        yield made
+
+
+@pytest.fixture
+def garden(registry: Registry) -> Wiki:
+    return registry.add("garden", "/srv/garden")
+
+
+def test_the_tests_of_the_file_are_run_here_too() -> None:
+    assert {"test_a_slug_is_given_once", "test_a_revoked_key_opens_nothing"} <= set(globals())
+
+
+def test_of_two_nodes_that_add_one_slug_at_once_one_does(pg: PostgresServer, database: str, tmp_path: Path) -> None:
+    homes = [Catalog(database, (REGISTRY_TABLES,)) for _ in range(2)]
+    outcomes: list[str] = []
+    ready = threading.Barrier(8)
+
+    def add(number: int) -> None:
+        node = open_registry(homes[number % 2], tmp_path)
+        ready.wait(60)
+        try:
+            outcomes.append(node.add("garden", f"/srv/{number}").source)
+        except WikiExists:
+            outcomes.append("refused")
+
+    threads = [threading.Thread(target=add, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert outcomes.count("refused") == 7
+    with closing(open_registry(homes[0], tmp_path)) as registry:
+        assert registry.get("garden").source in outcomes
+    for home in homes:
+        home.close()
+
+
+def test_a_key_revoked_on_one_node_is_refused_on_another_at_once(
+    registry: Registry, garden: Wiki, empty: Catalog, tmp_path: Path
+) -> None:
+    elsewhere = open_registry(empty, tmp_path / "elsewhere")
+    key, token = registry.keys.create(garden.id, Scope.READ)
+    assert elsewhere.keys.find_by_token(token) == key
+    elsewhere.keys.revoke(key.id)
+    assert registry.keys.find_by_token(token) is None
+
+
+def test_the_mark_changes_with_the_registry_and_only_then(registry: Registry) -> None:
+    before = registry.get_version()
+    assert registry.get_version() == before
+    wiki = registry.add("garden", "/srv/garden")
+    added = registry.get_version()
+    assert added != before
+    assert registry.get("garden") == wiki
+    assert registry.get_version() == added
+
+
+def test_a_node_that_holds_the_registry_makes_the_others_busy_and_no_reader_waits(
+    registry: Registry, garden: Wiki, empty: Catalog, tmp_path: Path
+) -> None:
+    hasty = open_registry(empty, tmp_path / "hasty", timeout=0.05)
+    with registry._database.write_transaction() as ledger:
+        ledger.insert("marks", ("in the", "middle"))
+        assert hasty.list_wikis() == [garden]
+        with pytest.raises(Busy):
+            hasty.add("other", "/srv/other")
+    assert hasty.add("other", "/srv/other").slug == "other"
+
+
+@pytest.mark.parametrize("order", ["UPDATE keys SET wiki_id = NULL", "DELETE FROM wikis", "DELETE FROM sealed"])
+def test_rows_that_were_changed_by_hand_are_damage_and_a_backup_takes_their_place(
+    registry: Registry, garden: Wiki, empty: Catalog, order: str
+) -> None:
+    key, token = registry.keys.create(garden.id, Scope.READ)
+    taken = registry.backups.create()
+    with empty.write_transaction() as connection:
+        connection.execute(order)
+    registry.close()
+    with pytest.raises(IndexCorrupt):
+        registry.list_wikis()
+    restored = registry.backups.restore()
+    assert restored.backup.name == taken.name
+    assert registry.list_wikis() == [garden]
+    assert registry.keys.find_by_token(token) == key
+    with empty.write_transaction() as connection:
+        connection.execute(f"DROP SCHEMA {restored.quarantined_as} CASCADE")
+
+
+def test_a_backup_of_it_is_the_file_a_registry_of_one_machine_can_be_restored_from(
+    registry: Registry, garden: Wiki, tmp_path: Path
+) -> None:
+    _, token = registry.keys.create(garden.id, Scope.READ, "ключ")
+    registry.backups.create()
+    plan = BackupPolicy(tmp_path / "backups", 5)
+    with closing(Registry(tmp_path / "data" / "registry.sqlite", backups=plan)) as file:
+        file.backups.restore()
+        assert file.list_wikis() == [garden]
+        assert file.keys.find_by_token(token) == registry.keys.find_by_token(token)
+        assert file.get_version() == registry.get_version()
+
+
+def test_a_removed_wiki_is_struck_from_the_backups(registry: Registry, garden: Wiki, tmp_path: Path) -> None:
+    registry.backups.create()
+    registry.remove("garden")
+    files = list((tmp_path / "backups").rglob("*.sqlite*"))
+    assert files
+    assert all(garden.id.encode() not in file.read_bytes() for file in files)
+
+
+def test_a_removed_wiki_is_struck_from_the_backups_of_every_node(
+    registry: Registry, garden: Wiki, empty: Catalog, tmp_path: Path
+) -> None:
+    elsewhere = open_registry(empty, tmp_path / "elsewhere")
+    dropped: list[str] = []
+    elsewhere.backups.remove_leftovers = dropped.append
+    for each in (registry, elsewhere):
+        each.backups.create()
+    registry.remove("garden")
+    for _ in range(2):
+        elsewhere.backups.finish_purges()
+    assert dropped == [garden.id]
+    assert [backup.wikis for each in (registry, elsewhere) for backup in each.backups.list()] == [0, 0]
+    with empty.read_connection() as connection:
+        assert connection.execute("SELECT count(*) FROM marks").fetchone() == (1,)
+
+
+def test_that_a_wiki_was_removed_is_forgotten_after_a_month(
+    registry: Registry, garden: Wiki, empty: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry.remove("garden")
+    monkeypatch.setattr(backups_module, "_PURGE_MARK_TTL", timedelta(0))
+    registry.backups.finish_purges()
+    with empty.read_connection() as connection:
+        assert connection.execute("SELECT count(*) FROM marks").fetchone() == (0,)
+
+
+@pytest.mark.parametrize("source", ["/srv/\0", "/srv/\udcff"], ids=["nul", "half"])
+def test_what_postgresql_cannot_hold_is_refused_and_nothing_changes(registry: Registry, source: str) -> None:
+    before = registry.add("before", "/srv", {"odd": "\0 and \U0001f33f"})
+    mark = registry.get_version()
+    with pytest.raises(InvalidSetting) as caught:
+        registry.add_many([("good", "/srv/good", {}), ("bad", source, {})])
+    assert caught.value.hint
+    assert registry.list_wikis() == [before]
+    assert registry.get_version() == mark
+
+
+def test_a_registry_whose_database_is_away_says_so_and_comes_back(
+    pg: PostgresServer, database: str, tmp_path: Path
+) -> None:
+    with closing(Catalog(database, (REGISTRY_TABLES,))) as home, closing(open_registry(home, tmp_path)) as registry:
+        wiki = registry.add("garden", "/srv/garden")
+        _, token = registry.keys.create(wiki.id, Scope.READ)
+        pg.stop()
+        try:
+            for ask in (
+                registry.list_wikis,
+                lambda: registry.keys.find_by_token(token),
+                lambda: registry.add("other", "/srv"),
+            ):
+                with pytest.raises(DatabaseUnavailable) as caught:
+                    ask()
+                assert caught.value.retry_after > 0
+        finally:
+            pg.start()
+        with psycopg.connect(database) as connection:
+            assert connection.execute("SELECT count(*) FROM wikiholt.wikis").fetchone() == (1,)
+        _wait_until_back(registry, wiki)
+
+
+def _wait_until_back(registry: Registry, wiki: Wiki) -> None:
+    def there() -> bool:
+        try:
+            return registry.list_wikis() == [wiki]
+        except DatabaseUnavailable:
+            return False
+
+    wait_until(there)

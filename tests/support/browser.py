@@ -1,0 +1,92 @@
+"""A visit to a page: the tab, and what came of it."""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page, Request, expect, sync_playwright
+
+_BROWSER_COMMANDS = ("chromium", "chromium-browser", "google-chrome")
+
+
+def find_chromium() -> str | None:
+    """A browser of this machine; none is ever downloaded."""
+    return next((found for name in _BROWSER_COMMANDS if (found := shutil.which(name))), None)
+
+
+@dataclass
+class BrowserTab:
+    """A tab, with everything it complained of and every address it asked for."""
+
+    page: Page
+    errors: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+    expected_errors: tuple[str, ...] = ()
+
+    def get_unexpected_errors(self) -> list[str]:
+        return [fault for fault in self.errors if not any(part in fault for part in self.expected_errors)]
+
+    def find_foreign_requests(self, url: str) -> list[str]:
+        home = urlsplit(url).netloc
+        return [each for each in self.requests if urlsplit(each).netloc not in ("", home)]
+
+
+OpenTab = Callable[..., BrowserTab]
+
+
+# A browser for tests, and tabs that notice what they should not see.
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    program = find_chromium()
+    if program is None:
+        pytest.skip("no browser: install Debian's package chromium (apt-get install chromium) to run these tests")
+    options = ["--disable-gpu", *(["--no-sandbox"] if os.geteuid() == 0 else [])]
+    expect.set_options(timeout=20_000)
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=program, args=options)
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def visit(browser: Browser) -> Iterator[OpenTab]:
+    """Opens a tab at an address; in the end no tab may have complained or asked anyone but the server."""
+    made: list[tuple[BrowserTab, str]] = []
+
+    def go(url: str, *, wait: str = "", expected: tuple[str, ...] = (), **options: object) -> BrowserTab:
+        context = browser.new_context(**{"viewport": {"width": 1280, "height": 800}, **options})  # type: ignore[arg-type]
+        context.set_default_timeout(20_000)
+        page = context.new_page()
+        found = BrowserTab(page, expected_errors=expected)
+        made.append((found, url))
+
+        def said(message: ConsoleMessage) -> None:
+            if message.type in ("error", "warning"):
+                found.errors.append(f"{message.text} {message.location.get('url', '')}")
+
+        def asked(sent: Request) -> None:
+            found.requests.append(sent.url)
+
+        def interrupted(dialog: Dialog) -> None:
+            found.errors.append(f"a dialog: {dialog.message}")
+            dialog.dismiss()
+
+        page.on("dialog", interrupted)
+        page.on("console", said)
+        page.on("pageerror", lambda error: found.errors.append(str(error)))
+        page.on("request", asked)
+        page.goto(url)
+        if wait:
+            page.wait_for_selector(wait)
+        return found
+
+    yield go
+    for found, url in made:
+        found.page.context.close()
+        assert found.get_unexpected_errors() == [], found.get_unexpected_errors()
+        assert found.find_foreign_requests(url) == []

@@ -1,0 +1,148 @@
+"""A wiki whose index is to fall ill: a repository, a data directory in the product's own wiring, ways to do harm."""
+
+import os
+import shutil
+import sqlite3
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from threading import Event
+
+from tests.support.git_repository import Repository
+from wikiholt.app import bootstrap
+from wikiholt.app.settings.settings_loader import load_settings
+from wikiholt.domain.index import FloatArray, Recipe
+from wikiholt.domain.protocols import Embedder
+from wikiholt.domain.search import SearchMode
+from wikiholt.scheduler.scheduler import Scheduler
+from wikiholt.scheduler.wiki_records import SchedulerConfig
+from wikiholt.search.request import SearchRequest
+from wikiholt.testing import FakeEmbedder
+from wikiholt.wikis.handle import WikiHandle
+from wikiholt.wikis.service import WikiService
+
+PAGE_COUNT = 320
+"""So many that words are cached too."""
+
+
+class GatedEmbedder(FakeEmbedder):
+    """Waits at a gate before every batch, if there is one."""
+
+    gate: Callable[[], None] | None = None
+
+    def embed_passages(self, texts: Sequence[str]) -> FloatArray:
+        if self.gate is not None:
+            self.gate()
+        return super().embed_passages(texts)
+
+
+class DamagedWiki:
+    """One wiki, `notes`, synced."""
+
+    def __init__(self, place: Path, pages: int = PAGE_COUNT, settings: dict[str, object] | None = None) -> None:
+        self.place = place
+        self.repository = Repository(place / "repository")
+        self.repository.commit({f"page-{n}.md": f"# Page {n}\n\nunique{n} everywhere\n" for n in range(pages)})
+        self.embedder = GatedEmbedder()
+        self.models: dict[str, FakeEmbedder] = {self.embedder.fingerprint: self.embedder}
+        self.settings = settings or {}
+        self.schedulers: list[Scheduler] = []
+        self.service = self.open_service()
+        self.service.add("notes", str(self.repository.path), {})
+        self.handle.sync()
+        self.handle.wait_for_caches(60)
+
+    def open_service(self) -> WikiService:
+        service = bootstrap.build_service(load_settings(self.place / "data", overrides=self.settings))
+        service.components = replace(
+            service.components, embedder=lambda: self.embedder, identity=None, previous_model=self.load_previous_model
+        )
+        return service
+
+    def load_previous_model(self, recipe: Recipe) -> Embedder:
+        return self.models[recipe.fingerprint]
+
+    def reopen(self) -> None:
+        """As after a restart."""
+        self.service.close()
+        self.service = self.open_service()
+
+    def use_model(self, embedder: GatedEmbedder) -> None:
+        """Another model from now on; the one before can be loaded by its recipe."""
+        self.embedder = embedder
+        self.models[embedder.fingerprint] = embedder
+        self.reopen()
+
+    @property
+    def handle(self) -> WikiHandle:
+        return self.service.get_handle("notes")
+
+    @property
+    def directory(self) -> Path:
+        return self.service.components.store.get_directory(self.handle.wiki.id)
+
+    @property
+    def index_file(self) -> Path:
+        return next(iter(sorted(self.directory.glob("g??????.sqlite"), reverse=True)))
+
+    def start_scheduler(self, checks: float = 0.0) -> Scheduler:
+        keeper = Scheduler(
+            self.service, SchedulerConfig(1, 0.5, 60.0, check_interval_s=checks, get_interval=lambda _: 0.2)
+        )
+        self.service.on_damage = keeper.request_repair
+        self.schedulers.append(keeper)
+        keeper.start()
+        return keeper
+
+    def assert_healthy(self) -> None:
+        """Both channels find every page that was asked for, the index is whole and stands for HEAD."""
+        handle = self.handle
+        assert handle.check() == []
+        state = handle.get_status().state
+        assert state is not None
+        assert state.revision == self.repository.get_head()
+        for mode in (SearchMode.KEYWORD, SearchMode.SEMANTIC, SearchMode.HYBRID):
+            answer = handle.search(SearchRequest("unique7", mode=mode))
+            assert answer.hits[0].path == "page-7", mode
+            assert not answer.degraded, answer.notes
+
+    def corrupt_chunk_text(self) -> None:
+        """Change a page's text behind the index's back, without a trace in size or time; SQLite sees nothing wrong."""
+        file = self.index_file
+        before = file.stat()
+        with closing(sqlite3.connect(file)) as db:
+            db.execute("UPDATE chunks SET text = 'something else' WHERE id = (SELECT max(id) FROM chunks)")
+            db.commit()
+            db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+    def close(self) -> None:
+        for keeper in self.schedulers:
+            assert keeper.stop(60)
+        self.service.close()
+
+
+def overwrite_bytes(file: Path, at: float, data: bytes) -> None:
+    """Write over a file at a share of its length."""
+    with file.open("r+b") as opened:
+        opened.seek(int(file.stat().st_size * at))
+        opened.write(data)
+
+
+def truncate_file(file: Path) -> None:
+    with file.open("r+b") as opened:
+        opened.truncate(file.stat().st_size // 2)
+
+
+def remove_path(file: Path) -> None:
+    shutil.rmtree(file) if file.is_dir() else file.unlink()
+
+
+def wait_until(condition: Callable[[], object], seconds: float = 90.0) -> None:
+    """Wait for a condition, for so long at most."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not come true"
+        Event().wait(0.01)

@@ -1,0 +1,119 @@
+"""A store in PostgreSQL as a node has it, and wikis in it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.support.postgres_server import PostgresServer
+from wikiholt.domain.index import IndexChange, Recipe
+from wikiholt.domain.storage_protocols import WikiIndex
+from wikiholt.storage.postgres.catalog import Catalog
+from wikiholt.storage.postgres.pool import ConnectionPool
+from wikiholt.storage.postgres.store import PostgresStore
+from wikiholt.storage.sqlite.store import SqliteStore
+from wikiholt.testing import FakeEmbedder
+from wikiholt.testing.fakes import make_entry
+
+WIKI_ID, OTHER_WIKI_ID = "aaaaaaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbbbbbb"
+EMBEDDER = FakeEmbedder()
+RECIPE = Recipe(EMBEDDER.fingerprint, EMBEDDER.dimensions, "test")
+
+
+@contextmanager
+def open_node_store(
+    database: str,
+    place: Path,
+    *,
+    lease: float = 15.0,
+    connections: int = 10,
+    linger: float = 60.0,
+    lock_timeout_s: float | None = None,
+) -> Iterator[PostgresStore]:
+    """What one process has open of a farm."""
+    home, doors = (
+        Catalog(database, lock_timeout_s=lock_timeout_s),
+        ConnectionPool(connections, lock_timeout_s=lock_timeout_s),
+    )
+    try:
+        yield PostgresStore(home, doors, place, lease, linger_s=linger)
+    finally:
+        doors.close()
+        home.close()
+
+
+def create_filled_index(store: PostgresStore, wiki_id: str, pages: int = 3, revision: str = "r1") -> WikiIndex:
+    """A published index of so many pages that each hold `needle`."""
+    index = store.create(wiki_id, RECIPE)
+    some = tuple(make_entry(f"{number}.md", [f"needle {number}"], EMBEDDER) for number in range(pages))
+    index.apply(IndexChange(pages=some, revision=revision))
+    return index
+
+
+# A store in a database of its own, for tests that need no more of PostgreSQL than that.
+
+
+@contextmanager
+def open_store(pg: PostgresServer, scratch: Path) -> Iterator[PostgresStore]:
+    """One store for many tests: a wiki is made in no time, a database is not."""
+    address = pg.create_database()
+    home, doors = Catalog(address), ConnectionPool(10)
+    yield PostgresStore(home, doors, scratch)
+    doors.close()
+    home.close()
+    pg.drop_database(address)
+
+
+def remove_all_wikis(store: PostgresStore) -> PostgresStore:
+    for wiki_id in store.list_wiki_ids():
+        store.delete(wiki_id)
+    return store
+
+
+@pytest.fixture(scope="module")
+def shared(pg: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresStore]:
+    with open_store(pg, tmp_path_factory.mktemp("scratch")) as store:
+        yield store
+
+
+@pytest.fixture
+def postgres(shared: PostgresStore) -> PostgresStore:
+    return remove_all_wikis(shared)
+
+
+@pytest.fixture
+def embedded(tmp_path: Path) -> SqliteStore:
+    return SqliteStore(tmp_path / "embedded")
+
+
+# Two nodes of one farm over two databases, empty for each test.
+
+
+@pytest.fixture(scope="module")
+def addresses(pg: PostgresServer) -> Iterator[tuple[str, str]]:
+    made = pg.create_database(), pg.create_database()
+    yield made
+    for address in made:
+        pg.drop_database(address)
+
+
+@pytest.fixture
+def store(addresses: tuple[str, str], tmp_path: Path) -> Iterator[PostgresStore]:
+    """A node of a farm over two databases, without wikis."""
+    with open_node_store(addresses[0], tmp_path / "node", lease=1.0, linger=0.0) as made:
+        made.placements.catalog.add_database("second", addresses[1])
+        yield made
+        for wiki_id in made.list_wiki_ids():
+            made.delete(wiki_id)
+
+
+@pytest.fixture
+def another(addresses: tuple[str, str], tmp_path: Path) -> Iterator[PostgresStore]:
+    """Another node of the same farm."""
+    with open_node_store(addresses[0], tmp_path / "another", lease=1.0) as made:
+        yield made
+
+
+def make_change(*files: str) -> IndexChange:
+    return IndexChange(pages=tuple(make_entry(file, [file], EMBEDDER) for file in files), revision="r2")

@@ -1,0 +1,83 @@
+"""A farm for tests: two wikis behind the real application, with keys of every kind."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from tests.support.git_repository import Repository
+from wikiholt.app.bootstrap import Application, build_service, open_application
+from wikiholt.app.settings.settings_loader import load_settings
+from wikiholt.domain.wiki import Scope
+from wikiholt.interfaces.http.app import create_app
+from wikiholt.testing import FakeEmbedder
+
+ALPHA = {
+    "Home.md": "# Home\n\nWelcome. The [printer](Equipment/Printer.md) and [[Coffee]] are upstairs.\n",
+    "Equipment/Printer.md": "---\ntitle: Printer\ncategory: Equipment\ntags: [paper, repair]\n---\n"
+    "# Printer\n\nA jam is behind the rear flap.\n\n## Drum\n\nError 0x6100 means that the drum is worn out.\n",
+    "Coffee.md": "---\ntags: [kitchen]\n---\n# Coffee\n\nDescale the machine every month. alphacanary\n",
+}
+BETA = {"Home.md": "# Beta\n\nbetacanary lives here, far from any printer.\n"}
+_FAST_EMBEDDER = FakeEmbedder()
+UNLIMITED = {"limit.key_per_minute": 0, "limit.address_per_minute": 0}
+
+
+@dataclass
+class ServedApplication:
+    """The farm, its application, its repositories and its tokens by name."""
+
+    application: Application
+    app: FastAPI
+    alpha: Repository
+    beta: Repository
+    tokens: dict[str, str] = field(default_factory=dict)
+
+    def make_client(self, key: str | None = None, host: str = "127.0.0.1", **options: object) -> TestClient:
+        headers = {"Authorization": f"Bearer {self.tokens[key]}"} if key else {}
+        return TestClient(self.app, base_url=f"http://{host}", headers=headers, **options)  # type: ignore[arg-type]
+
+    def make_keys(self) -> None:
+        registry = self.application.service.registry
+        for scope in Scope:
+            _, token = registry.keys.create(registry.get("alpha").id, scope, f"alpha {scope}")
+            self.tokens[str(scope)] = token
+        _, self.tokens["other"] = registry.keys.create(registry.get("beta").id, Scope.ADMIN, "beta's")
+        _, self.tokens["operator"] = registry.keys.create(None, Scope.ADMIN, "operator")
+
+
+@contextmanager
+def serve_application(
+    place: Path,
+    settings: Mapping[str, object] | None = None,
+    *,
+    keys: bool = True,
+    embedder: FakeEmbedder | None = _FAST_EMBEDDER,
+) -> Iterator[ServedApplication]:
+    """A farm of alpha and beta, indexed, its keeper at work; limits are off unless set, the model is a quick one."""
+    alpha, beta = Repository(place / "alpha"), Repository(place / "beta")
+    alpha.commit(dict(ALPHA))
+    beta.commit(dict(BETA))
+    chosen = load_settings(
+        place / "data", overrides={**UNLIMITED, "sync.interval": 3600.0, "backup.interval": 0.0, **(settings or {})}
+    )
+    service = build_service(chosen)
+    if embedder is not None:
+        service.components = replace(service.components, embedder=lambda: embedder, identity=None)
+    farm = open_application(chosen, service=service)
+    for repository in (alpha, beta):
+        slug = repository.path.name
+        service.add(slug, str(repository.path), {})
+        service.get_handle(slug).sync()
+    found = ServedApplication(farm, create_app(farm), alpha, beta)
+    if keys:
+        found.make_keys()
+    farm.scheduler.start()
+    try:
+        yield found
+    finally:
+        assert farm.scheduler.stop(30)
+        service.close()

@@ -1,0 +1,122 @@
+"""A service over a data directory as the product wires it, with a stand-in for the model and caches that are in use."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache
+from hashlib import blake2b
+from pathlib import Path
+
+import numpy as np
+
+from wikiholt import embedding
+from wikiholt.app import bootstrap
+from wikiholt.app.backends import open_backend
+from wikiholt.app.settings.settings_loader import Settings, load_settings
+from wikiholt.caches.keywords.keyword_cache import FileKeywordCache
+from wikiholt.caches.vectors.exact import ExactVectorCache
+from wikiholt.domain.index import FloatArray
+from wikiholt.domain.protocols import KeywordCache, VectorCache
+from wikiholt.domain.storage_protocols import WikiIndex
+from wikiholt.domain.wiki import Wiki
+from wikiholt.git.repository_identity import GitRepositoryIdentities
+from wikiholt.git.source import GitSource
+from wikiholt.indexing.pipeline import TextPipeline
+from wikiholt.search.reranking import RerankConfig
+from wikiholt.storage.sqlite.store import SqliteStore
+from wikiholt.testing import FakeEmbedder, FakeReranker
+from wikiholt.wikis.live_index import Components, WikiConfig
+from wikiholt.wikis.registry import Registry
+from wikiholt.wikis.service import WikiService
+
+
+class SlowEmbedder(FakeEmbedder):
+    """Takes its time for every batch, so that whatever is to happen in the middle of a sync does."""
+
+    def __init__(self, name: str, seconds: float) -> None:
+        super().__init__(name=name)
+        self._seconds = seconds
+
+    def embed_passages(self, texts: Sequence[str]) -> FloatArray:
+        time.sleep(self._seconds)
+        return super().embed_passages(texts)
+
+    def _embed(self, text: str) -> FloatArray:
+        """The same vector as ever, with the directions of words remembered."""
+        words = [_make_direction(word, self.dimensions) for word in _split_words(text)]
+        total = np.full(self.dimensions, 1e-3, np.float32)
+        for word in words:
+            total += word
+        return np.asarray(total / np.linalg.norm(total), np.float32)
+
+
+def _split_words(text: str) -> list[str]:
+    low = text.lower()
+    return [low[start:end] for start, end in FakeEmbedder().get_token_spans(low)]
+
+
+@cache
+def _make_direction(word: str, dimensions: int) -> FloatArray:
+    seed = int.from_bytes(blake2b(word.encode("utf-8", "replace"), digest_size=8).digest())
+    return np.random.default_rng(seed).standard_normal(dimensions).astype(np.float32)
+
+
+REAL_MODEL = "real"
+"""In the place of a stand-in's name: the model the product comes with."""
+_SETTINGS = {"page.max_bytes": 200_000, "remote.schemes": "file", "remote.allow_private": True, "remote.timeout": 60}
+_FAST_SETTINGS = {"sync.interval": 1, "sync.slice": 1, "discover.interval": 1, "backup.interval": 3600, "serve.port": 0}
+FAST_SERVE_SETTINGS = {name: str(value) for name, value in (_SETTINGS | _FAST_SETTINGS).items()}
+"""Settings for a `wikiholt serve` that is in a hurry."""
+
+
+def install_fake_model(model: str, seconds: float) -> None:
+    """Let this process load a stand-in wherever it would load a model, and cache words however few the pages are."""
+    if model != REAL_MODEL:
+        embedding.load_embedder = lambda name, **_: SlowEmbedder(name, seconds)
+        embedding.identify_model = lambda name, _: SlowEmbedder(name, 0.0)
+    bootstrap.open_backend = lambda settings, backups: replace(
+        open_backend(settings, backups), keyword_cache_min_pages=0
+    )
+
+
+def build_test_service(data: Path, model: str = "fake", seconds: float = 0.0) -> WikiService:
+    """The service of this data directory in the product's own wiring, all but the model."""
+    install_fake_model(model, seconds)
+    return bootstrap.build_service(load_test_settings(data, model))
+
+
+def load_test_settings(data: Path, model: str) -> Settings:
+    return load_settings(data, None, {}, _SETTINGS if model == REAL_MODEL else {**_SETTINGS, "model": model})
+
+
+def make_cached_service(
+    data: Path,
+    *,
+    model: str = "fake",
+    seconds: float = 0.0,
+    background: bool = False,
+    target_tokens: Callable[[Wiki], int] = lambda _: 200,
+    lock_timeout: float = 30.0,
+) -> WikiService:
+    """The service of this data directory. Every wiki, however small, has both of its caches."""
+    store = SqliteStore(data / "wikis")
+    embedder = SlowEmbedder(model, seconds)
+
+    def vectors(index: WikiIndex, wiki_id: str) -> VectorCache:
+        return ExactVectorCache(index, store.get_directory(wiki_id), background=background)
+
+    def words(index: WikiIndex, wiki_id: str) -> KeywordCache:
+        return FileKeywordCache(index, store.get_directory(wiki_id), background=background)
+
+    def parts(wiki: Wiki) -> WikiConfig:
+        pipeline = TextPipeline(target_tokens=target_tokens(wiki), max_bytes=200_000)
+        return WikiConfig(GitSource(Path(wiki.source)), pipeline, "/w/{path}")
+
+    reranking = RerankConfig(FakeReranker, 60.0)
+    shop = Components(store, lambda: embedder, vectors, words, lock_timeout, reranking=reranking)
+    return WikiService(Registry(data / "registry.sqlite"), shop, parts, repositories=GitRepositoryIdentities())
+
+
+def read_all_files(directory: Path) -> dict[str, bytes]:
+    """Every file below a directory, byte for byte."""
+    return {str(file.relative_to(directory)): file.read_bytes() for file in directory.rglob("*") if file.is_file()}

@@ -1,0 +1,81 @@
+"""A real `wikiholt serve` on a loopback port, over the demo wikis and the real model, for browsers to visit."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from wikiholt.interfaces.cli.demo_wikis.demo_repositories import write_demo_wikis
+
+_COMMAND = [sys.executable, "-c", "from wikiholt.interfaces.cli.main import main; raise SystemExit(main())"]
+_TIMEOUT_S = 120.0
+
+
+@dataclass(frozen=True)
+class WebServer:
+    """A running server: where it listens, and where what it serves lies."""
+
+    url: str
+    data: Path
+    repositories: Path
+
+    def get_status(self, slug: str, key: str = "") -> dict[str, Any]:
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        found = httpx.get(f"{self.url}w/{slug}/api/v1/status", headers=headers, timeout=10)
+        assert found.status_code == 200, found.text
+        document: dict[str, Any] = found.json()
+        return document
+
+    def run_command(self, *arguments: str) -> Any:
+        """What a command prints as JSON, on the data directory of this server."""
+        return json.loads(run_command(self.data, *arguments))
+
+
+def run_command(data: Path, *arguments: str) -> str:
+    command = [*_COMMAND, "--data", str(data), *arguments]
+    return subprocess.run(
+        command, capture_output=True, text=True, check=True, timeout=_TIMEOUT_S, env=_make_environment()
+    ).stdout
+
+
+def _make_environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith("WIKIHOLT_")}
+
+
+@contextmanager
+def run_web_server(place: Path, *, settings: Sequence[str] = (), key_for: str = "") -> Iterator[tuple[WebServer, str]]:
+    """A server of the demo wikis with the first wiki indexed, and a key that reads `key_for`, if one is asked for."""
+    repositories, data = place / "repositories", place / "data"
+    write_demo_wikis(repositories)
+    chosen = [part for setting in settings for part in ("--set", setting)]
+    token = ""
+    if key_for:
+        run_command(data, "add", key_for, str(repositories / key_for))
+        token = json.loads(run_command(data, "key", "create", key_for, "--scope", "read", "--json"))["token"]
+    command = [*_COMMAND, "--data", str(data), *chosen, "serve", "--port", "0", "--json", str(repositories)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=_make_environment()) as process:
+        try:
+            assert process.stdout is not None
+            server = WebServer(json.loads(process.stdout.readline())["listening"], data, repositories)
+            for slug in (key_for,) if key_for else ("allotment", "runbook"):
+                wait_until(lambda slug=slug: not server.get_status(slug, token)["stale"])  # type: ignore[misc]
+            yield server, token
+        finally:
+            process.terminate()
+            assert process.wait(60) == 0
+
+
+def wait_until(condition: Any, seconds: float = _TIMEOUT_S) -> None:
+    """Wait until the condition holds; fail when it does not in time."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not come true in time"
+        time.sleep(0.05)

@@ -1,0 +1,324 @@
+"""Taking backups: while others read and write, verified, kept as long as they should be, and no longer."""
+
+import fcntl
+import hashlib
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Event, Thread
+
+import pytest
+
+from tests.wikis.backups.backup_fixtures import BackupFixture, count_bytes, flip_bits, set_age
+from wikiholt.domain.wiki import BackupReason
+from wikiholt.errors import Busy, IndexCorrupt, IndexMissing, StorageError, WikiNotFound
+from wikiholt.indexing.backup_directory import BackupDirectory
+from wikiholt.testing import FakeEmbedder
+
+
+def test_a_backup_is_one_file_whose_name_says_what_it_holds(ground: BackupFixture) -> None:
+    repository = ground.add_wiki("one")
+    taken = ground.get_wiki().backups.create()
+    (file,) = ground.get_backup_directory().directory.iterdir()
+    assert taken.state == ground.get_wiki().get_status().state
+    assert taken.state is not None
+    assert taken.state.revision == repository.get_head()
+    assert taken.name == f"{taken.taken_at:%Y%m%dT%H%M%S%fZ}-g1-v{taken.state.version}-asked"
+    assert file.name == f"{taken.name}-{hashlib.sha256(file.read_bytes()).hexdigest()}.sqlite"
+    assert taken.bytes == file.stat().st_size
+    assert ground.get_wiki().backups.list() == ground.get_wiki().backups.list_verified() == [taken]
+    assert ground.get_wiki().backups.find_newest_intact() == taken
+    assert file.stat().st_mode & 0o077 == 0
+    assert ground.get_backup_directory().directory.stat().st_mode & 0o077 == 0
+
+
+def test_a_backup_of_one_wiki_holds_nothing_of_another(ground: BackupFixture) -> None:
+    ground.add_wiki("one", {"Home.md": "only onecanary here"})
+    ground.add_wiki("two", {"Home.md": "only twocanary here"})
+    for slug in ("one", "two"):
+        ground.get_wiki(slug).backups.create()
+    for slug, own, other in (("one", b"onecanary", b"twocanary"), ("two", b"twocanary", b"onecanary")):
+        (content,) = count_bytes(ground.get_backup_directory(slug).directory).values()
+        assert own in content
+        assert other not in content
+
+
+def test_backups_are_taken_while_pages_are_written_and_searched(ground: BackupFixture) -> None:
+    repository = ground.add_wiki("one")
+    done = Event()
+    faults: list[BaseException] = []
+
+    def write() -> None:
+        try:
+            for number in range(25):
+                repository.commit({f"New{number}.md": f"# New {number}\n\nheron number {number}"})
+                ground.get_wiki().sync()
+        except BaseException as error:  # noqa: BLE001 - shown by the test
+            faults.append(error)
+        finally:
+            done.set()
+
+    writer = Thread(target=write)
+    writer.start()
+    taken = []
+    while not done.is_set():
+        taken.append(ground.get_wiki().backups.create())
+        assert ground.find_paths("heron")
+    writer.join()
+    assert not faults
+    assert len({backup.state.version for backup in taken if backup.state}) > 1
+    store = ground.service.components.store
+    for kept in ground.get_backup_directory().list_files():
+        copy = store.open_backup(kept.file)
+        assert copy.check() == []
+        copy.close()
+
+
+def test_many_may_take_backups_at_once(ground: BackupFixture) -> None:
+    ground.add_wiki("one")
+    with ThreadPoolExecutor(6) as pool:
+        taken = list(pool.map(lambda _: ground.get_wiki().backups.create(), range(12)))
+    assert len(taken) == 12
+    assert not any(backup.fault for backup in ground.get_wiki().backups.list_verified())
+    assert [file for file in ground.get_backup_directory().directory.iterdir() if file.name.startswith(".")] == []
+
+
+def test_a_draft_swept_away_before_it_was_held_is_begun_anew(
+    ground: BackupFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ground.add_wiki("one")
+    really, swept = fcntl.flock, []
+
+    def sweeping_first(held: int, how: int) -> None:
+        if not swept and (drafts := list(ground.get_backup_directory().directory.glob(".making-*"))):
+            swept.extend(drafts)
+            drafts[0].unlink()
+        really(held, how)
+
+    monkeypatch.setattr(fcntl, "flock", sweeping_first)
+    ground.get_wiki().backups.create()
+    assert swept
+    assert [backup.fault for backup in ground.get_wiki().backups.list_verified()] == [""]
+
+
+def test_a_backup_that_is_stopped_leaves_nothing(ground: BackupFixture) -> None:
+    ground.add_wiki("one")
+    with pytest.raises(Busy):
+        ground.get_wiki().backups.create(stop=lambda: True)
+    assert list(ground.get_backup_directory().directory.iterdir()) == []
+
+
+def test_a_wiki_that_was_never_synced_has_nothing_to_back_up(ground: BackupFixture) -> None:
+    repository = ground.add_wiki("one")
+    ground.service.add("empty", str(repository.path), {})
+    with pytest.raises(IndexMissing):
+        ground.get_wiki("empty").backups.create()
+    assert ground.get_wiki("empty").backups.list() == []
+    assert ground.get_wiki("empty").backups.find_newest_intact() is None
+
+
+def test_a_damaged_index_never_becomes_a_backup(ground: BackupFixture) -> None:
+    ground.add_wiki(
+        "one", {f"p{number}.md": f"# Page {number}\n\n{'words and more words ' * 40}" for number in range(60)}
+    )
+    good = ground.get_wiki().backups.create()
+    ground.service.close()
+    file = ground.get_index_file()
+    ground.service.close()
+    data = bytearray(file.read_bytes())
+    at = data.rindex(b"words and more words")
+    data[at : at + 5] = b"wards"
+    file.write_bytes(data)
+    with pytest.raises(IndexCorrupt):
+        ground.get_wiki().backups.create()
+    assert ground.get_wiki().backups.list_verified() == [good]
+
+
+def test_an_unchanged_index_is_not_kept_twice(ground: BackupFixture) -> None:
+    repository = ground.add_wiki("one")
+    backups = ground.get_wiki().backups
+    first = backups.ensure_current(BackupReason.SCHEDULED)
+    assert backups.ensure_current(BackupReason.SCHEDULED) == first
+    repository.commit({"New.md": "# New"})
+    ground.get_wiki().sync()
+    assert backups.ensure_current(BackupReason.SCHEDULED) != first
+
+
+def test_a_newest_backup_that_has_been_damaged_is_replaced(ground: BackupFixture) -> None:
+    ground.add_wiki("one")
+    backups = ground.get_wiki().backups
+    backups.ensure_current(BackupReason.SCHEDULED)
+    (kept,) = ground.get_backup_directory().list_files()
+    flip_bits(kept.file, 0.9)
+    again = backups.ensure_current(BackupReason.REQUESTED)
+    assert again.reason == BackupReason.REQUESTED
+    assert backups.find_newest_intact() == again
+
+
+# ── how long they are kept ───────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("keep", "left"),
+    [
+        (1, ["16T12"]),
+        (2, ["16T12", "16T11", "15T09"]),
+        (3, ["16T12", "16T11", "16T10", "15T09", "11T08"]),
+        (9, ["16T12", "16T11", "16T10", "15T09", "11T08", "11T07", "02T06"]),
+    ],
+)
+def test_the_latest_are_kept_and_the_newest_of_each_day(tmp_path: Path, keep: int, left: list[str]) -> None:
+    for hour in ("02T06", "11T07", "11T08", "15T09", "16T10", "16T11", "16T12"):
+        (tmp_path / f"202611{hour}0000000000Z-g1-v1-scheduled-{'0' * 64}.sqlite").touch()
+    BackupDirectory(tmp_path).prune(keep)
+    assert [f"{kept.taken_at:%dT%H}" for kept in BackupDirectory(tmp_path).list_files()] == left
+
+
+def test_a_clock_that_is_set_back_does_not_cost_the_backup_just_made(tmp_path: Path) -> None:
+    ground = BackupFixture(tmp_path, keep=1)
+    repository = ground.add_wiki("one")
+    ground.get_wiki().backups.create()
+    set_age(ground.get_backup_directory().list_files()[0], -30)
+    repository.commit({"New.md": "# New"})
+    ground.get_wiki().sync()
+    taken = ground.get_wiki().backups.create()
+    assert taken in ground.get_wiki().backups.list()
+    assert len(ground.get_wiki().backups.list()) == 2
+    ground.service.close()
+
+
+def test_a_draft_whose_maker_is_gone_is_removed_and_one_that_is_held_is_not(ground: BackupFixture) -> None:
+    ground.add_wiki("one")
+    shelf = ground.get_backup_directory()
+    with shelf.open_pending() as held:
+        left = shelf.directory / ".making-0123456789abcdef.sqlite"
+        left.write_bytes(b"half a copy")
+        ground.get_wiki().backups.create()
+        assert held.file.exists()
+        assert not left.exists()
+    assert not held.file.exists()
+
+
+def test_files_that_bear_another_name_do_not_count_and_are_left_alone(ground: BackupFixture) -> None:
+    ground.add_wiki("one")
+    taken = ground.get_wiki().backups.create()
+    odd = [
+        "notes.txt",
+        "20269999T000000000000Z-g1-v1-asked-" + "0" * 64 + ".sqlite",
+        "20261116T000000Z-g1-v1-asked.sqlite",
+    ]
+    for name in odd:
+        (ground.get_backup_directory().directory / name).write_text("x")
+    assert ground.get_wiki().backups.list() == [taken]
+    assert all((ground.get_backup_directory().directory / name).exists() for name in odd)
+
+
+# ── before risky steps ───────────────────────────────────────────────────────────────────────────
+
+
+def test_before_a_reindex_takes_over_the_old_index_is_backed_up(ground: BackupFixture) -> None:
+    ground.add_wiki("one")
+    before = ground.get_wiki().get_status().state
+    ground.get_wiki().reindex()
+    (backup,) = ground.get_wiki().backups.list()
+    assert (backup.reason, backup.state) == (BackupReason.BEFORE_PUBLISHING, before)
+
+
+def test_before_another_model_takes_over_the_old_index_is_backed_up(ground: BackupFixture) -> None:
+    ground.add_wiki("one")
+    ground.embedder = FakeEmbedder(16, "other")
+    ground.service.close()
+    ground.service = ground.open_service()
+    assert ground.get_wiki().sync().rebuilt
+    (backup,) = ground.get_wiki().backups.list()
+    assert backup.state is not None
+    assert backup.state.recipe.fingerprint == "fake/32"
+
+
+def test_a_reindex_goes_on_where_no_backup_can_be_made(ground: BackupFixture, caplog: pytest.LogCaptureFixture) -> None:
+    ground.add_wiki("one")
+    ground.place.mkdir(parents=True, exist_ok=True)
+    ground.get_backup_directory().directory.write_text("a file where the directory should be")
+    assert ground.get_wiki().reindex().rebuilt
+    assert ground.find_paths("heron") == ["Home"]
+    assert "no backup was made" in caplog.text
+
+
+# ── when it cannot be done ───────────────────────────────────────────────────────────────────────
+
+
+def test_a_place_that_cannot_be_written_is_an_error_that_says_so(ground: BackupFixture) -> None:
+    ground.add_wiki("one")
+    ground.place.mkdir(parents=True, exist_ok=True)
+    ground.get_backup_directory().directory.write_text("a file where the directory should be")
+    with pytest.raises(StorageError) as refused:
+        ground.get_wiki().backups.create()
+    assert "backup.place" in refused.value.hint
+    assert str(ground.directory) not in refused.value.message
+    assert ground.find_paths("heron") == ["Home"]
+
+
+def test_a_disk_that_is_full_leaves_the_index_and_earlier_backups_as_they_were(ground: BackupFixture) -> None:
+    ground.add_wiki("one", {f"p{number}.md": f"# Page {number}\n\nheron {number}" for number in range(200)})
+    taken = ground.get_wiki().backups.create()
+    code = (
+        "import sys; sys.path[:0] = sys.argv[2:]\n"
+        "from pathlib import Path\n"
+        "from backup_ground import Ground\n"
+        "import resource\n"
+        "from wikiholt.errors import StorageRefused\n"
+        "ground = Ground(Path(sys.argv[1]))\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))\n"
+        "try:\n    ground.wiki().backups.take()\nexcept StorageRefused as error:\n    print('refused')\n"
+    )
+    here = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "sources")]
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(ground.directory), *here], capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.returncode) == ("refused\n", 0), done.stderr
+    assert ground.get_wiki().backups.list_verified() == [taken]
+    assert len(list(ground.get_backup_directory().directory.iterdir())) == 1
+    assert ground.get_wiki().check() == []
+
+
+# ── removing a wiki ──────────────────────────────────────────────────────────────────────────────
+
+
+def test_removing_a_wiki_removes_and_lists_its_backups(ground: BackupFixture) -> None:
+    ground.add_wiki("one", {"Secret.md": "onecanary"})
+    ground.add_wiki("two")
+    ground.get_wiki("two").backups.create()
+    ground.get_wiki().backups.create()
+    ground.service.registry.backups.create()
+    others = count_bytes(ground.get_backup_directory("two").directory)
+    (name,) = (file.name for file in ground.get_backup_directory().directory.iterdir())
+    place, wiki_id = ground.get_backup_directory().directory, ground.get_wiki().wiki.id
+    removed = ground.service.remove("one")
+    assert f"backups/{name}" in removed.files
+    assert not place.exists()
+    ground.service.close()
+    for content in count_bytes(ground.data).values():
+        assert b"onecanary" not in content
+        assert wiki_id.encode() not in content
+    assert count_bytes(ground.get_backup_directory("two").directory) == others
+
+
+def test_a_backup_of_a_wiki_that_is_removed_meanwhile_leaves_nothing(ground: BackupFixture) -> None:
+    ground.add_wiki("one")
+    handle = ground.get_wiki()
+    directory = ground.get_backup_directory().directory
+    gone = False
+
+    def remove_now() -> bool:
+        nonlocal gone
+        if not gone:
+            gone = True
+            ground.service.remove("one")
+        return False
+
+    with pytest.raises(WikiNotFound):
+        handle.backups.create(stop=remove_now)
+    assert gone
+    assert not directory.exists()
+    assert list(ground.place.glob(".dropped-*")) == []

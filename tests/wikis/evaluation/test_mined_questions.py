@@ -1,0 +1,137 @@
+"""Questions mined from real repositories: links, former titles, descriptions."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.indexed_wiki import IndexedWiki, PageFiles
+from wikiholt.caches.keywords.keyword_cache import PatchedKeywordCache
+from wikiholt.domain.search import PageFilter, SearchMode
+from wikiholt.errors import InvalidEvaluation, NothingIndexed
+from wikiholt.text.keyword_query import parse_query
+from wikiholt.wikis.evaluation.mined_questions import MinedQuestions, to_query_text
+from wikiholt.wikis.evaluation.questions import Question, QuestionKind, sample_questions
+from wikiholt.wikis.evaluation.runner import run_evaluation
+
+FILLER = "Nothing of note stands in this sentence about whatever there may be to say of it here, nor in the next one."
+HEAP = f"# Heap\n\nTurn the compost so that air gets into it. {FILLER}\n"
+PAGES: PageFiles = {
+    "heap.md": HEAP,
+    "Home.md": "# Home\n\nSee [rotting kitchen waste](heap.md), [heap](heap.md), [click here](heap.md), [[heap]], "
+    f"[boats and harbours](sea/ferry.md) and [feeding the worms](worms.md#food). {FILLER}\n",
+    "sea/ferry.md": f"# Ferry\n\nBoats leave at nine. [boats and harbours](quay.md). {FILLER}\n",
+    "sea/quay.md": f"# Quay\n\nWhere the ferry lies. {FILLER}\n",
+    "worms.md": "---\ntitle: Worms\ndescription: What earthworms like to eat during cold winter months\n---\n"
+    f"# Worms\n\n## Food\n\nPeelings. {FILLER}\n",
+    "copied.md": "---\ndescription: Sharpen the blade of a spade with a flat file every spring\n---\n# Spade\n\n"
+    f"Sharpen the blade of a spade with a flat file every spring. {FILLER}\n",
+    "short.md": "# Short\n\nToo short.\n",
+    "secret.md": f"---\nhidden: true\n---\n# Secret\n\n{FILLER}\n",
+    "list.md": f"# List\n\n[tiny remark](short.md), [hidden treasure chest](secret.md). {FILLER}\n",
+}
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Iterator[IndexedWiki]:
+    made = IndexedWiki(tmp_path, PAGES).sync()
+    yield made
+    made.close()
+
+
+def filter_kind(mined: MinedQuestions, kind: QuestionKind) -> dict[str, Question]:
+    return {question.text: question for question in mined.questions if question.kind is kind}
+
+
+def test_a_link_text_asks_for_its_page_and_leaves_out_every_page_that_links_so(notes: IndexedWiki) -> None:
+    links = filter_kind(notes.handle.mine_questions(), QuestionKind.LINKS)
+    assert set(links) == {"rotting kitchen waste", "feeding the worms"}
+    question = links["rotting kitchen waste"]
+    assert (dict(question.relevant), question.excluded) == ({"heap": 1}, {"Home"})
+
+
+def test_titles_generic_texts_and_unfindable_pages_are_not_asked_for(notes: IndexedWiki) -> None:
+    texts = filter_kind(notes.handle.mine_questions(), QuestionKind.LINKS)
+    for left_out in ("heap", "click here", "tiny remark", "hidden treasure chest"):
+        assert left_out not in texts
+    # A page that is wanted and itself links by that text could not be judged.
+    assert "boats and harbours" not in texts
+
+
+def test_former_titles_come_from_renames_and_from_retitled_pages(notes: IndexedWiki) -> None:
+    notes.repository.commit({"tools.md": f"# Implements\n\nForks, rakes and spades. {FILLER}\n"})
+    notes.repository.commit({"tools.md": f"# Garden tools\n\nForks, rakes and spades. {FILLER}\n"})
+    plain = f"Untitled text that only its file gives a name to, and then some more words. {FILLER}\n"
+    notes.repository.commit({"shed/old_barn.md": plain})
+    notes.repository.commit({"shed/old_barn.md": None, "shed/lodge.md": plain})
+    notes.repository.commit({"shed/lodge.md": None, "house.md": plain + "One more line.\n"})
+    mined = notes.sync().handle.mine_questions([QuestionKind.FORMER_TITLES])
+    asked = {text: dict(each.relevant) for text, each in filter_kind(mined, QuestionKind.FORMER_TITLES).items()}
+    # Of a page with two former names one is asked; which one does not change from run to run.
+    assert asked == {"Implements": {"tools": 1}, "lodge": {"house": 1}}
+    assert mined == notes.handle.mine_questions([QuestionKind.FORMER_TITLES])
+
+
+def test_a_name_that_another_page_bears_today_is_not_asked(notes: IndexedWiki) -> None:
+    notes.repository.commit({"pier.md": f"# Ferry\n\nPlanks over water, at first. {FILLER}\n"})
+    notes.repository.commit({"pier.md": f"# Pier\n\nPlanks over water, at first. {FILLER}\n"})
+    with pytest.raises(InvalidEvaluation):
+        notes.sync().handle.mine_questions([QuestionKind.FORMER_TITLES])
+
+
+def test_a_description_is_asked_unless_the_page_says_it_anyway(notes: IndexedWiki) -> None:
+    mined = notes.handle.mine_questions([QuestionKind.DESCRIPTIONS])
+    assert list(filter_kind(mined, QuestionKind.DESCRIPTIONS)) == [
+        "What earthworms like to eat during cold winter months"
+    ]
+
+
+def test_a_description_does_not_answer_itself(notes: IndexedWiki) -> None:
+    (question,) = notes.handle.mine_questions([QuestionKind.DESCRIPTIONS]).questions
+    words = notes.handle.build_terms_without([question])
+    with notes.handle._open_index() as index:
+        revised = PatchedKeywordCache(index, words)
+        seeing = run_evaluation("", SearchMode.KEYWORD, [question], lambda _, request: notes.handle.search(request))
+        assert seeing.outcomes[0].returned[0].path == "worms"
+        word = parse_query("earthworms")
+        assert index.search_keywords(word, 5, PageFilter())
+        assert not revised.search(word, 5, None), "the word stands in the description alone"
+        assert [hit.page_id for hit in revised.search(parse_query("peelings"), 5, None)] == list(words)
+
+
+def test_a_sample_is_the_same_for_a_seed_and_keeps_to_its_limit() -> None:
+    many = [
+        Question(f"{kind}-{n}", kind, f"text {n}", {"a": 1})
+        for kind in (QuestionKind.LINKS, QuestionKind.LABELLED)
+        for n in range(50)
+    ]
+    chosen = sample_questions(many, 10, 1)
+    assert chosen == sample_questions(reversed(many), 10, 1)
+    assert [each.kind for each in chosen] == [QuestionKind.LINKS] * 10 + [QuestionKind.LABELLED] * 10
+    assert chosen != sample_questions(many, 10, 2)
+    # Most of a sample stays when the wiki grows.
+    more = [*many, Question("links-new", QuestionKind.LINKS, "a new one", {"a": 1})]
+    assert len({each.id for each in sample_questions(more, 10, 1)} - {each.id for each in chosen}) <= 1
+
+
+def test_a_text_is_asked_without_what_a_query_would_obey() -> None:
+    assert to_query_text('the "best" -worst **bold** `--no-rerank`\n way') == "the best worst bold no-rerank way"
+
+
+def test_a_wiki_that_says_nothing_of_itself_is_an_error_with_a_way_out(tmp_path: Path) -> None:
+    made = IndexedWiki(tmp_path, {"one.md": HEAP}).sync()
+    with pytest.raises(InvalidEvaluation, match="no questions could be mined") as caught:
+        made.handle.mine_questions()
+    assert "--queries" in caught.value.hint
+    made.close()
+
+
+def test_an_index_that_was_never_finished_is_not_measured(tmp_path: Path) -> None:
+    made = IndexedWiki(tmp_path, PAGES)
+    with made.store.write_lock("cccccccccccccccccccc", 1):
+        made.store.create(
+            "cccccccccccccccccccc", made.handle._config.pipeline.build_recipe(made.handle._components.embedder())
+        )
+    with pytest.raises(NothingIndexed):
+        made.handle.mine_questions()
+    made.close()

@@ -1,0 +1,97 @@
+"""Answers judged: what a question excludes, and who is compared with whom."""
+
+from dataclasses import replace
+
+from wikiholt.domain.search import SearchMode
+from wikiholt.interfaces.cli.evaluation_command import format_evaluation, render_evaluation
+from wikiholt.interfaces.cli.output import TerminalStyle
+from wikiholt.wikis.evaluation.questions import Question, QuestionKind
+from wikiholt.wikis.evaluation.runner import (
+    EvaluationReport,
+    EvaluationRun,
+    QuestionOutcome,
+    ReturnedPage,
+    RunComparison,
+    get_result_limit,
+    score_ranking,
+)
+
+LINKED = Question("1", QuestionKind.LINKS, "the warm corner", {"heap": 1}, frozenset({"Home", "Index"}))
+
+
+def make_ranking(*paths: str) -> list[ReturnedPage]:
+    return [ReturnedPage(path, path.title(), 0.5) for path in paths]
+
+
+def make_run(label: str, mode: SearchMode, *paths: str) -> EvaluationRun:
+    return EvaluationRun(label, mode, (score_ranking(LINKED, make_ranking(*paths), 2.0),))
+
+
+def make_evaluation(ours: EvaluationRun, theirs: EvaluationRun, *runs: EvaluationRun) -> EvaluationReport:
+    return EvaluationReport(
+        "garden", None, 0, {QuestionKind.LINKS: 1}, (ours, *runs), RunComparison.from_runs(ours, theirs, 0, 5)
+    )
+
+
+def test_the_page_a_link_stands_on_is_taken_out_before_a_ranking_is_judged() -> None:
+    outcome: QuestionOutcome = score_ranking(LINKED, make_ranking("Home", "heap", "shed"), 1.0)
+    assert [each.path for each in outcome.returned] == ["heap", "shed"]
+    assert outcome.metrics == {"ndcg@10": 1.0, "recall@10": 1.0, "mrr": 1.0, "success@1": 1.0}
+    kept = score_ranking(replace(LINKED, excluded=frozenset()), make_ranking("Home", "heap", "shed"), 1.0)
+    assert kept.metrics["success@1"] == 0.0
+
+
+def test_ten_pages_are_left_when_the_excluded_ones_are_taken_out() -> None:
+    assert get_result_limit(LINKED) == 12
+    pages = ["Home", "Index", *"abcdefghi", "heap"]
+    outcome = score_ranking(LINKED, make_ranking(*pages), 1.0)
+    assert len(outcome.returned) == 10
+    assert outcome.metrics["recall@10"] == 1.0
+
+
+def test_a_page_that_comes_twice_counts_where_it_comes_first() -> None:
+    outcome = score_ranking(LINKED, make_ranking("shed", "shed", "heap"), 1.0)
+    assert outcome.metrics["mrr"] == 0.5
+
+
+def test_who_is_compared_with_stands_in_the_table_once() -> None:
+    hybrid, keyword = (
+        make_run("hybrid", SearchMode.HYBRID, "heap"),
+        make_run("keyword", SearchMode.KEYWORD, "shed", "heap"),
+    )
+    for found in (make_evaluation(hybrid, keyword), make_evaluation(hybrid, keyword, keyword)):
+        assert [run.label for run in found.list_runs()] == ["hybrid", "keyword"]
+        lines = format_evaluation(found, TerminalStyle(use_color=False))
+        assert [line.split()[0] for line in lines[3:5]] == ["hybrid", "keyword"]
+        assert render_evaluation(found).count("<th scope='row'>keyword</th>") == 1
+
+
+def test_a_configuration_of_many_settings_stands_above_its_figures() -> None:
+    hybrid, other = (
+        make_run("hybrid", SearchMode.HYBRID, "heap"),
+        make_run("hybrid rerank.model=a-model-with-a-name", SearchMode.HYBRID, "heap"),
+    )
+    lines = format_evaluation(make_evaluation(hybrid, other), TerminalStyle(use_color=False))
+    assert lines[4] == "hybrid rerank.model=a-model-with-a-name"
+    assert [line.index("1.000") for line in (lines[3], lines[5])] == [32, 32]
+
+
+def test_the_report_shows_how_good_each_answer_was_and_marks_what_was_wanted() -> None:
+    page = render_evaluation(
+        make_evaluation(
+            make_run("hybrid", SearchMode.HYBRID, "heap"), make_run("keyword", SearchMode.KEYWORD, "shed", "heap")
+        )
+    )
+    assert "hybrid <small>nDCG 1.00</small> <mark><code>heap</code></mark><br>" in page
+    assert "keyword <small>nDCG 0.63</small> <code>shed</code>, <mark><code>heap</code></mark></li>" in page
+
+
+def test_a_note_of_some_answers_says_of_how_many() -> None:
+    slow = score_ranking(LINKED, make_ranking("heap"), 1.0, ("there was no time",))
+    run = EvaluationRun("hybrid", SearchMode.HYBRID, (slow, score_ranking(LINKED, make_ranking("heap"), 1.0), slow))
+    found = EvaluationReport("garden", None, 0, {QuestionKind.LINKS: 3}, (run,))
+    assert found.list_notes()[1:] == ("hybrid: there was no time (2 of 3 answers)",)
+    always = EvaluationReport(
+        "garden", None, 0, {QuestionKind.LINKS: 1}, (EvaluationRun("hybrid", SearchMode.HYBRID, (slow,)),)
+    )
+    assert always.list_notes()[1:] == ("hybrid: there was no time",)

@@ -1,0 +1,136 @@
+"""Whatever wiki and whatever rename: links mean after it what they meant before."""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.support.indexed_wiki import ADA, IndexedWiki
+from wikiholt.domain.page import Page
+from wikiholt.text.link_rewrite import PageMove, rewrite_links
+from wikiholt.text.links import PageNameIndex
+from wikiholt.text.page_parser import get_page_path, parse_page
+
+PARTS = st.sampled_from(
+    ["a", "A", "b", "a b", "a_b", "c.d", "ü", "(x)", "100%", "a#b", "x&amp;", "e^f", "n: o", "[z]", "é`"]
+)
+
+
+FILES = st.lists(PARTS, min_size=1, max_size=3).map(lambda parts: "/".join(parts) + ".md")
+
+
+@st.composite
+def link_texts(draw: st.DrawFn) -> str:
+    """A link in one of the ways people write them, to something that may be there."""
+    path = "/".join(draw(st.lists(PARTS, min_size=1, max_size=3)))
+    ending = draw(st.sampled_from(["", ".md"]))
+    tail = draw(st.sampled_from(["", "#here"]))
+    lead = draw(st.sampled_from(["", "/", "../", "./"]))
+    form = draw(st.integers(0, 5))
+    if form == 0:
+        return f"[[{lead}{path}{ending}{tail}]]"
+    if form == 1:
+        return f"[[text|{path}{tail}]]"
+    if form == 2:
+        return f"[[{path}|a]]"
+    safe = path.replace("%", "%25").replace("#", "%23").replace(" ", "%20").replace("(", "%28").replace(")", "%29")
+    if form == 3:
+        return f"[t](<{lead}{path.replace('%', '%25').replace('#', '%23')}{ending}{tail}>)"
+    return (
+        f"[t]({lead}{safe}{ending}{tail})" if form == 4 else f"[t][{path[:1]}]\n\n[{path[:1]}]: {lead}{safe}{ending}\n"
+    )
+
+
+WIKIS = st.dictionaries(FILES, st.lists(link_texts(), max_size=5).map("\n\n".join), min_size=1, max_size=6)
+
+
+def parse_pages(pages: dict[str, str]) -> dict[str, Page]:
+    found = {file: parse_page(file, "", text.encode(), None) for file, text in pages.items()}
+    return {file: page for file, page in found.items() if isinstance(page, Page)}
+
+
+def resolve_links(pages: dict[str, str]) -> dict[str, list[str | None]]:
+    """For every page, the page each of its links means, in order."""
+    names = PageNameIndex(map(get_page_path, pages))
+    return {
+        page.path: [names.find_page(link.paths, link.wiki) for link in page.links]
+        for page in parse_pages(pages).values()
+    }
+
+
+@settings(max_examples=300, deadline=None)
+@given(wiki=WIKIS, new=FILES, data=st.data())
+def test_after_a_rename_every_link_means_the_page_it_meant(wiki: dict[str, str], new: str, data: st.DataObject) -> None:
+    old = data.draw(st.sampled_from(sorted(wiki)))
+    if new in wiki:
+        return
+    names = {get_page_path(file) for file in wiki}
+    move = PageMove(
+        get_page_path(old),
+        get_page_path(new),
+        PageNameIndex(names),
+        PageNameIndex(names - {get_page_path(old)} | {get_page_path(new)}),
+    )
+    after = {
+        (new if file == old else file): rewrite_links(text.encode(), file, new if file == old else file, move).decode()
+        for file, text in wiki.items()
+    }
+    moved = {get_page_path(old): get_page_path(new)}
+    was, now = resolve_links(wiki), resolve_links(after)
+    for path, targets in was.items():
+        here = now[moved.get(path, path)]
+        assert len(here) == len(targets)
+        for target, later in zip(targets, here, strict=True):
+            # A link that meant nothing may come to mean the page that now bears the name it names.
+            assert target is None or later == moved.get(target, target)
+
+
+@settings(max_examples=200, deadline=None)
+@given(text=st.text(max_size=300) | WIKIS.map(lambda wiki: "\n".join(wiki.values())))
+def test_a_rename_that_concerns_no_link_leaves_every_byte(text: str) -> None:
+    move = PageMove("never", "nowhere", PageNameIndex(["never", "page"]), PageNameIndex(["nowhere", "page"]))
+    data = text.encode("utf-8", "surrogatepass")
+    if "never" not in text and "nowhere" not in text:
+        assert rewrite_links(data, "page.md", "page.md", move) == data
+
+
+@settings(max_examples=300, deadline=None)
+@given(paths=st.sets(FILES.map(get_page_path), min_size=1, max_size=8), data=st.data())
+def test_a_page_is_always_meant_by_its_own_path(paths: set[str], data: st.DataObject) -> None:
+    path = data.draw(st.sampled_from(sorted(paths)))
+    names = PageNameIndex(paths)
+    assert names.find_page((path,), True) == names.find_page((path,), False) == path
+    for wiki in (True, False):
+        meant = names.find_page((path.upper(),), wiki)
+        assert meant is None or meant in paths
+
+
+@pytest.fixture
+def scratch() -> Iterator[Path]:
+    made = Path(tempfile.mkdtemp())
+    yield made
+    shutil.rmtree(made)
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(wiki=WIKIS.filter(lambda wiki: len({file.casefold() for file in wiki}) == len(wiki)), data=st.data())
+def test_the_graph_of_a_real_wiki_is_the_same_after_a_rename(
+    scratch: Path, wiki: dict[str, str], data: st.DataObject
+) -> None:
+    """Through git and the index: a page of a new name, one that no link can have meant before."""
+    place = Path(tempfile.mkdtemp(dir=scratch))
+    notes = IndexedWiki(place, dict(wiki))
+    old = data.draw(st.sampled_from(sorted(wiki)))
+    before = notes.build_graph()
+    done = notes.pages.rename(get_page_path(old), "fresh/Brand new", ADA)
+    moved = {get_page_path(old): done.path}
+    after = notes.build_graph()
+    kept = {(moved.get(one, one), moved.get(other, other)) for one, other in before.edges}
+    assert kept <= set(after.edges)
+    # What is new was ambiguous between the page that moved and another.
+    assert all(other != done.path for _, other in set(after.edges) - kept)
+    notes.close()

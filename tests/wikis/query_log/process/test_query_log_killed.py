@@ -1,0 +1,104 @@
+"""Processes killed while they write down searches, and a disk without room: what was committed is there."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+from tests.wikis.query_log.query_log_fixtures import RETENTION, QueryLogFixture, make_record
+from wikiholt.storage.sqlite.query_log import SqliteQueryLog
+
+_WRITER_SCRIPT = """
+import os, sys
+from pathlib import Path
+from asked_ground import searched
+from wikiholt.model import QueryBounds
+from wikiholt.storage.sqlite.query_log import SqliteQueryLog
+
+log = SqliteQueryLog(Path(sys.argv[1]))
+for line in sys.stdin:  # the number to begin with; a child is made that writes until it is killed
+    if child := os.fork():
+        os.waitpid(child, 0)
+        print("killed", flush=True)
+        continue
+    print(os.getpid(), flush=True)
+    number = int(line)
+    while True:
+        log.write([searched(f"{number} {part}") for part in range(5)], QueryBounds(30, 400))
+        print(number, flush=True)
+        number += 1
+"""
+_FULL_DISK_SCRIPT = """
+import resource, signal, sys
+from pathlib import Path
+from asked_ground import Ground, until
+from wikiholt.model import Surface
+from wikiholt.search import Request
+
+ground = Ground.__new__(Ground)
+ground.data, ground.settings = Path(sys.argv[1]), {"queries.log": True}
+ground.service = ground.opened()
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))  # no file grows by a byte from now on
+print(len(ground.wiki.search(Request("heron"), surface=Surface.HTTP).hits))
+ground.service.close()
+print(len(ground.wiki.search(Request("heron")).hits))
+"""
+
+
+def start_script(code: str, place: Path) -> "subprocess.Popen[str]":
+    here = Path(__file__).parent
+    paths = f"import sys; sys.path += {[str(here), str(here.parent / 'sources')]!r}\n"
+    program = [sys.executable, "-c", paths + code, str(place)]
+    return subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def run_and_kill(parent: "subprocess.Popen[str]", first: int, chance: random.Random) -> list[int]:
+    """Have a child write some batches from this number on, kill it, and say which it knew to be committed."""
+    assert parent.stdin is not None
+    assert parent.stdout is not None
+    parent.stdin.write(f"{first}\n")
+    parent.stdin.flush()
+    child = int(parent.stdout.readline())
+    known = [int(parent.stdout.readline()) for _ in range(chance.randrange(3))]
+    time.sleep(chance.uniform(0.0, 0.02))  # the moment of the blow is what is tested
+    os.kill(child, signal.SIGKILL)
+    return known + [int(line) for line in iter(parent.stdout.readline, "killed\n")]
+
+
+def read_batches(log: SqliteQueryLog) -> Counter[int]:
+    found = log.read(0)
+    assert found is None or found.damaged_at is None
+    return Counter(int(each.query.split()[0]) for each in found.records) if found else Counter()
+
+
+def test_what_was_committed_is_there_whenever_the_writer_is_killed(tmp_path: Path) -> None:
+    chance = random.Random("killed while it writes down searches")
+    log, newest = SqliteQueryLog(tmp_path), -1
+    with start_script(_WRITER_SCRIPT, tmp_path) as nursery:
+        for _ in range(20):
+            told = run_and_kill(nursery, newest + 1, chance)
+            held = read_batches(log)
+            # Each batch is there whole or not at all, and those that the writer knew of are.
+            assert set(held.values()) <= {5}
+            assert max(held, default=-1) >= max(told, default=newest)
+            newest = max(held, default=-1)
+            assert sorted(held) == list(range(max(0, newest - 79), newest + 1))
+        nursery.communicate(timeout=60)
+    log.write([make_record("1000000 afterwards")], RETENTION)
+    assert max(read_batches(log)) == 1_000_000
+    assert newest > 0
+
+
+def test_a_full_disk_costs_the_log_and_no_search(tmp_path: Path) -> None:
+    ground = QueryLogFixture(tmp_path)
+    ground.search("before")
+    ground.service.close()
+    with start_script(_FULL_DISK_SCRIPT, ground.data) as process:
+        out, _ = process.communicate(timeout=120)
+    assert (process.returncode, out.split()) == (0, ["3", "3"])
+    assert ground.read_queries() == ["before"]

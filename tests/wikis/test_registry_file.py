@@ -1,0 +1,317 @@
+"""The registry's file: sealed row by row, brought along from older versions, damaged, and rid of what was removed."""
+
+import hashlib
+import multiprocessing
+import os
+import random
+import sqlite3
+import string
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from wikiholt.domain.wiki import Scope, Wiki
+from wikiholt.errors import IndexCorrupt, IndexTooNew, StorageError
+from wikiholt.wikis import registry_file
+from wikiholt.wikis.registry import Registry
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "data" / "registry.db"
+
+
+@pytest.fixture
+def registry(path: Path) -> Iterator[Registry]:
+    registry = Registry(path)
+    yield registry
+    registry.close()
+
+
+# ── the seal ──
+
+
+def _add_sample_rows(registry: Registry) -> None:
+    garden = registry.add("garden", "/srv/garden", {"hosts": "garden.example"})
+    registry.add("other", "/srv/other")
+    registry.keys.create(garden.id, Scope.READ, "label")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE wikis SET source = '/srv/other' WHERE slug = 'garden'",
+        "UPDATE wikis SET settings = '{\"public\": \"true\"}' WHERE slug = 'garden'",
+        "UPDATE hosts SET wiki_id = (SELECT id FROM wikis WHERE slug = 'other')",
+        "UPDATE keys SET wiki_id = (SELECT id FROM wikis WHERE slug = 'other')",
+        "UPDATE keys SET wiki_id = NULL",
+        "UPDATE keys SET scope = 'admin'",
+        *(f"DELETE FROM {table}" for table in ("wikis", "hosts", "keys", "marks", "sealed")),
+        "DELETE FROM wikis WHERE slug = 'garden'",
+        "INSERT INTO keys SELECT 'another', NULL, 'admin', '', created_at, NULL, digest FROM keys",
+    ],
+)
+def test_rows_that_were_not_written_here_are_damage(registry: Registry, path: Path, damage: str) -> None:
+    _add_sample_rows(registry)
+    registry.close()
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        assert other.execute(damage).rowcount
+    with pytest.raises(IndexCorrupt, match="not those that were written"):
+        registry.list_wikis()
+
+
+def test_a_write_does_not_seal_damage_that_was_there_before(registry: Registry, path: Path) -> None:
+    _add_sample_rows(registry)
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("UPDATE keys SET wiki_id = NULL")
+    registry.add("third", "/srv/third")
+    registry.close()
+    with pytest.raises(IndexCorrupt):
+        registry.list_wikis()
+
+
+def test_a_write_that_fails_leaves_everything_as_it_was(registry: Registry) -> None:
+    _add_sample_rows(registry)
+    before = (registry.list_wikis(), registry.keys.list())
+
+    def half() -> None:
+        with registry._database.write_transaction() as ledger:
+            ledger.delete("keys", "label", "label")
+            ledger.insert("marks", ("half", "done"))
+            raise RuntimeError("in the middle")
+
+    with pytest.raises(RuntimeError, match="in the middle"):
+        half()
+    registry.close()
+    assert (registry.list_wikis(), registry.keys.list()) == before
+
+
+# ── what is removed is gone ──
+
+
+@pytest.mark.parametrize("seed", [5, 10])
+def test_nothing_of_what_was_removed_is_left_in_the_file(registry: Registry, path: Path, seed: int) -> None:
+    """Overwriting rows as they are deleted is not enough here: SQLite has left copies of them behind by then."""
+    dice, gone, alive = random.Random(seed), list[str](), list[Wiki]()
+
+    def word() -> str:
+        return "".join(dice.choices(string.ascii_lowercase, k=16))
+
+    for _ in range(3):
+        alive += registry.add_many((word(), f"/srv/{word()}/{'x' * dice.randint(0, 300)}", {}) for _ in range(100))
+        for _ in range(40):
+            wiki = alive.pop(dice.randrange(len(alive)))
+            registry.remove(wiki.slug)
+            gone += [wiki.id, wiki.slug, wiki.source.split("/")[2]]
+            on_disk = b"".join(file.read_bytes() for file in path.parent.iterdir())
+            assert [text for text in gone if text.encode() in on_disk] == []
+    assert registry.list_wikis() == sorted(alive, key=lambda wiki: wiki.slug)
+
+
+def test_nothing_of_a_key_a_host_or_an_old_setting_is_left_in_the_file(registry: Registry, path: Path) -> None:
+    wiki = registry.add("garden", "/srv/garden", {"hosts": "heron.example", "webhook_secret": "bittern"})
+    key, _ = registry.keys.create(wiki.id, Scope.READ, "cormorant")
+    registry.update_settings("garden", {"hosts": "", "webhook_secret": "egret"})
+    registry.keys.revoke(key.id)
+    on_disk = b"".join(file.read_bytes() for file in path.parent.iterdir())
+    assert b"egret" in on_disk
+    assert [text for text in ("heron", "bittern", "cormorant", key.id) if text.encode() in on_disk] == []
+
+
+# ── older files ──
+
+_SCHEMA_VERSION_1 = """
+PRAGMA journal_mode = WAL;
+PRAGMA application_id = 0x57484C52;
+PRAGMA user_version = 1;
+CREATE TABLE wikis (
+    id TEXT PRIMARY KEY NOT NULL,
+    slug TEXT NOT NULL UNIQUE,
+    source TEXT NOT NULL,
+    settings TEXT NOT NULL,
+    created_at TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE seal (one INTEGER PRIMARY KEY CHECK (one = 1), digest TEXT NOT NULL);
+"""
+
+
+def _make_version_1(path: Path, count: int = 3) -> list[tuple[str, ...]]:
+    """A registry as the Wikiholt before keys left it."""
+    rows = [
+        (
+            f"{number:a>20}",
+            f"wiki-{number}",
+            f"/srv/wiki-{number}",
+            '{"language": "german"}',
+            "2026-01-02T03:04:05+00:00",
+        )
+        for number in range(count)
+    ]
+    digest = hashlib.blake2b(digest_size=16)
+    for row in sorted(rows):
+        digest.update(repr(row).encode("utf-8", "surrogatepass"))
+    path.parent.mkdir(exist_ok=True)
+    with closing(sqlite3.connect(path, isolation_level=None)) as old:
+        old.executescript(_SCHEMA_VERSION_1)
+        old.executemany("INSERT INTO wikis VALUES (?, ?, ?, ?, ?)", rows)
+        old.execute("INSERT INTO seal VALUES (1, ?)", (digest.hexdigest(),))
+    return rows
+
+
+def test_a_registry_of_version_1_becomes_one_of_today(registry: Registry, path: Path) -> None:
+    rows = _make_version_1(path)
+    wikis = registry.list_wikis()
+    assert [(wiki.id, wiki.slug, wiki.source) for wiki in wikis] == [row[:3] for row in rows]
+    assert wikis[0].settings == {"language": "german"}
+    assert not registry.keys.has_ever_had_any()
+    key, token = registry.keys.create(wikis[1].id, Scope.READ)
+    registry.update_settings("wiki-2", {"hosts": "two.example"})
+    registry.remove("wiki-0")
+    registry.close()
+    assert [wiki.slug for wiki in registry.list_wikis()] == ["wiki-1", "wiki-2"]
+    assert registry.keys.find_by_token(token) == key
+    assert registry.find_by_host("two.example") == registry.get("wiki-2")
+    with closing(sqlite3.connect(path)) as file:
+        assert file.execute("PRAGMA user_version").fetchone() == (2,)
+
+
+def test_a_damaged_registry_of_version_1_is_left_as_it_is(registry: Registry, path: Path) -> None:
+    _make_version_1(path)
+    with closing(sqlite3.connect(path, isolation_level=None)) as old:
+        old.execute("UPDATE wikis SET source = '/srv/wiki-1' WHERE slug = 'wiki-0'")
+    with pytest.raises(IndexCorrupt):
+        registry.list_wikis()
+    registry.close()
+    with closing(sqlite3.connect(path)) as file:
+        assert file.execute("PRAGMA user_version").fetchone() == (1,)
+
+
+def test_a_process_of_the_older_wikiholt_cannot_write_the_old_seal_any_more(registry: Registry, path: Path) -> None:
+    _make_version_1(path)
+    with closing(sqlite3.connect(path, isolation_level=None)) as older:
+        older.execute("SELECT digest FROM seal").fetchone()
+        registry.list_wikis()
+        with pytest.raises(sqlite3.OperationalError, match="seal"):
+            older.execute("INSERT OR REPLACE INTO seal VALUES (1, 'old')")
+    assert len(registry.list_wikis()) == 3
+
+
+def test_a_registry_of_version_1_that_cannot_be_written_is_read_all_the_same(
+    registry: Registry, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _make_version_1(path)
+    content = path.read_bytes()
+
+    def as_it_lies(file: Path, timeout: float) -> sqlite3.Connection:
+        return registry_file._connect_file(file, "mode=ro&immutable=1", timeout)
+
+    monkeypatch.setattr(registry_file, "_open_file", as_it_lies)
+    assert len(registry.list_wikis()) == 3
+    assert not registry.keys.has_any()
+    with pytest.raises(StorageError):
+        registry.add("other", "/srv/other")
+    assert len(registry.list_wikis()) == 3
+    registry.close()
+    assert path.read_bytes() == content
+
+
+def _check_old_file_count(path: Path) -> None:
+    with closing(Registry(path)) as registry:
+        assert len(registry.list_wikis()) == 500
+        assert not registry.keys.has_ever_had_any()
+
+
+def test_many_processes_bring_an_older_registry_to_today_together(path: Path) -> None:
+    _make_version_1(path, 500)
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=_check_old_file_count, args=(path,)) for _ in range(4)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0] * 4
+
+
+# ── damage ──
+
+
+@pytest.mark.parametrize("content", [b"", b"not a database at all" * 100, b"SQLite format 3\0" + b"\0" * 5000])
+def test_a_damaged_file_is_an_error_and_never_an_empty_list(path: Path, content: bytes) -> None:
+    path.parent.mkdir()
+    path.write_bytes(content)
+    with closing(Registry(path)) as registry:
+        for use in (registry.list_wikis, lambda: registry.get("garden"), lambda: registry.add("garden", "/srv")):
+            with pytest.raises(IndexCorrupt, match="damaged") as caught:
+                use()
+            assert "backup" in caught.value.hint
+    assert path.read_bytes() == content
+
+
+def test_a_torn_file_is_an_error(registry: Registry, path: Path) -> None:
+    for number in range(400):
+        registry.add(f"wiki-{number}", "/srv/" + "x" * 100)
+    registry.close()
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+    with pytest.raises(IndexCorrupt):
+        registry.list_wikis()
+
+
+def test_another_database_is_not_taken_for_a_registry(registry: Registry, path: Path) -> None:
+    path.parent.mkdir()
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("CREATE TABLE wikis (id)")
+    with pytest.raises(IndexCorrupt, match="not a registry"):
+        registry.list_wikis()
+
+
+def test_a_newer_registry_is_refused(registry: Registry, path: Path) -> None:
+    registry.add("garden", "/srv/garden")
+    registry.close()
+    with closing(sqlite3.connect(path)) as newer:
+        newer.execute("PRAGMA user_version = 99")
+    with pytest.raises(IndexTooNew, match="newer Wikiholt"):
+        registry.list_wikis()
+
+
+@pytest.mark.parametrize("settings", ["{", "[]", "null", '{"a": 1}'])
+def test_a_row_that_makes_no_sense_is_damage(registry: Registry, path: Path, settings: str) -> None:
+    registry.add("garden", "/srv/garden")
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("UPDATE wikis SET settings = ?", (settings,))
+    with pytest.raises(IndexCorrupt, match="cannot be understood"):
+        registry.list_wikis()
+
+
+def test_a_directory_that_cannot_be_made_is_said_as_such(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with closing(Registry(tmp_path / "file" / "registry.db")) as registry, pytest.raises(StorageError):
+        registry.add("garden", "/srv/garden")
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write everywhere")
+def test_a_registry_in_a_read_only_directory_can_be_read(registry: Registry, path: Path) -> None:
+    wiki = registry.add("garden", "/srv/garden")
+    registry.close()
+    path.chmod(0o444)
+    path.parent.chmod(0o555)
+    try:
+        assert registry.list_wikis() == [wiki]
+        with pytest.raises(StorageError):
+            registry.add("other", "/srv/other")
+    finally:
+        path.parent.chmod(0o755)
+
+
+def test_a_restored_file_is_read_and_not_the_one_before(registry: Registry, path: Path) -> None:
+    registry.add("old", "/srv/old")
+    registry.close()
+    backup = path.read_bytes()
+    registry.add("newer", "/srv/newer")
+    (path.parent / "restored").write_bytes(backup)
+    for leftover in path.parent.glob("registry.db-*"):
+        leftover.unlink()
+    (path.parent / "restored").replace(path)
+    assert [wiki.slug for wiki in registry.list_wikis()] == ["old"]
