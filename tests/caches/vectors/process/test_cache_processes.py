@@ -45,9 +45,10 @@ def test_a_process_far_behind_takes_the_newer_file_of_another(tmp_path: Path) ->
     truth.add(random_vectors(2_500, seed=3), [60] * 2_500)
     for _ in range(250):
         truth.log.append(((), ()))
-    (tmp_path / "elsewhere").mkdir()
-    exact(truth, tmp_path / "elsewhere").refresh()
-    only = next((tmp_path / "elsewhere").iterdir())
+    elsewhere = tmp_path / "elsewhere" / tmp_path.name  # a directory is named for the wiki that owns its files
+    elsewhere.mkdir(parents=True)
+    exact(truth, elsewhere).refresh()
+    only = next(elsewhere.iterdir())
     only.rename(tmp_path / only.name)
     truth.horizon = truth.get_version()
     behind.refresh()
