@@ -16,7 +16,7 @@ from pathlib import Path
 from wikiholt.app import bootstrap
 from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.domain.search import SearchMode
-from wikiholt.errors import StorageRefused
+from wikiholt.errors import StorageError
 from wikiholt.search.request import SearchRequest
 from wikiholt.testing import FakeEmbedder
 
@@ -34,7 +34,7 @@ print("status", status.state.pages, status.error, handle.check())
 for write in (handle.sync, handle.reindex, handle.backups.create):
     try:
         print(write())
-    except StorageRefused as error:
+    except StorageError as error:
         print("refused", bool(error.hint))
 service.close()
 """

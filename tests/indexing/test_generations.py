@@ -148,7 +148,9 @@ def test_an_index_of_an_older_version_of_the_text_answers_until_another_was_buil
     with monkeypatch.context() as older:
         older.setattr(indexing_pipeline, "TEXT_VERSION", indexing_pipeline.TEXT_VERSION - 1)
         older.setattr(
-            indexing_pipeline, "page_words", lambda page, language: replace(build_page_terms(page, language), name="")
+            indexing_pipeline,
+            "build_page_terms",
+            lambda page, language: replace(build_page_terms(page, language), name=""),
         )
         ward.reopen()
         ward.handle.reindex()
