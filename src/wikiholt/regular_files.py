@@ -98,12 +98,13 @@ def fsync_path(path: Path) -> None:
 
 
 def write_atomically(file: Path, draft: Path, data: bytes, mode: int = 0o666) -> None:
-    """Write `data` to the new file `draft`, flush it to disk and rename it to `file`. Raises OSError.
+    """Write `data` to the temporary file `draft`, flush it to disk and rename it to `file`. Raises OSError.
 
     To survive a power failure the rename also needs `fsync_path` of the directory.
     """
     try:
-        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode), "wb") as out:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+        with os.fdopen(os.open(draft, flags, mode), "wb") as out:
             out.write(data)
             out.flush()
             os.fsync(out.fileno())
