@@ -12,7 +12,7 @@ import numpy as np
 
 from wikiholt.domain.index import Recipe
 from wikiholt.domain.page import PageProblem
-from wikiholt.errors import Busy, IndexCorrupt, IndexUnavailable
+from wikiholt.errors import Busy, IndexCorrupt
 from wikiholt.storage.checksums import write_state_checksum
 from wikiholt.storage.postgres import index_writer, rows
 from wikiholt.storage.postgres.integrity import FullPage, iter_full_pages
@@ -26,8 +26,6 @@ from wikiholt.storage.sqlite.errors import translate_errors
 Row = tuple[Any, ...]
 
 _BATCH_CHUNKS = 200
-_MIN_SCHEMA = 2
-"""The oldest schema of a file that can be taken in: before, links had no keys."""
 
 
 def write_copy(db: Connection, tables: GenerationTables, to: Path, stop: Callable[[], bool]) -> GenerationState:
@@ -96,12 +94,7 @@ def _write_rest(db: Connection, tables: GenerationTables, copy: sqlite3.Connecti
 def verify_copy(file: Path, wiki_id: str) -> Recipe:
     """The recipe of a file of this wiki that can be taken in, every byte of which was read; else raises IndexFault."""
     with closing(schema.open_immutable(file)) as copy, translate_errors():
-        layout, _, recipe = schema.read_header(copy)
-        if layout < _MIN_SCHEMA:
-            raise IndexUnavailable(
-                "the copy is an older Wikiholt's and knows no links",
-                hint="sync it in an embedded store first (`wikiholt sync`), then move that wiki",
-            )
+        _, recipe = schema.read_header(copy)
         schema.require_owner(copy, wiki_id)
         faults = integrity.find_faults(copy, recipe.dimensions)
     if faults:
@@ -112,7 +105,7 @@ def verify_copy(file: Path, wiki_id: str) -> Recipe:
 def import_copy(db: Connection, file: Path, tables: GenerationTables) -> None:
     """Fill an empty generation from a file that was proven, in the open transaction."""
     with closing(schema.open_immutable(file)) as copy, translate_errors():
-        _, _, recipe = schema.read_header(copy)
+        _, recipe = schema.read_header(copy)
         _CopyImport(db, tables, copy, recipe.dimensions).run()
 
 
