@@ -161,15 +161,15 @@ class SqliteStore:
         compared_stamp, compared_at = self._compared.get(wiki_id, ("", 0.0))
         if generation is None or (compared_stamp == stamp and time.monotonic() - compared_at < max_age_s):
             return VerificationResult.NONE if generation is None else VerificationResult.COMPARED
-        mark, files = self._read_change_mark(wiki_id), self._get_files(wiki_id, generation)
-        checksum = compute_checksum(files) if mark.stamp != stamp or mark.checksum is not None else None
+        mark, file = self._read_change_mark(wiki_id), self._get_file(wiki_id, generation)
+        checksum = compute_checksum(file) if mark.stamp != stamp or mark.checksum is not None else None
         if mark.stamp != stamp and is_locked(self.get_directory(wiki_id) / "write.lock"):
             return VerificationResult.NONE
         if mark == FileMark(stamp, None):
             return VerificationResult.TOO_LARGE
         if checksum is None or mark != FileMark(stamp, checksum):
             # No writer left it like this, but the change may be in unused space: only a full check tells.
-            if checksum is None or count_bytes(files) > _MAX_FULL_READ_BYTES:
+            if checksum is None or count_bytes(file) > _MAX_FULL_READ_BYTES:
                 return (
                     VerificationResult.CHANGED if self.get_change_token(wiki_id) == stamp else VerificationResult.NONE
                 )
@@ -202,7 +202,7 @@ class SqliteStore:
         mark, stamp = self._read_change_mark(wiki_id), self.get_change_token(wiki_id)
         if mark.stamp != stamp or mark.checksum is None:
             return mark.stamp == stamp
-        return compute_checksum(self._get_files(wiki_id, generation)) == mark.checksum
+        return compute_checksum(self._get_file(wiki_id, generation)) == mark.checksum
 
     def quarantine(self, wiki_id: str, reason: str) -> str:
         name = make_quarantine_name(re.sub(r"[^a-z0-9]+", "-", reason.lower())[:40].strip("-"))
@@ -273,15 +273,10 @@ class SqliteStore:
         return read_mark(self.get_directory(wiki_id) / "write.lock")
 
     def _write_change_mark(self, wiki_id: str) -> None:
-        generation, stamp = self.get_published(wiki_id), self.get_change_token(wiki_id)
-        checksum = compute_checksum(self._get_files(wiki_id, generation or 0))
+        checksum = compute_checksum(self._get_file(wiki_id, self.get_published(wiki_id) or 0))
+        stamp = self.get_change_token(wiki_id)  # afterwards: closing the last connection may empty the log
         write_mark(self.get_directory(wiki_id) / "write.lock", FileMark(stamp, checksum))
         self._compared[wiki_id] = (stamp, time.monotonic())
-
-    def _get_files(self, wiki_id: str, generation: int) -> list[Path]:
-        """The files of a generation: the database and its log."""
-        file = self._get_file(wiki_id, generation)
-        return [file, file.with_name(file.name + "-wal")]
 
     def _get_file(self, wiki_id: str, generation: int) -> Path:
         return self._get_generations(wiki_id).get_file(generation)
