@@ -164,7 +164,7 @@ def test_notes_are_kept_with_the_wiki_and_seen_by_all(store: PostgresStore, anot
     assert store.get_note(WIKI_ID, "health") == "better ü \U0001f600"
     assert store.get_note(WIKI_ID, "reindex") is None
     for ours in ("writer", "desk", "layout", "mark"):
-        with pytest.raises(ValueError, match="no name"):
+        with pytest.raises(ValueError, match="reserved"):
             store.set_note(WIKI_ID, ours, "x")
     assert store.get_note(OTHER_WIKI_ID, "health") is None
 
