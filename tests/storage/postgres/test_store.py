@@ -41,11 +41,11 @@ def test_new_wikis_go_where_fewest_are(store: PostgresStore) -> None:
 
 
 @pytest.mark.parametrize("database", ["home", "second"])
-@pytest.mark.parametrize("killed_at", ["_reserved", "found", "_set_condition"])
+@pytest.mark.parametrize("killed_at", ["_reserve", "provision_schema", "_write_condition"])
 def test_on_boarding_that_breaks_off_is_done_by_the_next(
     store: PostgresStore, another: PostgresStore, monkeypatch: pytest.MonkeyPatch, database: str, killed_at: str
 ) -> None:
-    owner = PlacementCatalog if killed_at == "found" else placements
+    owner = PlacementCatalog if killed_at == "provision_schema" else placements
     really = getattr(owner, killed_at)
 
     def killed(*given: object) -> None:
