@@ -23,7 +23,7 @@ Row = tuple[Any, ...]
 
 _MATCHED_TERMS = "ts_filter(setweight(p.terms, 'A', %(lexemes)s::text[]), '{a}')"
 """The terms of a page that are in the query."""
-_PREFIX_TERMS = "CASE WHEN p.terms @@ %(begun)s::tsquery THEN p.terms END"
+_PREFIX_TERMS = "CASE WHEN p.terms @@ %(prefix)s::tsquery THEN p.terms END"
 """All terms of a page with a match of the prefix. Filtering them here is ten times as fast as in PostgreSQL."""
 _WORD_COLUMNS = f"p.size, p.words, p.terms @@ $q$'{rows.OVERSIZED}'$q$::tsquery"
 _MAX_CACHED_PAGES = 20_000
@@ -114,7 +114,7 @@ class _Lookup:
         values = {
             "lexemes": [rows.OVERSIZED, *(term for term in single if rows.quote_term(term))],
             "wanted": _build_any_tsquery([*single.values(), *([prefix] if prefix is not None else [])]),
-            "begun": prefix_tsquery,
+            "prefix": prefix_tsquery,
         }
         columns = f"p.size, {_MATCHED_TERMS}, {_PREFIX_TERMS if prefix_tsquery else 'NULL'}"
         for page_id, size, matched_terms, all_terms in self._select_rows(columns, values):

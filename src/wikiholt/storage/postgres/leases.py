@@ -66,7 +66,7 @@ def check_fence(connection: Connection, fence: int | None) -> None:
 
 
 def make_lost_lease_error() -> Busy:
-    return Busy("another process has taken over writing this wiki's index", hint="it continues there")
+    return Busy("another process has taken over writing this wiki's index", hint="the other process continues")
 
 
 @dataclass(slots=True)
