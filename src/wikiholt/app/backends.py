@@ -12,7 +12,7 @@ from wikiholt.storage.sqlite.query_log import SqliteQueryLog
 from wikiholt.storage.sqlite.store import SqliteStore
 from wikiholt.wikis.rate_limit import BucketSize, TokenBuckets
 from wikiholt.wikis.registry import Registry
-from wikiholt.wikis.registry_files import LeftoverData
+from wikiholt.wikis.registry_recovery import LeftoverData
 
 KEYWORD_CACHE_MIN_PAGES = 300
 """Up to here FTS5 answers in half a millisecond, and a word cache would only cost memory."""

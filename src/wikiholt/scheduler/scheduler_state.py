@@ -36,7 +36,7 @@ class SchedulerState:
     def add(self, wiki: Wiki, interval_s: float, priority: SyncPriority | None = None) -> WikiEntry:
         """Begin to look after a wiki, or take up its new settings; with a rank it is put in line at once."""
         with self.changed:
-            self.removed_sources.discard(wiki.get_location)
+            self.removed_sources.discard(wiki.location)
             entry = self._entries.get(wiki.id)
             if entry is None:
                 entry = self._entries[wiki.id] = WikiEntry(wiki, interval_s, 0.0)
@@ -57,7 +57,7 @@ class SchedulerState:
         with self.changed:
             entry = self._entries.get(wiki_id)
             if entry is not None:
-                self.removed_sources.add(entry.wiki.get_location)
+                self.removed_sources.add(entry.wiki.location)
                 self.release(wiki_id)
 
     def release(self, wiki_id: str) -> None:

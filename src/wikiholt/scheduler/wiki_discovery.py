@@ -54,7 +54,7 @@ class WikiDiscovery:
             return
         wikis = [wiki for wiki in self._service.list_wikis() if self._only_wiki_id in (None, wiki.id)]
         there = {wiki.source for wiki in wikis}
-        self._state.removed_sources |= {wiki.get_location for wiki in self._wikis if wiki.source not in there}
+        self._state.removed_sources |= {wiki.location for wiki in self._wikis if wiki.source not in there}
         self._wikis, self._registry_version = wikis, mark
         databases = self._service.components.databases
         if databases is not None and self._only_wiki_id is None:

@@ -16,7 +16,7 @@ from wikiholt.indexing.index_backups import IndexBackups
 from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.live_index import Components, WikiConfig
 from wikiholt.wikis.registry import Registry
-from wikiholt.wikis.registry_files import RECOVERY_HINT
+from wikiholt.wikis.registry_recovery import RECOVERY_HINT
 from wikiholt.wikis.removal import PendingRemovals
 from wikiholt.wikis.slugs import validate_slug
 

@@ -21,7 +21,7 @@ from wikiholt.storage.postgres.registry_store import REGISTRY_TABLES, PostgresRe
 from wikiholt.wikis import registry_backups as backups_module
 from wikiholt.wikis import registry_schema
 from wikiholt.wikis.registry import Registry
-from wikiholt.wikis.registry_files import LeftoverData
+from wikiholt.wikis.registry_recovery import LeftoverData
 
 _FILE_ONLY_TESTS = {
     "test_ten_thousand_wikis_are_registered_in_seconds_and_one_more_costs_what_one_costs",

@@ -327,7 +327,7 @@ def test_a_damaged_log_is_begun_anew_and_says_so(
     found = ground.wiki.query_log.build_report()
     assert found.searches >= 1
     assert found.damaged_at is not None
-    assert "begun anew" in caplog.text
+    assert "replaced by an empty one" in caplog.text
     assert "before" not in caplog.text
 
 

@@ -22,6 +22,7 @@ from wikiholt.domain.index import (
     VectorRows,
 )
 from wikiholt.domain.page import Facets, PageProblem
+from wikiholt.domain.protocols import never_stop
 from wikiholt.domain.search import KeywordHit, KeywordQuery, PageFilter, StoredChunk, StoredLink, StoredPage
 from wikiholt.domain.storage_protocols import VectorSnapshot
 from wikiholt.errors import Busy, IndexCorrupt
@@ -102,7 +103,7 @@ class PostgresIndex:
             sql = f'SELECT file, blob, reason, detail FROM {self._tables.problems} ORDER BY file COLLATE "C"'
             return [PageProblem(*rows.decode_row(row)) for row in db.execute(sql)]
 
-    def check(self, stop: Callable[[], bool] = lambda: False) -> Sequence[str]:
+    def check(self, stop: Callable[[], bool] = never_stop) -> Sequence[str]:
         if stop():
             raise Busy("the check was stopped", hint="try again")
         with self._connections.read_snapshot() as db:
@@ -121,7 +122,7 @@ class PostgresIndex:
         vectors = rows.decode_vectors([vector for _, vector in chunks], self.recipe.dimensions)
         return {digest: vector for (digest, _), vector in zip(chunks, vectors, strict=True)}
 
-    def write_backup(self, to: Path, stop: Callable[[], bool] = lambda: False) -> IndexState:
+    def write_backup(self, to: Path, stop: Callable[[], bool] = never_stop) -> IndexState:
         with self._connections.read_snapshot() as db:
             return self._make_state(sqlite_copy.write_copy(db, self._tables, to, stop))
 

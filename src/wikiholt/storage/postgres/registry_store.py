@@ -19,12 +19,12 @@ from wikiholt.storage.postgres.assignments import REGISTRY_CHANGED, notify_nodes
 from wikiholt.storage.postgres.catalog import Catalog, TableSet
 from wikiholt.storage.postgres.pool import Connection
 from wikiholt.wikis import registry_schema
-from wikiholt.wikis.registry_files import (
+from wikiholt.wikis.registry_file import write_file
+from wikiholt.wikis.registry_recovery import (
     EMPTY_CHECKSUM,
     LeftoverData,
     make_lost_registry_error,
     make_outdated_registry_error,
-    write_file,
 )
 from wikiholt.wikis.registry_schema import RESTORE_HINT, ResultRows
 

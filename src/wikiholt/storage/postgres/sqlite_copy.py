@@ -14,7 +14,7 @@ import numpy as np
 
 from wikiholt.domain.index import Recipe
 from wikiholt.domain.page import PageProblem
-from wikiholt.errors import Busy, IndexCorrupt, IndexUnavailable
+from wikiholt.errors import Busy, IndexCorrupt
 from wikiholt.storage.checksums import write_state_checksum
 from wikiholt.storage.postgres import index_writer, rows
 from wikiholt.storage.postgres.errors import make_foreign_state_error
@@ -29,8 +29,6 @@ from wikiholt.storage.sqlite.errors import translate_errors
 Row = tuple[Any, ...]
 
 _BATCH_CHUNKS = 200
-_MIN_SCHEMA = 2
-"""The oldest schema of a file that can be imported; schema 1 has no link keys."""
 
 
 # ── export ───────────────────────────────────────────────────────────────────────────────────────
@@ -101,12 +99,7 @@ def _format_insert(table: str, columns: Sequence[str]) -> str:
 def verify_copy(file: Path, wiki_id: str) -> Recipe:
     """Read every byte of a copy and return its recipe. Raises IndexFault if this wiki cannot import it."""
     with closing(schema.open_immutable(file)) as copy, translate_errors():
-        layout, _, recipe = schema.read_header(copy)
-        if layout < _MIN_SCHEMA:
-            raise IndexUnavailable(
-                "the copy was written by an older Wikiholt and has no links",
-                hint="sync it in a SQLite store first (`wikiholt sync`), then move that wiki",
-            )
+        _, recipe = schema.read_header(copy)
         schema.require_owner(copy, wiki_id)
         faults = integrity.find_faults(copy, recipe.dimensions)
     if faults:
@@ -117,7 +110,7 @@ def verify_copy(file: Path, wiki_id: str) -> Recipe:
 def import_copy(db: Connection, file: Path, tables: GenerationTables) -> None:
     """Fill an empty generation from a verified copy, in the open transaction."""
     with closing(schema.open_immutable(file)) as copy, translate_errors():
-        _, _, recipe = schema.read_header(copy)
+        _, recipe = schema.read_header(copy)
         _CopyImport(db, tables, copy, recipe.dimensions).run()
 
 

@@ -8,7 +8,6 @@ import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
 from pathlib import Path
 
 from psycopg import sql
@@ -23,6 +22,7 @@ from wikiholt.errors import (
     LockTimeout,
     WikiholtError,
 )
+from wikiholt.regular_files import make_quarantine_name
 from wikiholt.storage.postgres import generations, locks, maintenance, migrations, notes, schema, sqlite_copy
 from wikiholt.storage.postgres.catalog import Catalog
 from wikiholt.storage.postgres.errors import make_missing_error
@@ -253,8 +253,7 @@ class PostgresStore:
             generations.write_change_mark(connection)
 
     def quarantine(self, wiki_id: str, reason: str) -> str:
-        word = re.sub(r"[^a-z0-9]+", "-", reason.lower())[:40].strip("-")
-        name = f"broken-{datetime.now(UTC):%Y%m%dT%H%M%S%fZ}-{word}"
+        name = make_quarantine_name(re.sub(r"[^a-z0-9]+", "-", reason.lower())[:40].strip("-"))
         published = self.get_published(wiki_id)
         known = [row for row in self._list_generations(wiki_id) if row.condition != "aside"]
         usable = [row.number for row in known if row.number != published and self._is_usable(wiki_id, row)]

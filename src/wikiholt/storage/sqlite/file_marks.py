@@ -1,6 +1,6 @@
-"""How the last writer left an index: sizes and times of its files, and a checksum of every byte of them.
+"""The mark that the last writer of an index leaves: sizes and times of its files, and a checksum of their bytes.
 
-A mark that is damaged counts as none: then the next writer reads the whole index.
+A damaged mark counts as missing: the next writer then reads the complete index.
 """
 
 import os
@@ -13,14 +13,14 @@ from pathlib import Path
 from wikiholt.regular_files import open_regular, read_regular
 
 COMPARED_BYTES = 64 << 20
-"""Larger indexes have no checksum of their bytes: to compare them would take longer than a sync of one page."""
+"""Larger indexes have no checksum: comparing would take longer than syncing one page."""
 _STEP_BYTES = 1 << 20
-_NONE = "-"
+_NO_CHECKSUM = "-"
 
 
 @dataclass(frozen=True, slots=True)
 class FileMark:
-    """The stamp of an index, and the checksum of its files' bytes; None for one that is too large."""
+    """The change token of an index, and the checksum of its files; None if they are too large."""
 
     stamp: str = ""
     checksum: int | None = None
@@ -28,17 +28,17 @@ class FileMark:
 
 def read_mark(file: Path) -> FileMark:
     try:
-        stamp, checksum, own = read_regular(file).decode("ascii").strip().rsplit("; ", 2)
-        if int(own, 16) != _compute_mark_checksum(stamp, checksum):
+        stamp, checksum, mark_checksum = read_regular(file).decode("ascii").strip().rsplit("; ", 2)
+        if int(mark_checksum, 16) != _compute_mark_checksum(stamp, checksum):
             return FileMark()
-        return FileMark(stamp, None if checksum == _NONE else int(checksum, 16))
+        return FileMark(stamp, None if checksum == _NO_CHECKSUM else int(checksum, 16))
     except (OSError, ValueError):
         return FileMark()
 
 
 def write_mark(file: Path, mark: FileMark) -> None:
-    """Leave the mark in a file that exists; one that cannot be written only makes the next writer read everything."""
-    checksum = _NONE if mark.checksum is None else f"{mark.checksum:08x}"
+    """Write the mark to an existing file. Errors are ignored: the next writer then reads the complete index."""
+    checksum = _NO_CHECKSUM if mark.checksum is None else f"{mark.checksum:08x}"
     text = f"{mark.stamp}; {checksum}; {_compute_mark_checksum(mark.stamp, checksum):08x}".encode()
     with suppress(OSError):
         descriptor = open_regular(file, os.O_WRONLY)
@@ -50,7 +50,7 @@ def write_mark(file: Path, mark: FileMark) -> None:
 
 
 def compute_checksum(files: Sequence[Path]) -> int | None:
-    """The checksum of the bytes of those files that are there; None when they are too large or cannot be read."""
+    """The checksum of the existing files' bytes; None if they are too large or unreadable."""
     try:
         if count_bytes(files) > COMPARED_BYTES:
             return None
@@ -69,13 +69,13 @@ def count_bytes(files: Sequence[Path]) -> int:
 def _update_checksum(file: Path, crc: int) -> int:
     block = bytearray(_STEP_BYTES)
     view = memoryview(block)
-    with open(file, "rb", buffering=0, opener=_open_without_waiting) as opened:
+    with open(file, "rb", buffering=0, opener=_open_nonblocking) as opened:
         while count := opened.readinto(block):
             crc = zlib.crc32(view[:count], crc)
     return crc
 
 
-def _open_without_waiting(file: str, flags: int) -> int:
+def _open_nonblocking(file: str, flags: int) -> int:
     return os.open(file, flags | os.O_NONBLOCK)
 
 
