@@ -7,10 +7,11 @@ from pathlib import Path
 
 from wikiholt.domain.wiki import DatabaseStatus
 from wikiholt.errors import WikiholtError
-from wikiholt.storage.postgres import migrations, move, notes, schema
+from wikiholt.storage.postgres import migrations, move, schema
 from wikiholt.storage.postgres.catalog import Catalog, CatalogDatabase
 from wikiholt.storage.postgres.pool import ConnectionPool
 from wikiholt.storage.postgres.store import PostgresStore
+from wikiholt.storage.wiki_files import list_wiki_directories
 
 _SELECT_VERSIONS = """
 SELECT split_part(current_setting('server_version'), ' ', 1),
@@ -74,7 +75,7 @@ class PostgresDatabaseAdmin:
 
     def remove_leftovers(self, wiki_ids: Collection[str]) -> None:
         known = set(wiki_ids)
-        for wiki_id in notes.list_wiki_directories(self._scratch):
+        for wiki_id in list_wiki_directories(self._scratch):
             if wiki_id not in known:
                 shutil.rmtree(self._scratch / wiki_id, ignore_errors=True)
         for wiki_id in self.find_unfinished_moves():

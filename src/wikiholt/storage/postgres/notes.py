@@ -1,13 +1,8 @@
-"""Notes in a wiki's schema, and the disk space that a wiki uses."""
-
-import re
-from contextlib import suppress
-from pathlib import Path
+"""Notes in a wiki's schema, and the size of the schema."""
 
 from wikiholt.storage.postgres.pool import Connection
 from wikiholt.storage.postgres.schema import MOVED_MARK
 
-_WIKI_ID = re.compile(r"[a-z0-9]{8,64}")
 _RESERVED_NOTES = {"writer", "desk", "layout", "mark"}
 
 
@@ -41,25 +36,6 @@ def get_schema_bytes(connection: Connection) -> int:
     )
     (total,) = connection.execute(statement).fetchone() or (0,)
     return int(total)
-
-
-def get_directory_bytes(directory: Path) -> int:
-    total = 0
-    for file in directory.rglob("*"):
-        with suppress(OSError):  # a file may disappear meanwhile
-            total += file.stat().st_size if file.is_file() else 0
-    return total
-
-
-def list_files(directory: Path) -> list[str]:
-    return sorted(str(file.relative_to(directory)) for file in directory.rglob("*") if not file.is_dir())
-
-
-def list_wiki_directories(root: Path) -> list[str]:
-    """List the ids of wikis with mirrors or caches on this machine."""
-    if not root.is_dir():
-        return []
-    return [entry.name for entry in root.iterdir() if entry.is_dir() and _WIKI_ID.fullmatch(entry.name)]
 
 
 def _validate_note_name(name: str) -> str:

@@ -6,7 +6,6 @@ that was killed.
 """
 
 import hashlib
-import re
 import secrets
 import time
 from contextlib import suppress
@@ -14,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from threading import Lock
 
-from wikiholt.errors import DatabaseUnavailable, IndexUnavailable, InvalidSlug
+from wikiholt.errors import DatabaseUnavailable, IndexUnavailable
 from wikiholt.storage.postgres import locks, provision
 from wikiholt.storage.postgres import schema as postgres_schema
 from wikiholt.storage.postgres.catalog import HOME_DATABASE, Catalog, CatalogDatabase
@@ -22,8 +21,8 @@ from wikiholt.storage.postgres.errors import make_missing_error
 from wikiholt.storage.postgres.pool import Connection, ConnectionPool, Login, RoleConnections
 from wikiholt.storage.postgres.provision import remove_placement, remove_schema
 from wikiholt.storage.postgres.timeouts import retry_lock_timeouts
+from wikiholt.storage.wiki_files import validate_wiki_id
 
-_WIKI_ID = re.compile(r"[a-z0-9]{8,64}")
 _MAX_CACHED_PLACEMENTS = 20_000
 _COLUMNS = "wiki_id, database, schema, role, secret, layout, condition"
 _MOVES_AS_PLACEMENTS = "(SELECT *, 0 AS layout, 'going' AS condition FROM moves) AS moves"
@@ -255,11 +254,6 @@ class PlacementCatalog:
             connection.execute(statement, (placement.wiki_id, placement.role))
             locks.delete_lock(connection, _get_lock_name(placement.wiki_id))
         return removed
-
-
-def validate_wiki_id(wiki_id: str) -> None:
-    if not _WIKI_ID.fullmatch(wiki_id):
-        raise InvalidSlug("invalid wiki id", hint="ids come from the registry, never from input")
 
 
 def make_schema_name(wiki_id: str) -> str:

@@ -23,13 +23,14 @@ from wikiholt.errors import (
     WikiholtError,
 )
 from wikiholt.regular_files import make_quarantine_name
+from wikiholt.storage import wiki_files
 from wikiholt.storage.postgres import generations, locks, maintenance, migrations, notes, schema, sqlite_copy
 from wikiholt.storage.postgres.catalog import Catalog
 from wikiholt.storage.postgres.errors import make_missing_error
 from wikiholt.storage.postgres.generations import GenerationRow, PostgresGenerationOrigin, SchemaStatus
 from wikiholt.storage.postgres.index import PostgresIndex
 from wikiholt.storage.postgres.leases import ACTIVITY_LEASE, WRITE_LEASE, LeaseManager, check_fence
-from wikiholt.storage.postgres.placements import Placement, PlacementCatalog, validate_wiki_id
+from wikiholt.storage.postgres.placements import Placement, PlacementCatalog
 from wikiholt.storage.postgres.pool import Connection, ConnectionPool, RoleConnections
 from wikiholt.storage.postgres.schema import HNSW_MIN_CHUNKS, GenerationTables
 from wikiholt.storage.postgres.timeouts import SWEEP_LOCK_TIMEOUT_S, WIKI_WRITE_STATEMENT_TIMEOUT_S
@@ -64,7 +65,7 @@ class PostgresStore:
     # ── status ───────────────────────────────────────────────────────────────────────────────────
 
     def get_directory(self, wiki_id: str) -> Path:
-        validate_wiki_id(wiki_id)
+        wiki_files.validate_wiki_id(wiki_id)
         return self._scratch / wiki_id
 
     def get_connections(self, wiki_id: str) -> RoleConnections:
@@ -79,7 +80,7 @@ class PostgresStore:
         return self.placements.find(wiki_id) is not None or self.get_directory(wiki_id).exists()
 
     def list_wiki_ids(self) -> Sequence[str]:
-        return sorted({*self.placements.list_wiki_ids(), *notes.list_wiki_directories(self._scratch)})
+        return sorted({*self.placements.list_wiki_ids(), *wiki_files.list_wiki_directories(self._scratch)})
 
     def get_published(self, wiki_id: str) -> int | None:
         try:
@@ -105,7 +106,7 @@ class PostgresStore:
         return VerificationResult.COMPARED
 
     def get_disk_bytes(self, wiki_id: str) -> int:
-        local_bytes = notes.get_directory_bytes(self.get_directory(wiki_id))
+        local_bytes = wiki_files.get_directory_bytes(self.get_directory(wiki_id))
         try:
             with self.get_connections(wiki_id).read_connection() as connection:
                 return local_bytes + notes.get_schema_bytes(connection)
@@ -288,7 +289,7 @@ class PostgresStore:
 
     def delete(self, wiki_id: str) -> Sequence[str]:
         directory = self.get_directory(wiki_id)
-        removed = [*self.placements.remove(wiki_id), *notes.list_files(directory)]
+        removed = [*self.placements.remove(wiki_id), *wiki_files.list_files(directory)]
         shutil.rmtree(directory, ignore_errors=True)
         return removed
 
