@@ -77,7 +77,7 @@ def _open_postgres(settings: Settings, backups: BackupPolicy, file: Path) -> Bac
     remains = LeftoverData(
         settings.data / "wikis",
         backups.directory or settings.data / "backups",
-        lambda: registry_store.list_schema_names(home),
+        lambda: registry_store.describe_leftover_schemas(home),
         file,
     )
     return Backend(

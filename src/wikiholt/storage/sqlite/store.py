@@ -14,8 +14,9 @@ from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
 
 from wikiholt.domain.index import Recipe, VerificationResult
-from wikiholt.errors import Busy, IndexCorrupt, IndexMissing, IndexUnavailable, InvalidSlug
+from wikiholt.errors import Busy, IndexCorrupt, IndexMissing, IndexUnavailable
 from wikiholt.regular_files import is_irregular, make_quarantine_name, move_away
+from wikiholt.storage import wiki_files
 from wikiholt.storage.sqlite import backup, schema, wiki_directory
 from wikiholt.storage.sqlite.errors import translate_errors, translate_os_errors
 from wikiholt.storage.sqlite.file_marks import FileMark, compute_checksum, count_bytes, read_mark, write_mark
@@ -23,7 +24,6 @@ from wikiholt.storage.sqlite.generations import GenerationFiles, GenerationOrigi
 from wikiholt.storage.sqlite.index import SqliteIndex
 from wikiholt.storage.sqlite.wiki_directory import is_locked, lock_file
 
-_WIKI_ID = re.compile(r"[a-z0-9]{8,64}")
 _UNFINISHED_FILE = re.compile(r"g\d{6}\.sqlite\.making|CURRENT\.\d+$")
 _OWN_FILES = re.compile(
     r"CURRENT|(?:health|reindex|activity)\.json|g\d{6}\.sqlite(?:-wal|-shm|-journal|\.from)?"
@@ -44,8 +44,7 @@ class SqliteStore:
         """By wiki id: the change token of the last successful comparison, and its time."""
 
     def get_directory(self, wiki_id: str) -> Path:
-        if not _WIKI_ID.fullmatch(wiki_id):
-            raise InvalidSlug("this is not a wiki id", hint="ids come from the registry, never from input")
+        wiki_files.validate_wiki_id(wiki_id)
         return self._root / wiki_id
 
     def exists(self, wiki_id: str) -> bool:
@@ -64,11 +63,7 @@ class SqliteStore:
         return wiki_directory.read_activity(self.get_directory(wiki_id))
 
     def get_disk_bytes(self, wiki_id: str) -> int:
-        total = 0
-        for file in self.get_directory(wiki_id).rglob("*"):
-            with suppress(OSError):  # a writer creates and removes files meanwhile
-                total += file.stat().st_size if file.is_file() else 0
-        return total
+        return wiki_files.get_directory_bytes(self.get_directory(wiki_id))
 
     def list_quarantined(self, wiki_id: str) -> Sequence[str]:
         return sorted(path.name for path in self.get_directory(wiki_id).glob("broken-*"))
@@ -228,7 +223,7 @@ class SqliteStore:
         directory = self.get_directory(wiki_id)
         # Renamed first, so that a crash never leaves an index with only some of its files.
         dropped = self._root / f".dropped-{wiki_id}"
-        names = sorted(str(file.relative_to(directory)) for file in directory.rglob("*") if not file.is_dir())
+        names = wiki_files.list_files(directory)
         with translate_os_errors():
             if dropped.exists():
                 shutil.rmtree(dropped)
@@ -238,9 +233,7 @@ class SqliteStore:
         return names
 
     def list_wiki_ids(self) -> Sequence[str]:
-        if not self._root.is_dir():
-            return []
-        return sorted(entry.name for entry in self._root.iterdir() if entry.is_dir() and _WIKI_ID.fullmatch(entry.name))
+        return wiki_files.list_wiki_directories(self._root)
 
     def _remove_leftovers(self, wiki_id: str) -> None:
         """Remove unfinished files of killed writers. Notes need no lock, so only old temporary notes are removed."""

@@ -99,13 +99,13 @@ def test_one_setting_makes_every_command_work_over_postgresql(
 @pytest.mark.parametrize(
     ("arguments", "code", "told"),
     [
-        (("database", "add", "No Good", "postgresql://a:hush@/x"), 2, "no name"),
-        (("database", "add", "home", "postgresql://a:hush@/x"), 2, "no name"),
+        (("database", "add", "No Good", "postgresql://a:hush@/x"), 2, "invalid database name"),
+        (("database", "add", "home", "postgresql://a:hush@/x"), 2, "invalid database name"),
         (("database", "add", "west", "mysql://a:hush@/x"), 2, "not the address"),
         (("database", "add", "west", "postgresql://a:hush@127.0.0.1:1/x"), 7, "cannot be reached"),
         (("database", "add", "west", "postgresql://a:hush@/x", "--weight", "0"), 2, "weight"),
         (("database", "remove", "nowhere"), 2, "no database is called nowhere"),
-        (("database", "remove", "home"), 2, "the home cannot be removed"),
+        (("database", "remove", "home"), 2, "the home database cannot be removed"),
         (("database", "close", "nowhere"), 2, "no database is called"),
         (("move", "--to", "home"), 2, "Which wikis"),
         (("move", "night", "--all", "--to", "home"), 2, "Which wikis"),
