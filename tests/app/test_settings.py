@@ -5,12 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.paths import ROOT
 from wikiholt.app.settings.manual_page import render_settings_page
 from wikiholt.app.settings.settings_loader import Settings, WikiSettings, load_settings
 from wikiholt.app.settings.table import SETTINGS, WIKI_SETTINGS
 from wikiholt.errors import InvalidSetting
 
-DOCS = Path(__file__).parent.parent / "docs" / "settings.md"
+DOCS = ROOT / "docs" / "settings.md"
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from tests.security.reviewed_sql import REVIEWED_POSTGRES_SQL
 
 SRC = Path(__file__).parents[2] / "src" / "wikiholt"
 MODULES = sorted(SRC.rglob("*.py"))
-STATIC = SRC / "surfaces" / "web" / "static"
+STATIC = SRC / "interfaces" / "web" / "static"
 
 STARTS_PROGRAMS = {
     "sources/command.py": "git, for everything that is asked of a repository",

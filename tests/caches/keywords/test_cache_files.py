@@ -19,6 +19,7 @@ from tests.caches.keywords.keyword_fixtures import (
     make_random_pages,
     open_cache,
 )
+from tests.support.paths import PYTHON_PATH
 from wikiholt.caches.cache_file import CacheBroken, CacheDirectory, CacheNotReady
 from wikiholt.caches.keywords.keyword_cache import FileKeywordCache
 from wikiholt.domain.index import IndexChange
@@ -230,27 +231,27 @@ def test_threads_search_one_version_while_another_refreshes(tmp_path: Path) -> N
 OTHER_PROCESS_SCRIPT = """
 import sys
 from pathlib import Path
-from word_truth import WIKI, assert_agree, cache_of, random_pages
-from wikiholt.model import Change
+from tests.caches.keywords.keyword_fixtures import WIKI, assert_agree, make_random_pages, open_cache
+from wikiholt.domain.index import IndexChange
 from wikiholt.storage.sqlite.store import SqliteStore
 root = Path(sys.argv[1])
 index = SqliteStore(root).open(WIKI)
 for turn in range(6):
     if sys.argv[2] == "writer":
-        with SqliteStore(root).writing(WIKI, 30):
-            index.apply(Change(tuple(random_pages(120, seed=turn, start=60 * turn))))
-    cache = cache_of(index, root)
+        with SqliteStore(root).write_lock(WIKI, 30):
+            index.apply(IndexChange(tuple(make_random_pages(120, seed=turn, start=60 * turn))))
+    cache = open_cache(index, root)
     cache.refresh()
     assert cache.version is not None
     cache.close()
 if sys.argv[2] == "writer":
-    assert_agree(cache_of(index, root), index)
+    assert_agree(open_cache(index, root), index)
 """
 
 
 def test_several_processes_share_a_folder(tmp_path: Path) -> None:
     index = create_index(tmp_path, make_random_pages(200))
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    environment = {**os.environ, "PYTHONPATH": PYTHON_PATH}
     roles = ["writer", "reader", "reader"]
     running = [
         subprocess.Popen(
