@@ -162,7 +162,7 @@ def test_what_a_killed_writer_left_is_swept_and_a_live_one_is_not(tmp_path: Path
 
 def test_a_large_index_is_built_in_the_background(tmp_path: Path) -> None:
     index = create_index(tmp_path, make_random_pages(120))
-    cache = open_cache(index, tmp_path, background=True, build_at_once=50)
+    cache = open_cache(index, tmp_path, background=True, inline_build_pages=50)
     if cache.version is None:
         with pytest.raises(CacheNotReady):
             cache.search(KeywordQuery(("disk",)), 5, None)
@@ -186,7 +186,7 @@ def test_a_failed_build_is_said_and_tried_again_at_the_next_version(
     index = create_index(tmp_path, make_random_pages(20))
     with monkeypatch.context() as patched:
         patched.delattr(SqliteIndex, "open_keyword_rows")
-        cache = open_cache(index, tmp_path, background=True, build_at_once=5)
+        cache = open_cache(index, tmp_path, background=True, inline_build_pages=5)
         assert cache.wait_idle(60)
         cache.refresh()
     assert cache.version is None
