@@ -46,7 +46,7 @@ def test_every_default_is_a_value_that_would_be_accepted(setting) -> None:  # ty
 
 def test_the_manual_is_written_from_the_table() -> None:
     assert DOCS.read_text("utf-8") == render_settings_page(), (
-        "run `python -c 'import wikiholt.settings as s; print(s.describe(), end=\"\")' > docs/settings.md`"
+        "write what wikiholt.app.settings.manual_page.render_settings_page() returns to docs/settings.md"
     )
     assert all(f"`{setting.name}`" in render_settings_page() for setting in (*SETTINGS, *WIKI_SETTINGS))
 

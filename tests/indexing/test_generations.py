@@ -148,7 +148,9 @@ def test_an_index_of_an_older_version_of_the_text_answers_until_another_was_buil
     with monkeypatch.context() as older:
         older.setattr(indexing_pipeline, "TEXT_VERSION", indexing_pipeline.TEXT_VERSION - 1)
         older.setattr(
-            indexing_pipeline, "page_words", lambda page, language: replace(build_page_terms(page, language), name="")
+            indexing_pipeline,
+            "build_page_terms",
+            lambda page, language: replace(build_page_terms(page, language), name=""),
         )
         ward.reopen()
         ward.handle.reindex()
@@ -201,7 +203,7 @@ def test_a_generation_that_is_not_whole_never_takes_over(ward: DamagedWiki, monk
         def __getattr__(self, name: str) -> object:
             return getattr(self._index, name)
 
-    monkeypatch.setattr(type(store), "new_generation", lambda *given, **named: Spoiled(really(*given, **named)))
+    monkeypatch.setattr(type(store), "create_generation", lambda *given, **named: Spoiled(really(*given, **named)))
     with pytest.raises(SyncFailed) as caught:
         ward.handle.sync()
     assert "goes on answering" in caught.value.message
@@ -252,17 +254,18 @@ KILLED_SCRIPT = """
 import sys
 from dataclasses import replace
 from pathlib import Path
-from wikiholt import pages, wiring
-from wikiholt.settings import load
-from wikiholt.indexing.sync import Progress
+from wikiholt.app import bootstrap
+from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.testing import FakeEmbedder
 
-service = wiring.build(load(Path(sys.argv[1])))
+service = bootstrap.build_service(load_settings(Path(sys.argv[1])))
 embedder = FakeEmbedder(48, name="newer")
 old = FakeEmbedder()
-service.workshop = replace(service.workshop, embedder=lambda: embedder, identity=None, former=lambda _: old)
+service.components = replace(
+    service.components, embedder=lambda: embedder, identity=None, previous_model=lambda _: old
+)
 print("ready", flush=True)
-service.wiki("notes").sync()
+service.get_handle("notes").sync()
 """
 
 

@@ -310,7 +310,7 @@ def test_the_real_model_embeds_nothing_when_an_index_heals_from_its_backup(
     handle = service.get_handle("notes")
     with pytest.raises(IndexCorrupt):
         handle.search(SearchRequest("baking"))
-    monkeypatch.setattr(type(service.components.embedder()), "passages", None)
+    monkeypatch.setattr(type(service.components.embedder()), "embed_passages", None)
     report = handle.sync()
     assert (report.chunks_embedded, report.rebuilt, report.unchanged) == (0, False, 2)
     assert handle.search(SearchRequest("baking", mode=SearchMode.SEMANTIC)).hits[0].path == "bread"

@@ -1,6 +1,7 @@
 """A scheduler in a process of its own: `python -m tests.scheduler.scheduler_process DIRECTORY SECONDS [SLUG]`.
 
-It reindexes SLUG, or only keeps indexes up to date. It writes a line when it begins and ends when its standard input does.
+It reindexes SLUG, or only keeps indexes up to date.
+It writes a line when it begins and ends when its standard input does.
 """
 
 import sys

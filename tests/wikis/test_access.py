@@ -45,23 +45,23 @@ def test_a_key_opens_its_wiki_however_that_is_named(farm: AccessFixture) -> None
         "[::1]:1",
     ):
         assert farm.resolve_slug(token=token, host=host) == "garden"
-        assert farm.resolve_slug(token=token, host=host, named="garden") == "garden"
+        assert farm.resolve_slug(token=token, host=host, slug="garden") == "garden"
 
 
 @pytest.mark.parametrize("named", ["runbook", "leaflet", "absent"])
 def test_a_key_with_another_wiki_named_is_refused_alike(farm: AccessFixture, named: str) -> None:
     token = farm.create_key("garden", Scope.ADMIN)
-    expected = get_refusal(farm, token=token, named="no-such-wiki")
+    expected = get_refusal(farm, token=token, slug="no-such-wiki")
     assert expected[0] is Forbidden
-    assert get_refusal(farm, token=token, named=named) == expected
+    assert get_refusal(farm, token=token, slug=named) == expected
     assert get_refusal(farm, token=token, host=f"{named}.farm.example") == expected
-    assert get_refusal(farm, Scope.ADMIN, token=token, named=named) == expected
+    assert get_refusal(farm, Scope.ADMIN, token=token, slug=named) == expected
 
 
 def test_a_key_on_the_host_of_another_wiki_is_refused(farm: AccessFixture) -> None:
     token = farm.create_key("runbook")
     assert get_refusal(farm, token=token, host="garden.example.org") == get_refusal(
-        farm, token=token, named="no-such-wiki"
+        farm, token=token, slug="no-such-wiki"
     )
 
 
@@ -71,16 +71,16 @@ def test_path_and_host_that_name_different_wikis_are_refused_to_everybody(
 ) -> None:
     token = farm.create_key(token_of)
     for host in ("garden.farm.example", "garden.example.org", "absent.farm.example"):
-        assert get_refusal(farm, token=token, host=host, named="runbook")[0] is Forbidden
-    assert get_refusal(farm, host="leaflet.farm.example", named="garden")[0] is Forbidden
+        assert get_refusal(farm, token=token, host=host, slug="runbook")[0] is Forbidden
+    assert get_refusal(farm, host="leaflet.farm.example", slug="garden")[0] is Forbidden
 
 
 def test_whose_host_it_is_cannot_be_found_out_by_trying_slugs(farm: AccessFixture) -> None:
     farm.create_key(None)
     told = {
-        get_refusal(farm, host="garden.example.org", named=slug) for slug in ("garden", "runbook", "absent", "leaflet")
+        get_refusal(farm, host="garden.example.org", slug=slug) for slug in ("garden", "runbook", "absent", "leaflet")
     }
-    assert told == {get_refusal(farm, named="absent")}
+    assert told == {get_refusal(farm, slug="absent")}
 
 
 def test_the_only_wiki_need_not_be_named(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_without_a_domain_host_names_below_one_mean_nothing(tmp_path: Path) -> N
     farm.add_wiki("garden", public="true")
     farm.add_wiki("runbook")
     assert get_refusal(farm, host="garden.farm.example")[0] is Unauthorized
-    assert farm.resolve_slug(host="garden.farm.example", named="garden") == "garden"
+    assert farm.resolve_slug(host="garden.farm.example", slug="garden") == "garden"
     farm.registry.close()
 
 
@@ -122,7 +122,7 @@ def test_without_a_domain_host_names_below_one_mean_nothing(tmp_path: Path) -> N
 )
 def test_a_malformed_slug_is_said_to_be_one_whoever_asks(farm: AccessFixture, odd: str) -> None:
     for token in (None, farm.create_key("garden"), farm.create_key(None)):
-        error, message, hint = get_refusal(farm, token=token, named=odd, host=LOCAL_HOST, loopback=True)
+        error, message, hint = get_refusal(farm, token=token, slug=odd, host=LOCAL_HOST, loopback=True)
         assert error is InvalidSlug
         assert len(message) + len(hint) < 1000
 
@@ -134,7 +134,7 @@ def test_a_malformed_slug_in_a_host_is_said_to_be_one(farm: AccessFixture, host:
 
 @pytest.mark.parametrize("host", ["", "a b", "x/y", "::1", "[::1", "\0", "garden.example.org@evil", "h:p", "e" * 9999])
 def test_a_host_that_is_none_names_nothing_and_opens_nothing(farm: AccessFixture, host: str) -> None:
-    assert get_refusal(farm, host=host, named="garden", loopback=True)[0] is Unauthorized
+    assert get_refusal(farm, host=host, slug="garden", loopback=True)[0] is Unauthorized
     assert farm.resolve_slug(token=farm.create_key("garden"), host=host) == "garden"
 
 
@@ -143,20 +143,20 @@ def test_a_host_that_is_none_names_nothing_and_opens_nothing(farm: AccessFixture
 
 def test_a_private_wiki_and_one_that_is_not_there_are_refused_alike(farm: AccessFixture) -> None:
     farm.create_key("garden")
-    expected = get_refusal(farm, named="garden", host=LOCAL_HOST, loopback=True)
+    expected = get_refusal(farm, slug="garden", host=LOCAL_HOST, loopback=True)
     assert expected[0] is Unauthorized
     for named in ("runbook", "absent", None):
-        assert get_refusal(farm, named=named, host=LOCAL_HOST, loopback=True) == expected
+        assert get_refusal(farm, slug=named, host=LOCAL_HOST, loopback=True) == expected
     for host in ("garden.farm.example", "absent.farm.example", "garden.example.org", "nobody.example"):
         assert get_refusal(farm, host=host) == expected
 
 
 def test_a_public_wiki_may_be_read_by_anybody_and_written_by_nobody(farm: AccessFixture) -> None:
     farm.create_key("garden")
-    grant = farm.authorize(named="leaflet", host="anywhere.example")
+    grant = farm.authorize(slug="leaflet", host="anywhere.example")
     assert (grant.wiki.slug, grant.scope, grant.key) == ("leaflet", Scope.READ, None)
     for needed in (Scope.WRITE, Scope.ADMIN):
-        assert get_refusal(farm, needed, named="leaflet", host=LOCAL_HOST, loopback=True)[0] is Unauthorized
+        assert get_refusal(farm, needed, slug="leaflet", host=LOCAL_HOST, loopback=True)[0] is Unauthorized
 
 
 @pytest.mark.parametrize("own", ["", "true", "false", "yes", "TRUE"])
@@ -168,9 +168,9 @@ def test_a_wikis_own_word_on_being_public_counts_more_than_the_general_one(
     farm.add_wiki("garden", public=own)
     farm.create_key("garden")
     if own == "true" or (own == "" and general):
-        assert farm.resolve_slug(named="garden") == "garden"
+        assert farm.resolve_slug(slug="garden") == "garden"
     else:
-        assert get_refusal(farm, named="garden")[0] is Unauthorized
+        assert get_refusal(farm, slug="garden")[0] is Unauthorized
     farm.registry.close()
 
 
@@ -187,9 +187,9 @@ def test_a_scope_allows_itself_and_what_is_below(farm: AccessFixture, scope: Sco
 def test_an_operators_key_opens_every_wiki_for_everything(farm: AccessFixture) -> None:
     token = farm.create_key(None)
     for slug in ("garden", "runbook", "leaflet"):
-        grant = farm.authorize(Scope.ADMIN, token=token, named=slug)
+        grant = farm.authorize(Scope.ADMIN, token=token, slug=slug)
         assert (grant.wiki.slug, grant.scope) == (slug, Scope.ADMIN)
-    assert get_refusal(farm, token=token, named="absent")[0] is WikiNotFound
+    assert get_refusal(farm, token=token, slug="absent")[0] is WikiNotFound
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_an_operators_key_opens_every_wiki_for_everything(farm: AccessFixture) -
 )
 def test_a_key_that_is_not_known_opens_not_even_what_is_public(farm: AccessFixture, token: str) -> None:
     for named in ("leaflet", "garden", "absent", None):
-        assert get_refusal(farm, token=token, named=named, host=LOCAL_HOST, loopback=True)[0] is Unauthorized
+        assert get_refusal(farm, token=token, slug=named, host=LOCAL_HOST, loopback=True)[0] is Unauthorized
     for question in (farm.access.require_operator, farm.access.list_visible):
         with pytest.raises(Unauthorized):
             question(RequestIdentity(token=token, host=LOCAL_HOST, loopback=True))
@@ -212,10 +212,10 @@ def test_a_key_that_is_not_known_opens_not_even_what_is_public(farm: AccessFixtu
 def test_before_the_first_key_this_machine_may_read_all_and_write_nothing(farm: AccessFixture, host: str) -> None:
     assert farm.access.is_open_without_keys()
     for slug in ("garden", "runbook", "leaflet"):
-        grant = farm.authorize(named=slug, host=host, loopback=True)
+        grant = farm.authorize(slug=slug, host=host, loopback=True)
         assert (grant.wiki.slug, grant.scope, grant.key) == (slug, Scope.READ, None)
-    assert get_refusal(farm, Scope.WRITE, named="garden", host=host, loopback=True)[0] is Unauthorized
-    assert get_refusal(farm, named="absent", host=host, loopback=True)[0] is WikiNotFound
+    assert get_refusal(farm, Scope.WRITE, slug="garden", host=host, loopback=True)[0] is Unauthorized
+    assert get_refusal(farm, slug="absent", host=host, loopback=True)[0] is WikiNotFound
     assert [wiki.slug for wiki in farm.access.list_visible(RequestIdentity(host=host, loopback=True))] == [
         "garden",
         "leaflet",
@@ -229,28 +229,28 @@ def test_before_the_first_key_this_machine_may_read_all_and_write_nothing(farm: 
 def test_a_name_that_is_not_ours_opens_nothing_so_that_no_rebound_name_does(
     farm: AccessFixture, host: str | None
 ) -> None:
-    assert get_refusal(farm, named="garden", host=host, loopback=True)[0] is Unauthorized
+    assert get_refusal(farm, slug="garden", host=host, loopback=True)[0] is Unauthorized
     assert [wiki.slug for wiki in farm.access.list_visible(RequestIdentity(host=host, loopback=True))] == ["leaflet"]
 
 
 def test_beyond_this_machine_nothing_is_open_for_want_of_keys(farm: AccessFixture) -> None:
-    assert get_refusal(farm, named="garden", host=LOCAL_HOST, loopback=False)[0] is Unauthorized
+    assert get_refusal(farm, slug="garden", host=LOCAL_HOST, loopback=False)[0] is Unauthorized
 
 
 def test_the_first_key_closes_all_wikis_and_they_stay_closed(farm: AccessFixture) -> None:
     with closing(Registry(farm.path)) as elsewhere:
         key, _ = elsewhere.keys.create(elsewhere.get("runbook").id, Scope.READ)
-        assert get_refusal(farm, named="garden", host=LOCAL_HOST, loopback=True)[0] is Unauthorized
+        assert get_refusal(farm, slug="garden", host=LOCAL_HOST, loopback=True)[0] is Unauthorized
         elsewhere.keys.revoke(key.id)
     assert not farm.access.is_open_without_keys()
-    assert get_refusal(farm, named="garden", host=LOCAL_HOST, loopback=True)[0] is Unauthorized
-    assert farm.resolve_slug(named="leaflet", host=LOCAL_HOST, loopback=True) == "leaflet"
+    assert get_refusal(farm, slug="garden", host=LOCAL_HOST, loopback=True)[0] is Unauthorized
+    assert farm.resolve_slug(slug="leaflet", host=LOCAL_HOST, loopback=True) == "leaflet"
 
 
 def test_removing_the_wiki_of_the_last_key_opens_no_other(farm: AccessFixture) -> None:
     farm.create_key("runbook")
     farm.registry.remove("runbook")
-    assert get_refusal(farm, named="garden", host=LOCAL_HOST, loopback=True)[0] is Unauthorized
+    assert get_refusal(farm, slug="garden", host=LOCAL_HOST, loopback=True)[0] is Unauthorized
 
 
 # ── the farm as a whole ──
@@ -273,8 +273,8 @@ def test_a_visitor_sees_what_is_theirs_listed(farm: AccessFixture) -> None:
     assert seen(token=farm.create_key(None)) == ["garden", "leaflet", "runbook"]
     assert seen(host=LOCAL_HOST, loopback=True) == ["leaflet"]
     assert seen(token=farm.create_key(None), host="garden.example.org") == ["garden"]
-    assert seen(named="leaflet") == ["leaflet"]
-    for hidden in ({"named": "garden"}, {"host": "garden.example.org"}, {"named": "absent"}):
+    assert seen(slug="leaflet") == ["leaflet"]
+    for hidden in ({"slug": "garden"}, {"host": "garden.example.org"}, {"slug": "absent"}):
         with pytest.raises(Unauthorized):
             seen(**hidden)
 
@@ -283,7 +283,7 @@ def test_a_key_whose_wiki_goes_opens_nothing_from_then_on(farm: AccessFixture) -
     token = farm.create_key("garden")
     farm.registry.remove("garden")
     farm.add_wiki("garden")
-    assert get_refusal(farm, token=token, named="garden")[0] is Unauthorized
+    assert get_refusal(farm, token=token, slug="garden")[0] is Unauthorized
 
 
 def test_a_wiki_that_is_claimed_is_the_one_that_is_named_and_odd_names_claim_none(farm: AccessFixture) -> None:

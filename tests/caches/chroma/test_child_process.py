@@ -132,7 +132,7 @@ def test_a_child_killed_under_load_is_noticed_by_nobody_but_the_figures(ground: 
 
 def test_a_child_that_hangs_costs_one_search_its_time_and_is_replaced(ground: ChromaFixture) -> None:
     index = ground.create_index(WIKI_ID)
-    with ground.open_engine(timeout=3.0, heartbeat=3.0, patience=20.0) as engine:
+    with ground.open_engine(timeout=3.0, heartbeat=3.0, background_timeout=20.0) as engine:
         cache = ground.open_cache(engine)
         wait_until(lambda: is_helped_by_chroma(cache), "the first build")
         os.kill(ground.get_child_pid(engine), signal.SIGSTOP)

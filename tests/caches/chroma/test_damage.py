@@ -143,7 +143,7 @@ def may_hang(file: str) -> bool:
 
 def get_timeouts(file: str) -> dict[str, object]:
     seconds = 5.0 if may_hang(file) else 60.0
-    return {"patience": seconds, "heartbeat": seconds}
+    return {"background_timeout": seconds, "heartbeat": seconds}
 
 
 @pytest.mark.parametrize(("file", "damage"), DAMAGES, ids=NAMES)

@@ -190,7 +190,7 @@ def test_what_is_no_chroma_costs_its_help_and_nothing_else(
     index = ground.create_index(WIKI_ID)
     with (
         run_fake_server(reply) as url,
-        ground.open_engine(path=None, url=url, timeout=1.0, heartbeat=1.0, patience=1.0) as engine,
+        ground.open_engine(path=None, url=url, timeout=1.0, heartbeat=1.0, background_timeout=1.0) as engine,
     ):
         cache = ground.open_cache(engine)
         assert assert_same_as_store(cache, index).degraded

@@ -268,10 +268,10 @@ def test_a_disk_that_is_full_leaves_the_index_and_earlier_backups_as_they_were(g
         "from pathlib import Path\n"
         "from tests.wikis.backups.backup_fixtures import BackupFixture\n"
         "import resource\n"
-        "from wikiholt.errors import StorageRefused\n"
+        "from wikiholt.errors import StorageError\n"
         "ground = BackupFixture(Path(sys.argv[1]))\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))\n"
-        "try:\n    ground.get_wiki().backups.create()\nexcept StorageRefused as error:\n    print('refused')\n"
+        "try:\n    ground.get_wiki().backups.create()\nexcept StorageError as error:\n    print('refused')\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, str(ground.directory), str(SOURCES), str(ROOT)],

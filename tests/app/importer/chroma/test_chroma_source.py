@@ -84,7 +84,7 @@ def test_a_directory_is_imported_and_left_as_it_was(ground: ImportFixture, direc
 
 def test_a_collection_that_is_not_there_is_named_with_those_that_are(ground: ImportFixture, directory: Path) -> None:
     with pytest.raises(InvalidImport, match="there is: otterwiki_pages, recipes"):
-        run_import(ground, directory=directory, which=ImportedCollection("otterwiki"))
+        run_import(ground, directory=directory, target=ImportedCollection("otterwiki"))
 
 
 def test_a_directory_that_is_none_of_chromas_is_refused(ground: ImportFixture, tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_a_child_that_hangs_or_dies_ends_the_import_and_nothing_else(
     (tmp_path / "chromadb.py").write_text(code, "utf-8")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with pytest.raises(InvalidImport, match=told):
-        run_import(ground, directory=directory, patience=1.0 if "sleep" in code else 60.0)
+        run_import(ground, directory=directory, timeout_s=1.0 if "sleep" in code else 60.0)
 
 
 def test_a_file_of_absurd_size_is_not_copied(ground: ImportFixture, directory: Path, tmp_path: Path) -> None:

@@ -45,11 +45,11 @@ def test_a_process_far_behind_takes_the_newer_file_of_another(tmp_path: Path) ->
     truth.add(random_vectors(2_500, seed=3), [60] * 2_500)
     for _ in range(250):
         truth.log.append(((), ()))
-    same_wiki = tmp_path / "other" / tmp_path.name
-    same_wiki.mkdir(parents=True)
-    exact(truth, same_wiki).refresh()
-    file = next(same_wiki.iterdir())
-    file.rename(tmp_path / file.name)
+    elsewhere = tmp_path / "elsewhere" / tmp_path.name  # a directory is named for the wiki that owns its files
+    elsewhere.mkdir(parents=True)
+    exact(truth, elsewhere).refresh()
+    only = next(elsewhere.iterdir())
+    only.rename(tmp_path / only.name)
     truth.horizon = truth.get_version()
     behind.refresh()
     assert truth.snapshots == 2
