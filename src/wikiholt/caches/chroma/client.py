@@ -155,8 +155,9 @@ class ChromaHttpClient:
             connection.sock = self._connect(_get_remaining_s(deadline))
         except TimeoutError as error:
             raise ChromaUnavailable("The connection to Chroma timed out.", timed_out=True) from error
-        except OSError as error:
-            raise ChromaUnavailable(f"Chroma cannot be reached ({error.strerror or error}).") from error
+        except (OSError, UnicodeError) as error:  # UnicodeError: an invalid host name
+            reason = getattr(error, "strerror", None) or error
+            raise ChromaUnavailable(f"Chroma cannot be reached ({reason}).") from error
         return connection
 
     def _send_request(

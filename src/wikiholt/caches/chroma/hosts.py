@@ -62,11 +62,12 @@ class ChromaServerHost:
 
     is_own_child = False
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, default_port: int = 8000) -> None:
+        """`default_port` is for an http URL without a port. Raises ValueError for an invalid port."""
         address = urlsplit(url)
         self._secure = address.scheme == "https"
         self._host = address.hostname or ""
-        self._port = address.port or (443 if self._secure else 8000)
+        self._port = address.port or (443 if self._secure else default_port)
 
     def connect(self, timeout: float) -> socket.socket:
         connection = socket.create_connection((self._host, self._port), timeout)

@@ -48,8 +48,11 @@ class NearestRows:
 class ChromaApi:
     """One database of one tenant. `timeout` in seconds is for requests without their own timeout."""
 
-    def __init__(self, client: ChromaHttpClient, tenant: str, database: str, timeout: float) -> None:
+    def __init__(
+        self, client: ChromaHttpClient, tenant: str, database: str, timeout: float, *, path_prefix: str = ""
+    ) -> None:
         self._client = client
+        self._path_prefix = path_prefix
         self._tenant = tenant
         self._database = database
         self._base = f"/api/v2/tenants/{quote(tenant, '')}/databases/{quote(database, '')}/collections"
@@ -57,7 +60,7 @@ class ChromaApi:
 
     def check_heartbeat(self, timeout: float) -> str:
         """Return the instance id of Chroma. Raises ChromaUnavailable or ChromaError if it does not respond."""
-        return self._client.request("GET", "/api/v2/heartbeat", timeout=timeout).instance_id
+        return self._request("GET", "/api/v2/heartbeat", timeout=timeout).instance_id
 
     def get_version(self) -> str:
         return str(self._request("GET", "/api/v2/version").body)
@@ -120,7 +123,7 @@ class ChromaApi:
         return _get_field(self._request("POST", "/api/v2/wikiholt/leave", timeout=2.0).body, "ending") is True
 
     def _request(self, method: str, path: str, body: JsonValue = None, timeout: float | None = None) -> ChromaReply:
-        return self._client.request(method, path, body, timeout=timeout or self._timeout)
+        return self._client.request(method, f"{self._path_prefix}{path}", body, timeout=timeout or self._timeout)
 
 
 class CollectionRows:
@@ -156,13 +159,19 @@ class CollectionRows:
         """Delete the rows with these `ids`, or those that match `where`."""
         self._request("POST", f"{self._path}/delete", selector)
 
+    def get_batch(self, limit: int, offset: int, include: Sequence[str]) -> Mapping[str, JsonValue]:
+        """Return `ids` and the included columns of a range of rows, not validated except that `ids` is a list."""
+        reply = self._request("POST", f"{self._path}/get", {"include": include, "limit": limit, "offset": offset}).body
+        if not isinstance(reply, dict) or not isinstance(reply.get("ids"), list):
+            raise _make_response_error()
+        return reply
+
     def iter_rows(self, *, with_metadata: bool) -> Iterator[ChromaRow]:
         """Yield every row, in no particular order."""
         offset = 0
         while True:
-            body = {"include": ["metadatas"] if with_metadata else [], "limit": _ROWS_PER_REQUEST, "offset": offset}
-            reply = self._request("POST", f"{self._path}/get", body).body
-            rows = _parse_rows(_get_field(reply, "ids"), _get_field(reply, "metadatas") if with_metadata else None)
+            batch = self.get_batch(_ROWS_PER_REQUEST, offset, ["metadatas"] if with_metadata else [])
+            rows = _parse_rows(batch["ids"], batch.get("metadatas") if with_metadata else None)
             yield from rows
             if len(rows) < _ROWS_PER_REQUEST:
                 return
