@@ -195,7 +195,7 @@ class MappedFile:
 
 
 # The directory of a cache, shared by any number of processes. A file appears by an atomic rename. Its writer holds a
-# lock on the temporary file, so leftovers of a killed writer can be told from work in progress.
+# lock on the temporary file, so leftovers of a killed writer can be distinguished from work in progress.
 
 
 _FILE_NAME_PATTERN = re.compile(r"([a-z]+)-g(\d{6,18})-v(\d{1,18})\.([a-z]+)")

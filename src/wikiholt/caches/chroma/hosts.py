@@ -80,7 +80,7 @@ class ChromaServerHost:
         """Do nothing."""
 
     def kill(self) -> None:
-        """Do nothing: the server is not ours to stop."""
+        """Do nothing: Wikiholt does not manage the server."""
 
     def close(self, *, ending: bool) -> None:
         """Do nothing."""
@@ -135,7 +135,7 @@ class ChildProcess:
         self._wait_for_other()
 
     def kill(self) -> None:
-        """Kill the child, whichever process started it: it is the peer of a connection."""
+        """Kill the child, even if another process started it: it is the peer of a connection."""
         with contextlib.suppress(OSError), self.connect(1.0) as connection:
             _LOG.warning("killing Chroma's child process: it hangs")
             self._metrics.add("kills")

@@ -138,8 +138,7 @@ class FileKeywordCache(VersionedCache[KeywordCacheState]):
     def _build(self) -> KeywordCacheState:
         builder = PostingsBuilder()
         with self._index.open_keyword_rows() as (version, rows):
-            for row in self._worker.iter_until_stopped(rows):
-                builder.add(row)
+            builder.add_all(self._worker.iter_until_stopped(rows))
         return self._store_postings(builder.build(version))
 
     def _record_failure(self, error: Exception) -> None:
@@ -250,6 +249,5 @@ class PatchedKeywordCache:
 def _build_patched_view(index: WikiIndex, replacements: Mapping[int, PageTerms]) -> KeywordView:
     builder = PostingsBuilder()
     with index.open_keyword_rows() as (version, rows):
-        for row in rows:
-            builder.add(KeywordRow(row.page_id, replacements.get(row.page_id, row.terms)))
+        builder.add_all(KeywordRow(row.page_id, replacements.get(row.page_id, row.terms)) for row in rows)
     return make_view(builder.build(version))

@@ -156,6 +156,5 @@ class LexiconProvider:
     def _build_view(self) -> KeywordView:
         builder = PostingsBuilder()
         with self._index.open_keyword_rows() as (version, rows):
-            for row in rows:
-                builder.add(row)
+            builder.add_all(rows)
         return make_view(builder.build(version))

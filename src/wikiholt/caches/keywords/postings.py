@@ -125,6 +125,10 @@ class PostingsBuilder:
         self._lengths = array("q")
         self._distinct_counts = array("q")
 
+    def add_all(self, rows: Iterable[KeywordRow]) -> None:
+        for row in rows:
+            self.add(row)
+
     def add(self, row: KeywordRow) -> None:
         counts, length = count_weighted_terms(row.terms)
         self._terms.extend(map(self._term_numbers.__getitem__, counts))
