@@ -194,7 +194,7 @@ def _to_mapping(value: object) -> Mapping[str, object]:
     return value if isinstance(value, dict) else {}
 
 
-# A shared collection on a Chroma server, read over its REST API. chromadb itself is not needed.
+# A Chroma server.
 
 
 _BATCH_ROWS = 500
@@ -203,7 +203,7 @@ _HTTP_PORT = 80
 
 @dataclass(frozen=True, slots=True)
 class ChromaServer:
-    """Reads a collection from a server. `timeout_s` applies to one request; redirects are not followed."""
+    """A collection on a Chroma server; `timeout_s` applies to each request. Redirects are not followed."""
 
     url: str
     target: ImportedCollection = field(default_factory=ImportedCollection)
@@ -228,7 +228,8 @@ class ChromaServer:
                 yield from self._iter_rows(api)
             except ChromaUnavailable as error:
                 raise InvalidImport(
-                    f"the Chroma server failed: {error.message}", hint="check the address, and that it runs"
+                    f"the Chroma server failed: {error.message}",
+                    hint="check the address, and that the server is running",
                 ) from error
             except ChromaError as error:
                 raise _build_refused_error(error.http_status) from error
@@ -247,7 +248,8 @@ class ChromaServer:
                 break
         if seen != count:
             raise InvalidImport(
-                f"Chroma counts {count} rows and returned {seen}", hint="stop the programs that write to it and retry"
+                f"Chroma counts {count} rows but returned {seen}",
+                hint="stop the programs that write to it and try again",
             )
 
     def _find_collection(self, api: ChromaApi) -> CollectionInfo:
@@ -266,11 +268,11 @@ def _build_refused_error(status: int) -> InvalidImport:
     if status in (404, 405, 410):
         return InvalidImport(
             f"the server has no such tenant or database, or is older than Chroma 1.0 ({status})",
-            hint="name them with --chroma-tenant and --chroma-database, or stop it and give its directory instead",
+            hint="use --chroma-tenant and --chroma-database, or stop the server and import its directory",
         )
     if status == 0 or status // 100 == 2:
         return _build_response_error()
-    return InvalidImport(f"Chroma replied with status {status}", hint=RETRY_HINT)
+    return InvalidImport(f"Chroma returned status {status}", hint=RETRY_HINT)
 
 
 def _parse_vectors(embeddings: object) -> Sequence[FloatArray]:
@@ -283,4 +285,4 @@ def _parse_vectors(embeddings: object) -> Sequence[FloatArray]:
 
 
 def _build_response_error() -> InvalidImport:
-    return InvalidImport("the server is not Chroma, or an incompatible version", hint="check the address")
+    return InvalidImport("the server is not Chroma, or of an unsupported version", hint="check the address")
