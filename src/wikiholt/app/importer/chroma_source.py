@@ -1,7 +1,6 @@
 """A shared collection in a directory of Chroma's: copied, for opening it writes to it, and read by a child process."""
 
 import base64
-import json
 import os
 import shutil
 import subprocess
@@ -9,16 +8,22 @@ import sys
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from http.client import HTTPException
 from pathlib import Path
 from threading import Timer
-from urllib.error import HTTPError
-from urllib.parse import quote, urlsplit
-from urllib.request import HTTPRedirectHandler, Request, build_opener
+from urllib.parse import urlsplit
 
 import numpy as np
 
 from wikiholt.app.importer.shared_index import SharedRow, SharedRows, parse_json, parse_row_id
+from wikiholt.caches.chroma.client import (
+    ChromaError,
+    ChromaHttpClient,
+    ChromaUnavailable,
+    build_token_headers,
+    get_host_header,
+)
+from wikiholt.caches.chroma.hosts import ChromaServerHost
+from wikiholt.caches.chroma.rest_api import ChromaApi, CollectionInfo
 from wikiholt.domain.index import FloatArray
 from wikiholt.errors import InvalidImport, MissingDependency, StorageError
 
@@ -189,24 +194,16 @@ def _to_mapping(value: object) -> Mapping[str, object]:
     return value if isinstance(value, dict) else {}
 
 
-# A shared collection of a Chroma that runs somewhere, by its REST interface; chromadb itself is not needed.
+# A Chroma server.
 
 
 _BATCH_ROWS = 500
-_MAX_RESPONSE_BYTES = 1 << 28
-"""Bytes an answer may have."""
-
-
-class _ChromaNoRedirect(HTTPRedirectHandler):
-    """A token is for the server that was named, and no other."""
-
-    def redirect_request(self, *_: object) -> None:
-        return None
+_HTTP_PORT = 80
 
 
 @dataclass(frozen=True, slots=True)
 class ChromaServer:
-    """`patience` is for one answer."""
+    """A collection on a Chroma server; `timeout_s` applies to each request. Redirects are not followed."""
 
     url: str
     target: ImportedCollection = field(default_factory=ImportedCollection)
@@ -216,80 +213,66 @@ class ChromaServer:
     @property
     def name(self) -> str:
         address = urlsplit(self.url)
-        return f"{self.target.collection} of Chroma at {address.hostname}:{address.port or 80}"
+        return f"{self.target.collection} of Chroma at {address.hostname}:{address.port or _HTTP_PORT}"
 
     def iter_rows(self) -> SharedRows:
-        collections = self._list_collections()
-        require_collection(self.target.collection, sorted(collections))
-        found = collections[self.target.collection]
-        told = found.get("metadata")
-        base = f"{self._get_base_path()}/{quote(str(found.get('id')), '')}"
-        count = self._send_request(f"{base}/count")
+        try:
+            host = ChromaServerHost(self.url, default_port=_HTTP_PORT)
+        except ValueError as error:
+            raise InvalidImport(f"the address of Chroma is invalid ({error})", hint="check the address") from error
+        headers = build_token_headers(self.token)
+        with closing(ChromaHttpClient(host.connect, headers, get_host_header(self.url))) as client:
+            prefix = urlsplit(self.url).path.rstrip("/")
+            api = ChromaApi(client, self.target.tenant, self.target.database, self.timeout_s, path_prefix=prefix)
+            try:
+                yield from self._iter_rows(api)
+            except ChromaUnavailable as error:
+                raise InvalidImport(
+                    f"the Chroma server failed: {error.message}",
+                    hint="check the address, and that the server is running",
+                ) from error
+            except ChromaError as error:
+                raise _build_refused_error(error.http_status) from error
+
+    def _iter_rows(self, api: ChromaApi) -> SharedRows:
+        collection = self._find_collection(api)
+        rows = api.open_rows(collection)
+        count = rows.count()
         seen = 0
         while True:
-            body = {"limit": _BATCH_ROWS, "offset": seen, "include": ["documents", "metadatas", "embeddings"]}
-            got = self._send_request(f"{base}/get", body)
-            if not isinstance(got, dict) or not isinstance(got.get("ids"), list):
-                raise _build_response_error()
-            rows = {**got, "texts": got.get("documents")}
-            yield from parse_batch(rows, _parse_vectors(got.get("embeddings")), told if isinstance(told, dict) else {})
-            seen += len(got["ids"])
-            if len(got["ids"]) < _BATCH_ROWS:
+            batch = rows.get_batch(_BATCH_ROWS, seen, ["documents", "metadatas", "embeddings"])
+            vectors = _parse_vectors(batch.get("embeddings"))
+            yield from parse_batch({**batch, "texts": batch.get("documents")}, vectors, collection.metadata)
+            seen += len(vectors)
+            if len(vectors) < _BATCH_ROWS:
                 break
         if seen != count:
             raise InvalidImport(
-                f"Chroma counts {count} rows and gave {seen}", hint="stop whoever writes to it and try again"
+                f"Chroma counts {count} rows but returned {seen}",
+                hint="stop the programs that write to it and try again",
             )
 
-    def _get_base_path(self) -> str:
-        which = self.target
-        return f"/api/v2/tenants/{quote(which.tenant, '')}/databases/{quote(which.database, '')}/collections"
-
-    def _list_collections(self) -> Mapping[str, Mapping[str, object]]:
-        found: dict[str, Mapping[str, object]] = {}
-        while True:
-            listed = self._send_request(f"{self._get_base_path()}?limit={_BATCH_ROWS}&offset={len(found)}")
-            if not isinstance(listed, list) or not all(isinstance(each, dict) for each in listed):
-                raise _build_response_error()
-            before = len(found)
-            found |= {str(each.get("name")): each for each in listed}
-            if len(listed) < _BATCH_ROWS or len(found) == before:
-                return found
-
-    def _send_request(self, path: str, body: Mapping[str, object] | None = None) -> object:
-        headers = {"Content-Type": "application/json"}
-        if self.token:
-            headers |= {"Authorization": f"Bearer {self.token}", "X-Chroma-Token": self.token}
-        sent = None if body is None else json.dumps(body).encode()
-        try:
-            request = Request(self.url.rstrip("/") + path, sent, headers)  # noqa: S310 - http or https, see `opened`
-            with build_opener(_ChromaNoRedirect).open(request, timeout=self.timeout_s) as answer:
-                content = answer.read(_MAX_RESPONSE_BYTES + 1)
-        except HTTPError as error:
-            error.close()
-            raise _build_refused_error(error.code) from error
-        except (OSError, ValueError, HTTPException) as error:
-            reason = getattr(error, "reason", None) or error
-            raise InvalidImport(
-                f"Chroma cannot be asked ({reason})", hint="check the address, and that it runs"
-            ) from error
-        if len(content) > _MAX_RESPONSE_BYTES:
-            raise InvalidImport("Chroma's answer is too large", hint=RETRY_HINT)
-        try:
-            return parse_json(content)
-        except ValueError as error:
-            raise _build_response_error() from error
+    def _find_collection(self, api: ChromaApi) -> CollectionInfo:
+        collections: dict[str, CollectionInfo] = {}
+        for collection in api.iter_collections():
+            if collection.name in collections:
+                break  # the server ignores the offset
+            collections[collection.name] = collection
+        require_collection(self.target.collection, sorted(collections))
+        return collections[self.target.collection]
 
 
 def _build_refused_error(status: int) -> InvalidImport:
     if status in (401, 403):
-        return InvalidImport(f"Chroma wants another token ({status})", hint="set chroma.token")
+        return InvalidImport(f"Chroma requires another token ({status})", hint="set chroma.token")
     if status in (404, 405, 410):
         return InvalidImport(
-            f"what answers there has no such tenant or database, or is older than Chroma 1.0 ({status})",
-            hint="name them with --chroma-tenant and --chroma-database, or stop it and give its directory instead",
+            f"the server has no such tenant or database, or is older than Chroma 1.0 ({status})",
+            hint="use --chroma-tenant and --chroma-database, or stop the server and import its directory",
         )
-    return InvalidImport(f"Chroma refused with {status}", hint=RETRY_HINT)
+    if status == 0 or status // 100 == 2:
+        return _build_response_error()
+    return InvalidImport(f"Chroma returned status {status}", hint=RETRY_HINT)
 
 
 def _parse_vectors(embeddings: object) -> Sequence[FloatArray]:
@@ -302,4 +285,4 @@ def _parse_vectors(embeddings: object) -> Sequence[FloatArray]:
 
 
 def _build_response_error() -> InvalidImport:
-    return InvalidImport("what answers there is no Chroma, or of another version", hint="check the address")
+    return InvalidImport("the server is not Chroma, or of an unsupported version", hint="check the address")

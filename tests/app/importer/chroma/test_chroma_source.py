@@ -217,6 +217,6 @@ def test_an_address_where_nobody_answers_is_an_error_without_a_token(ground: Imp
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         shared = ChromaServer(f"http://127.0.0.1:{taken.getsockname()[1]}", token="mackerel-token")
-        with pytest.raises(InvalidImport, match="cannot be asked") as caught:
+        with pytest.raises(InvalidImport, match="cannot be reached") as caught:
             run_import(ground, shared)
     assert "mackerel-token" not in f"{caught.value.message} {shared!r} {shared.name}"
