@@ -78,3 +78,12 @@ def move_away(file: Path) -> None:
         file.rmdir()
     except OSError:
         file.rename(file.with_name(f"broken-{datetime.now(UTC):%Y%m%dT%H%M%S%fZ}-{file.name}"))
+
+
+def fsync_path(path: Path) -> None:
+    """Flush a file, or the entries of a directory, to disk. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -204,7 +204,7 @@ def test_a_generation_that_is_not_whole_never_takes_over(ward: DamagedWiki, monk
     monkeypatch.setattr(type(store), "new_generation", lambda *given, **named: Spoiled(really(*given, **named)))
     with pytest.raises(SyncFailed) as caught:
         ward.handle.sync()
-    assert "goes on answering" in caught.value.message
+    assert "keeps answering" in caught.value.message
     assert store.get_published(wiki_id) == 1
     assert search_by_meaning(ward, "unique7").hits[0].path == "page-7"
     monkeypatch.undo()
