@@ -128,9 +128,7 @@ class ScheduledBackups(_PeriodicTask):
         self, service: WikiService, state: SchedulerState, interval_s: float, sleep: Callable[[float], None]
     ) -> None:
         """`interval_s` is the time between two backups of a wiki that changes."""
-        super().__init__(
-            service, state, interval_s, sleep, start_delay_s=_BACKUP_START_DELAY_S, poll_s=_BACKUP_POLL_S
-        )
+        super().__init__(service, state, interval_s, sleep, start_delay_s=_BACKUP_START_DELAY_S, poll_s=_BACKUP_POLL_S)
 
     def _start_round(self, entries: Sequence[WikiEntry]) -> None:  # noqa: ARG002
         try:

@@ -206,7 +206,7 @@ class WikiService:
                     gone.append(self.remove(wiki.slug, wiki.id))
         return gone
 
-    def is_in_use(self, wiki_id: str) -> WikiHandle | None:
+    def get_handle_in_use(self, wiki_id: str) -> WikiHandle | None:
         """The handle of a wiki that is open; None for one that is not."""
         with self._lock:
             return self._handles.get(wiki_id)
