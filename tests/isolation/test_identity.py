@@ -156,7 +156,7 @@ def test_serve_takes_the_new_repository_for_a_new_wiki_by_itself(
     roots.scan()
     new = ground.service.registry.get("garden")
     assert (new.id != old.id, new.settings) == (True, old.settings)
-    assert "1 keys of the one before were removed" in caplog.text
+    assert "1 keys of the previous wiki were removed" in caplog.text
     assert ground.service.registry.keys.find_by_token(token) is None
     handle = ground.service.get_handle("garden")
     handle.sync()
