@@ -102,7 +102,7 @@ def test_when_the_old_model_is_gone_words_alone_answer_and_say_so(ward: DamagedW
     answer = ward.handle.search(SearchRequest("unique7"))
     assert answer.hits[0].path == "page-7"
     assert answer.degraded
-    assert "words alone" in answer.notes[0]
+    assert "keyword only" in answer.notes[0]
     with pytest.raises(ModelMissing):
         search_by_meaning(ward, "unique7")
     held.released.set()
