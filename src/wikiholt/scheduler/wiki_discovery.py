@@ -109,7 +109,11 @@ class WikiDiscovery:
 
         Wikis added by an operator stay.
         """
-        locations = {(str(found.path), str(found.confined_to or "")) for found in repositories if not found.reason}
+        locations = {
+            (str(repository.path), str(repository.confined_to or ""))
+            for repository in repositories
+            if not repository.reason
+        }
         remaining = []
         for wiki in wikis:
             is_discovered = (wiki.source, wiki.settings.get("confined", "")) in locations

@@ -1,7 +1,7 @@
 """Access control: turns the identity of a request into a grant for exactly one wiki, or denies it.
 
 The wiki is named by the path (/w/SLUG), by the host, or by the key. If there is only one wiki, it need not be named.
-A denial is the same whether the wiki exists or not, so that nobody learns about other people's wikis.
+A denial is the same whether the wiki exists or not, so that requests cannot detect other people's wikis.
 """
 
 from collections.abc import Callable, Iterable
@@ -71,7 +71,7 @@ class AccessPolicy:
         return self._authorize_with_key(key, key.wiki_id, slug, required_scope)
 
     def require_any_key(self, identity: RequestIdentity) -> None:
-        """Accept any valid key, whatever its wiki. Raises Unauthorized."""
+        """Accept any valid key, of any wiki. Raises Unauthorized."""
         if self._authenticate(identity) is None:
             raise _build_unauthorized_error()
 

@@ -87,7 +87,7 @@ class LiveIndex:
         self._previous_model: Embedder | None = None
         self._vectors = components.vector_cache(self.index, wiki_id)
         self._keywords = components.keyword_cache(self.index, wiki_id)
-        # Words were analysed by the index's own pipeline. If this version lacks it, assume the same language.
+        # Words were analysed by the index's own pipeline. If it is no longer supported, assume the same language.
         language = (TextPipeline.from_recipe(state.recipe) or config.pipeline).language
         self.searcher = Searcher(
             self.index,
@@ -137,7 +137,7 @@ class LiveIndex:
                     cache.refresh()
 
     def has_outgrown_caches(self) -> bool:
-        """Whether the wiki has grown so much that other kinds of cache may suit it."""
+        """Whether the wiki has outgrown the kinds of cache that were chosen when it was opened."""
         return self.searcher.page_count > 2 * self._initial_pages + _GROWTH_MARGIN_PAGES
 
     def wait_idle(self, timeout: float) -> None:

@@ -165,7 +165,7 @@ class QueryLogWriter:
             self._changed.notify()
 
     def close(self) -> None:
-        """Write the remaining records, for a few seconds at most, and accept no more."""
+        """Write the remaining records, for a few seconds at most, and reject new ones."""
         if self._pid != os.getpid():
             self._reset()  # a thread of the parent may hold the lock
         with self._changed:

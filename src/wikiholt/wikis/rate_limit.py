@@ -62,7 +62,7 @@ class TokenBuckets(Protocol):
         ...
 
 
-def _no_shared_buckets(_: str, __: BucketSize) -> TokenBuckets | None:
+def _get_no_shared_buckets(_: str, __: BucketSize) -> TokenBuckets | None:
     return None
 
 
@@ -78,7 +78,7 @@ class RateLimiter:
         address_per_minute: int,
         *,
         clock: Callable[[], float] = time.monotonic,
-        shared_buckets: Callable[[str, BucketSize], TokenBuckets | None] = _no_shared_buckets,
+        shared_buckets: Callable[[str, BucketSize], TokenBuckets | None] = _get_no_shared_buckets,
     ) -> None:
         self._key_size, self._address_size = BucketSize(key_per_minute), BucketSize(address_per_minute)
         self._keys = shared_buckets("key", self._key_size) or InMemoryBuckets(self._key_size, clock)
