@@ -359,7 +359,7 @@ def test_the_command_line_names_a_replaced_wiki_and_goes_on(files: Ground, capsy
     for command in (("status",), ("restore", "--list")):
         code, out, err = run(*command)
         assert ("other" in out, "Safe" in out) == (True, False), command
-        assert "error: garden: Another repository lies" in err, command
+        assert "error: garden: The path of this wiki has another repository" in err, command
         assert code == (6 if command == ("status",) else 0)
     for command in (("status", "garden"), ("key", "create", "garden"), ("report", "garden"), ("backup", "garden")):
         code, out, err = run(*command)
