@@ -7,13 +7,14 @@ it replaces is backed up first, or quarantined if it is damaged.
 
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
 from wikiholt.domain.index import IndexState
 from wikiholt.domain.protocols import never_stop
-from wikiholt.domain.storage_protocols import IndexStore, WikiIndex
+from wikiholt.domain.storage_protocols import IndexStore
 from wikiholt.domain.wiki import Backup, BackupReason
 from wikiholt.errors import (
     BackupNotFound,
@@ -190,35 +191,25 @@ class IndexBackups:
 
     def _verify_copy(self, file: Path, expected: IndexState, stop: Callable[[], bool]) -> None:
         """Read the entire copy back, check it, and compare its state with the original."""
-        copy = self._store.open_backup(file)
-        try:
+        with closing(self._store.open_backup(file)) as copy:
             faults = copy.check(lambda: stop() or self._is_being_removed())
             if faults:
                 raise IndexCorrupt(f"the index is damaged: {faults[0]}", hint="run `wikiholt sync` to rebuild it")
             if copy.get_state() != expected or copy.wiki_id != self._wiki_id:
                 raise IndexCorrupt("the copy differs from the original", hint="check the disk, then try again")
-        finally:
-            copy.close()
 
     def _get_state(self) -> IndexState:
-        index = self._store.open(self._wiki_id)
-        try:
+        with closing(self._store.open(self._wiki_id)) as index:
             return index.get_state()
-        finally:
-            index.close()
 
     def _describe(self, backup_file: BackupFile) -> Backup:
-        copy: WikiIndex | None = None
         try:
-            copy = self._store.open_backup(backup_file.file)
-            if copy.wiki_id != self._wiki_id:
-                return _to_backup(backup_file, None, _FOREIGN)
-            return _to_backup(backup_file, copy.get_state())
+            with closing(self._store.open_backup(backup_file.file)) as copy:
+                if copy.wiki_id != self._wiki_id:
+                    return _to_backup(backup_file, None, _FOREIGN)
+                return _to_backup(backup_file, copy.get_state())
         except IndexUnavailable as error:
             return _to_backup(backup_file, None, error.message)
-        finally:
-            if copy is not None:
-                copy.close()
 
     def _describe_verified(self, backup_file: BackupFile) -> Backup:
         fault = self._directory.find_fault(backup_file)

@@ -9,7 +9,7 @@ published one keeps answering. One process at a time syncs a wiki (the store's w
 import logging
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 
 from wikiholt.domain.index import Recipe, SyncReport
@@ -180,10 +180,8 @@ class Syncer:
         except IndexUnavailable:
             report = self._build_generation(recipe, revision, None, callbacks, reuse=False)
         else:
-            try:
+            with closing(published):
                 report = self._build_generation(recipe, revision, published, callbacks, reuse=False)
-            finally:
-                published.close()
         self._repair.mark_repaired(report.revision, report.chunks_embedded)
         return report
 

@@ -5,7 +5,7 @@ A handle is bound to one wiki and cannot name another. Safe to use from many thr
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
 from threading import Lock, Thread
@@ -228,15 +228,10 @@ class WikiHandle:
         if not self._repair.health.is_ok:
             return None  # the next sync checks the entire index
         try:
-            index = self._components.store.open(self.wiki.id)
+            with closing(self._components.store.open(self.wiki.id)) as index:
+                state = index.get_state()
         except WikiholtError:
             return None
-        try:
-            state = index.get_state()
-        except WikiholtError:
-            return None
-        finally:
-            index.close()
         components = self._components
         recipe = self._config.pipeline.build_recipe((components.identity or components.embedder)())
         return state.revision if state.recipe == recipe and state.pages else None
@@ -269,11 +264,8 @@ class WikiHandle:
 
     def check(self) -> Sequence[str]:
         """Faults of the index, as text."""
-        index = self._components.store.open(self.wiki.id)
-        try:
+        with closing(self._components.store.open(self.wiki.id)) as index:
             return index.check()
-        finally:
-            index.close()
 
     @property
     def health(self) -> IndexHealth:
@@ -287,11 +279,8 @@ class WikiHandle:
                 self._query_log.trim()
         store = self._components.store
         try:
-            index = store.open(self.wiki.id)
-            try:
+            with closing(store.open(self.wiki.id)) as index:
                 faults = index.check(lambda: stop() or self._is_being_removed())
-            finally:
-                index.close()
         except IndexCorrupt as error:
             self._repair.report(error.message)
             return self._repair.health

@@ -3,7 +3,7 @@
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from threading import Lock
@@ -172,11 +172,8 @@ class WikiService:
     def _shares_history(self, wiki: Wiki) -> bool:
         """Whether the repository at the wiki's path contains the indexed commit."""
         try:
-            index = self.components.store.open(wiki.id)
-            try:
+            with closing(self.components.store.open(wiki.id)) as index:
                 revision = index.get_state().revision
-            finally:
-                index.close()
             return revision is not None and bool(self.get_source(wiki).resolve_revision(revision))
         except WikiholtError:
             return False
@@ -254,8 +251,8 @@ class WikiService:
             if interactive:
                 self._handles.move_to_end(wiki.id)
             to_close += [self._handles.popitem(last=False)[1] for _ in range(len(self._handles) - self._max_open)]
-        for closing in to_close:
-            closing.close()
+        for old_handle in to_close:
+            old_handle.close()
         return handle
 
     def _create_handle(self, wiki: Wiki, components: Components) -> WikiHandle:

@@ -1,5 +1,6 @@
 """The status of a wiki: what is indexed, whether it is fresh and intact, and what is wrong."""
 
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 
 from wikiholt.domain.index import IndexHealth, IndexState
@@ -53,13 +54,8 @@ class StatusReader:
         except WikiholtError as source_error:
             error = source_error
         try:
-            index = self._store.open(self._wiki.id)
+            with closing(self._store.open(self._wiki.id)) as index:
+                state, problems = index.get_state(), tuple(index.get_problems())
         except WikiholtError as index_error:
             return WikiStatus(self._wiki, None, head, True, error=error or index_error)
-        try:
-            state = index.get_state()
-            return WikiStatus(self._wiki, state, head, state.revision != head, tuple(index.get_problems()), error=error)
-        except WikiholtError as index_error:
-            return WikiStatus(self._wiki, None, head, True, error=error or index_error)
-        finally:
-            index.close()
+        return WikiStatus(self._wiki, state, head, state.revision != head, problems, error=error)
