@@ -150,9 +150,10 @@ class WikiTasks:
             self._refresh_entry(entry, handle)
 
     def _sync_once(self, entry: WikiEntry, handle: WikiHandle, head: str, reporter: ActivityReporter) -> None:
-        self._refresh_entry(entry, handle)
-        if self.is_up_to_date(entry, head):
-            return  # the previous holder of the lock has done it; no model needs to be loaded
+        if self._service.components.store.get_change_token(entry.wiki.id) != entry.change_token:
+            self._refresh_entry(entry, handle)
+            if self.is_up_to_date(entry, head):
+                return  # the previous holder of the lock has done it; no model needs to be loaded
         self._report_progress(entry, "sync", SyncProgress(0, 0, 0), reporter)
         handle.sync(
             lambda progress: self._report_progress(entry, "sync", progress, reporter),
@@ -201,19 +202,13 @@ class WikiTasks:
         return entry.change_token == self._service.components.store.get_change_token(entry.wiki.id)
 
     def _refresh_entry(self, entry: WikiEntry, handle: WikiHandle) -> None:
-        """Read the indexed revision, and the change token by which later changes are detected.
-
-        The index is not opened if its change token is the one for which the revision is known.
-        """
+        """Read the indexed revision, and the change token by which later changes are detected."""
         store = self._service.components.store
-        token, was_ok = store.get_change_token(entry.wiki.id), entry.index_ok
-        entry.checked, entry.index_ok = True, handle.health.is_ok
-        if entry.revision is not None and entry.change_token == token and was_ok and entry.index_ok:
-            return
+        before = store.get_change_token(entry.wiki.id)
         revision = handle.get_indexed_revision()
-        entry.index_ok = handle.health.is_ok
-        unchanged = store.get_change_token(entry.wiki.id) == token
-        entry.revision, entry.change_token = (revision, token) if unchanged else (None, "")
+        entry.checked, entry.index_ok = True, handle.health.is_ok
+        unchanged = store.get_change_token(entry.wiki.id) == before
+        entry.revision, entry.change_token = (revision, before) if unchanged else (None, "")
 
     def _has_reindex_job(self, entry: WikiEntry) -> bool:
         return read_job(self._service.components.store, entry.wiki.id).is_open
