@@ -80,7 +80,7 @@ def test_what_is_said_about_damage_never_quotes_a_page(
         wiki.search(SearchRequest("unique7", mode=SearchMode.KEYWORD))
     assert "handbook" not in caught.value.message
     assert wiki.sync().rebuilt
-    assert "set aside" in caplog.text
+    assert "quarantined" in caplog.text
     assert "handbook" not in caplog.text
     wiki.close()
 

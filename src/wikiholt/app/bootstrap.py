@@ -17,6 +17,7 @@ from wikiholt.caches.chroma.engine import ChromaConfig, ChromaEngine
 from wikiholt.caches.keywords.keyword_cache import FileKeywordCache, PatchedKeywordCache
 from wikiholt.caches.keywords.lexicon import LexiconProvider
 from wikiholt.caches.vectors.factory import DatabaseVectorCache, create_vector_cache
+from wikiholt.domain.git import DiscoveredRepository
 from wikiholt.domain.index import CosineScale, Recipe
 from wikiholt.domain.protocols import Embedder, KeywordCache, Source, VectorCache
 from wikiholt.domain.search import QueryRetention
@@ -33,7 +34,7 @@ from wikiholt.git.source import GitSource
 from wikiholt.indexing.index_backups import BackupPolicy
 from wikiholt.indexing.pipeline import TextPipeline
 from wikiholt.scheduler.scheduler import Scheduler
-from wikiholt.scheduler.wiki_records import DiscoveredRepository, SchedulerConfig
+from wikiholt.scheduler.wiki_records import SchedulerConfig
 from wikiholt.search.reranking import RerankConfig
 from wikiholt.text.analysis import join_languages
 from wikiholt.text.markdown import AnchorStyle

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from pathlib import Path
 
 
 class EntryKind(StrEnum):
@@ -92,3 +93,16 @@ class FileEdit:
     data: bytes | None
     expected_blob: str | None
     is_attachment: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DiscoveredRepository:
+    """A repository found in a directory of wikis. With a `reason`, it cannot be registered.
+
+    If `confined_to` is set, git must not read anything outside that directory.
+    """
+
+    slug: str
+    path: Path
+    reason: str = ""
+    confined_to: Path | None = None

@@ -25,9 +25,6 @@ def never_stop() -> bool:
     return False
 
 
-# Sources.
-
-
 class Source(Protocol):
     """A wiki's git repository, read at a revision."""
 

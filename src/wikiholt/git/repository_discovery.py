@@ -9,9 +9,9 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from wikiholt.domain.git import DiscoveredRepository
 from wikiholt.errors import InvalidSlug
 from wikiholt.git.repository import has_outside_references
-from wikiholt.scheduler.wiki_records import DiscoveredRepository
 from wikiholt.wikis.slugs import validate_slug
 
 _REPOSITORY_SUBDIRECTORIES = ("", "repo", "repository")

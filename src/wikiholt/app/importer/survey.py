@@ -2,22 +2,19 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from random import SystemRandom
 
 import numpy as np
 
 from wikiholt.app.importer.import_report import ImportProof, ModelAgreement
 from wikiholt.app.importer.vector_spool import WikiVectors
-from wikiholt.domain.git import EntryKind
 from wikiholt.domain.index import FloatArray
 from wikiholt.domain.protocols import Embedder, Source
 from wikiholt.domain.storage_protocols import IndexStore, WikiIndex
 from wikiholt.errors import SyncFailed
-from wikiholt.indexing.pipeline import PreparedPage
+from wikiholt.indexing.pipeline import PreparedPage, iter_batches
 from wikiholt.wikis.live_index import WikiConfig
 
-_BATCH_PAGES = 48
 _TIMING_TEXTS = 96
 """Texts kept for measuring how long embedding takes."""
 
@@ -61,13 +58,11 @@ class VectorSamples:
 
 
 def iter_prepared_pages(config: WikiConfig, revision: str, embedder: Embedder) -> Iterator[list[PreparedPage]]:
-    """Every page that can be indexed at this revision, some at a time."""
+    """Every page that can be indexed at this revision, in batches."""
     tree = config.source.read_tree(revision)
-    files = iter(file for file, entry in tree.items() if entry.kind is EntryKind.FILE)
-    while some := list(islice(files, _BATCH_PAGES)):
-        blobs = config.source.read_blobs((tree[file].blob for file in some), config.pipeline.max_bytes)
-        made = (config.pipeline.prepare(file, blob, None, embedder) for file, blob in zip(some, blobs, strict=True))
-        yield [draft for draft in made if isinstance(draft, PreparedPage)]
+    for files in iter_batches(tree):
+        results = config.pipeline.prepare_batch(config.source, {file: tree[file] for file in files}, embedder)
+        yield [page for page in results if isinstance(page, PreparedPage)]
 
 
 def count_chunks(config: WikiConfig, revision: str, embedder: Embedder) -> Mapping[str, int]:

@@ -89,7 +89,7 @@ def test_two_configurations_are_compared_question_by_question(evaluate: Run) -> 
     same = parse_document(evaluate("night", "--mode", "semantic", "--against", "search.stale_check=false", "--json"))
     assert same["comparison"]["theirs"]["configuration"] == "semantic search.stale_check=false"
     assert same["comparison"]["differences"]["mrr"]["p_value"] == 1.0
-    assert any("HEAD was not looked at" in note for note in same["notes"])
+    assert any("HEAD was not checked" in note for note in same["notes"])
 
 
 def test_an_index_in_another_directory_can_be_compared_with(evaluate: Run, data: Path) -> None:
@@ -120,7 +120,7 @@ def test_the_report_is_one_page_in_which_the_wiki_is_only_text(evaluate: Run, tm
         (["nowhere"], 3, "nowhere"),
         (["night", "--queries", "q.jsonl"], 2, "belong together"),
         (["night", "--queries", "absent", "--qrels", "absent"], 2, "absent cannot be read"),
-        (["night", "--queries", "bad.jsonl", "--qrels", "q.tsv"], 2, "line 2 of the queries is no JSON"),
+        (["night", "--queries", "bad.jsonl", "--qrels", "q.tsv"], 2, "line 2 of the queries is not JSON"),
         (["night", "--queries", "q.jsonl", "--qrels", "ghost.tsv"], 2, "line 1 of the qrels names 'ghost'"),
         (["night", "--queries", "q.jsonl", "--qrels", "nought.tsv"], 2, "no query has a relevant page"),
         (["night", "--queries", "bytes", "--qrels", "q.tsv"], 2, "it is not UTF-8"),

@@ -18,11 +18,11 @@ def test_a_wiki_behind_a_key_asks_for_it_keeps_it_in_the_tab_and_forgets_it(
     server, token = locked
     found = visit(f"{server.url}w/allotment/?q=compost&page=Growing/Composting", wait=DIALOG, expected=("401",))
     page = found.page
-    expect(page.locator(DIALOG)).to_contain_text("This takes a key.")
+    expect(page.locator(DIALOG)).to_contain_text("A key is required.")
     assert page.locator(CARDS).count() == 0
     page.get_by_label("Your key").fill("wh_nonsense")
     page.get_by_role("button", name="Use this key").click()
-    expect(page.locator(DIALOG)).to_contain_text("not known")
+    expect(page.locator(DIALOG)).to_contain_text("unknown")
     page.get_by_label("Your key").fill(token)
     page.get_by_role("button", name="Use this key").click()
     expect(page.locator(CARDS).first).to_contain_text("Compost")
@@ -33,7 +33,7 @@ def test_a_wiki_behind_a_key_asks_for_it_keeps_it_in_the_tab_and_forgets_it(
     assert token not in page.content()
     page.locator("#app\\.key").click()
     page.get_by_role("button", name="Forget the key").click()
-    expect(page.locator(DIALOG)).to_contain_text("This takes a key.")
+    expect(page.locator(DIALOG)).to_contain_text("A key is required.")
     assert page.evaluate("sessionStorage.length") == 0
     assert all(token not in url for url in found.requests)
 
