@@ -26,8 +26,8 @@ from wikiholt.git.process import GitRunner
 from wikiholt.git.refs import HeadReader, resolve_head
 from wikiholt.git.repository import RepositoryLocation, find_repository, has_outside_references
 from wikiholt.text.ignore_patterns import build_matcher
+from wikiholt.text.page_names import PAGE_EXTENSIONS
 
-PAGE_EXTENSIONS = (".md", ".markdown")
 _HIDDEN_DIRECTORIES_PATTERN = ".*/"
 _COMMIT_ID_PATTERN = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _SHORT_COMMIT_ID_PATTERN = re.compile(r"[0-9a-f]{7,64}")
