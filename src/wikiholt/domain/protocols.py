@@ -20,6 +20,11 @@ from wikiholt.domain.search import KeywordHit, KeywordQuery
 from wikiholt.domain.wiki import Wiki
 
 
+def never_stop() -> bool:
+    """The default for `stop` callbacks: never stop."""
+    return False
+
+
 class Source(Protocol):
     """Where a wiki's pages come from: one git repository, read at a revision."""
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from threading import Event, Lock, Thread
 
 from wikiholt.domain.git import Author, Blob, FileEdit, TreeChange, TreeEntry
+from wikiholt.domain.protocols import never_stop
 from wikiholt.errors import (
     IndexUnavailable,
     NoCommits,
@@ -29,7 +30,7 @@ from wikiholt.git.journal import lock_file
 from wikiholt.git.process import GitRunner
 from wikiholt.git.remote_url import parse_remote_url, redact_url
 from wikiholt.git.repository import RepositoryLocation, find_repository
-from wikiholt.git.source import GitSource, never_stop
+from wikiholt.git.source import GitSource
 
 _READER_TIMEOUT_S = 20.0
 """How long a reader waits for a fetch. The fetch continues in the background."""

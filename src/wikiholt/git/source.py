@@ -17,6 +17,7 @@ from wikiholt.domain.git import (
     TreeChange,
     TreeEntry,
 )
+from wikiholt.domain.protocols import never_stop
 from wikiholt.errors import Busy, InvalidPage, InvalidSource, NoCommits, NotWritable, PageNotFound, SourceCorrupt
 from wikiholt.git.commit import CommitWriter
 from wikiholt.git.history import find_change_dates, find_old_versions, read_file_history, read_page_log, resolve_commit
@@ -31,10 +32,6 @@ from wikiholt.text.page_names import PAGE_EXTENSIONS
 _HIDDEN_DIRECTORIES_PATTERN = ".*/"
 _COMMIT_ID_PATTERN = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _SHORT_COMMIT_ID_PATTERN = re.compile(r"[0-9a-f]{7,64}")
-
-
-def never_stop() -> bool:
-    return False
 
 
 class GitSource:
