@@ -24,7 +24,8 @@ from wikiholt.interfaces.web.renderer import render_markdown
 from wikiholt.search.request import SearchRequest
 from wikiholt.text.link_rewrite import PageMove, rewrite_links
 from wikiholt.text.links import PageNameIndex, fold_path, resolve_link_paths
-from wikiholt.text.page_parser import get_page_path, parse_page
+from wikiholt.text.page_names import get_page_path
+from wikiholt.text.page_parser import parse_page
 from wikiholt.wikis.pages.page_locator import get_candidate_files, validate_path
 from wikiholt.wikis.slugs import propose_slug, validate_slug
 

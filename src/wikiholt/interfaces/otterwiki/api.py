@@ -31,7 +31,7 @@ from wikiholt.interfaces.http.problem_details import (
 )
 from wikiholt.interfaces.otterwiki.permissions import SharedKey, build_host_grant, load_shared_key, require_csrf_token
 from wikiholt.interfaces.otterwiki.plugin_runtime import CurrentWiki, PluginRuntime
-from wikiholt.text.page_parser import get_page_path
+from wikiholt.text.page_names import get_page_path
 
 RESPONSE_TIMEOUT_S = 120.0
 """How long a caller waits; longer than anything that a route waits for itself."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from flask import current_app, request
 from otterwiki.util import titleSs
 
-from wikiholt.text.page_parser import make_page_name
+from wikiholt.text.page_names import make_page_name
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from wikiholt.domain.page import (
 )
 from wikiholt.domain.search import StoredPage
 from wikiholt.interfaces.schemas.common import STORED_PATHS, PathStyle, format_date
-from wikiholt.text.page_parser import get_page_path
+from wikiholt.text.page_names import get_page_path
 
 
 class CommitDocument(TypedDict):

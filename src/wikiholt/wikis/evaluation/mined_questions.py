@@ -20,7 +20,8 @@ from wikiholt.text.bm25 import build_page_terms, to_terms
 from wikiholt.text.keyword_query import parse_query
 from wikiholt.text.links import PageNameIndex
 from wikiholt.text.model_text import to_plain_text
-from wikiholt.text.page_parser import get_page_path, parse_page
+from wikiholt.text.page_names import get_page_path
+from wikiholt.text.page_parser import parse_page
 from wikiholt.wikis.evaluation.questions import MINED_KINDS, Question, QuestionKind, sample_questions
 
 _MIN_PAGE_WORDS = 20

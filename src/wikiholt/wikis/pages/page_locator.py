@@ -8,8 +8,8 @@ from wikiholt.domain.git import EntryKind
 from wikiholt.domain.protocols import Source
 from wikiholt.domain.storage_protocols import WikiIndex
 from wikiholt.errors import IndexUnavailable, InvalidPage, NoCommits, PageNotFound
-from wikiholt.text.links import fold_path, has_page_extension
-from wikiholt.text.page_parser import get_page_path
+from wikiholt.text.links import fold_path
+from wikiholt.text.page_names import get_page_path, has_page_extension
 
 IndexOpener = Callable[[], AbstractContextManager[WikiIndex]]
 """Opens the published index of the wiki. Raises IndexMissing while there is none."""

@@ -10,7 +10,8 @@ from wikiholt.errors import IndexUnavailable, InputTooLarge, InvalidPage, PageNo
 from wikiholt.indexing.pipeline import TextPipeline
 from wikiholt.text.charset import decode_bytes
 from wikiholt.text.frontmatter import split_frontmatter
-from wikiholt.text.page_parser import make_page_name, parse_page
+from wikiholt.text.page_names import make_page_name
+from wikiholt.text.page_parser import parse_page
 from wikiholt.wikis.pages.indexed_pages import IndexedPages
 from wikiholt.wikis.pages.page_locator import PageFile, PageLocator, get_candidate_files, validate_path
 

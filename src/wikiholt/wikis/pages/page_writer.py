@@ -11,7 +11,7 @@ from wikiholt.errors import Busy, IndexUnavailable, InputTooLarge, InvalidPage, 
 from wikiholt.indexing.pipeline import TextPipeline
 from wikiholt.text.link_rewrite import PageMove, rewrite_links
 from wikiholt.text.links import PageNameIndex, fold_path, get_last_part
-from wikiholt.text.page_parser import get_page_path
+from wikiholt.text.page_names import get_page_path
 from wikiholt.wikis.pages.page_locator import IndexOpener, PageFile, PageLocator, get_new_file
 from wikiholt.wikis.pages.page_reader import parse_name_and_warnings, read_blob, read_text
 

@@ -108,7 +108,7 @@ def test_status_follows_a_sync_and_shows_problems_and_errors(server: WebServer, 
         "chunks_embedded": 3,
     }
     told = {"code": "source-missing", "message": "the repository cannot be read", "hint": "the operator knows more"}
-    problem = {"file": "a<b>.md", "reason": "binary", "detail": "the file holds binary data"}
+    problem = {"file": "a<b>.md", "reason": "binary", "detail": "the file contains binary data"}
     now = {**calm, "activity": work, "stale": True}
     page = visit(f"{server.url}healthz").page
     page.route("**/api/v1/status", lambda route: route.fulfill(json=now))
