@@ -18,6 +18,7 @@ import pytest
 from tests.crash.damage_rounds import DamageRounds, count_faults
 from tests.crash.file_damage import OTHER_FILE, Blow, flip, make_directory
 from tests.support.damaged_wiki import DamagedWiki, wait_until
+from tests.support.tiers import choose
 from wikiholt.domain.index import HealthCondition, VerificationResult
 from wikiholt.domain.search import SearchMode
 from wikiholt.domain.wiki import BackupReason
@@ -25,7 +26,7 @@ from wikiholt.errors import IndexCorrupt, StorageError, WikiholtError
 from wikiholt.search.request import SearchRequest
 from wikiholt.storage.sqlite import file_marks, store
 
-ROUNDS, SEED = 40, 2024
+ROUNDS, SEED = choose(40, 15), 2024
 SMALL = 30
 
 
