@@ -1,6 +1,6 @@
 """The crash gate as a test: fifty rounds of it, a few on the real model, and whether it can fail at all.
 
-The long form is `make gate`; `python tests/gates --seed S --round N` plays one round again.
+The long form is `make gate`; `python -m tests.crash --seed S --round N` plays one round again.
 """
 
 import resource

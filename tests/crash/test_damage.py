@@ -1,6 +1,6 @@
 """Rounds of random damage to any file of a data directory: repaired by the next sync, and never a wrong answer.
 
-The long form is `python tests/gates --damage --rounds 500`; `--seed S --round N` plays one round again.
+The long form is `python -m tests.crash --damage --rounds 500`; `--seed S --round N` plays one round again.
 """
 
 import os
