@@ -1,25 +1,42 @@
-"""What holds for all tests: one browser, the same examples in every run, and the crash gate before anything else."""
+"""What holds for all tests: markers by directory, a time limit for unit tests, one browser, examples that repeat."""
 
 import os
 from functools import lru_cache
+from pathlib import Path
 
 import pytest
 from httpx._transports import default as httpx_transport
 from hypothesis import settings
 
 from tests.support.browser import browser, visit
+from tests.support.cpu_limit import CpuLimit
 from tests.support.postgres_fixtures import database, pg
+from tests.support.tiers import IS_FULL, RESOURCES, get_markers
 
 __all__ = ["browser", "database", "pg", "visit"]
 
-# Each client of httpx reads every certificate of the machine, for 30 ms; tests ask without, and very often.
+_TESTS = Path(__file__).parent
+
+# Each client of httpx reads every certificate of the machine, for 30 ms; tests make very many clients.
 httpx_transport.create_ssl_context = lru_cache(httpx_transport.create_ssl_context)  # type: ignore[assignment]
 
-# A run that fails can be run again; `WIKIHOLT_EXPLORE=1` draws new examples, as `python tests/fuzz` does for longer.
-settings.register_profile("wikiholt", deadline=None, derandomize=not os.environ.get("WIKIHOLT_EXPLORE"))
-settings.load_profile("wikiholt")
+# A run that fails can be repeated. `WIKIHOLT_EXPLORE=1` draws new examples, as `python -m tests.fuzz` does for longer.
+_EVERY_PROFILE = {"deadline": None, "derandomize": not os.environ.get("WIKIHOLT_EXPLORE")}
+settings.register_profile("fast", max_examples=25, **_EVERY_PROFILE)
+settings.register_profile("full", max_examples=100, **_EVERY_PROFILE)
+settings.load_profile("full" if IS_FULL else "fast")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    if not IS_FULL:
+        config.pluginmanager.register(CpuLimit(RESOURCES | {"gate", "long", "slow"}))
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The crash gate forks: it goes first, while no test has left a thread behind that may hold a lock."""
+    """Set the markers of resources by directory. Put the crash gate first: it forks, and no test may have left a thread
+    behind that holds a lock."""
+    for item in items:
+        for name in sorted(get_markers(item.path.relative_to(_TESTS))):
+            item.add_marker(name)
     items.sort(key=lambda item: "test_crash_gate" not in item.nodeid)

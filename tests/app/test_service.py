@@ -128,6 +128,7 @@ def test_a_slug_that_was_removed_and_added_again_is_another_wiki(farm: ServiceFi
     assert find_paths(farm.service, "one", "alpha beta") == ["b"]
 
 
+@pytest.mark.slow
 def test_only_so_many_wikis_stay_open(farm: ServiceFixture) -> None:
     farm.service = farm.open_service(open_wikis=2)
     for number in range(5):
@@ -150,6 +151,7 @@ def test_a_wiki_whose_settings_changed_lets_go_of_what_was_open(farm: ServiceFix
     assert find_paths(farm.service, "one", "alpha") == ["a"]
 
 
+@pytest.mark.slow
 def test_threads_search_while_generations_change_under_them(farm: ServiceFixture) -> None:
     repository = farm.add_wiki("one", {f"{i}.md": f"heron number {i}" for i in range(30)})
     farm.service.get_handle("one").sync()

@@ -1,4 +1,4 @@
-"""`python tests/gates --rounds 500 --seed 1`: the crash gate. `--round 17` plays one round of a seed again.
+"""`python -m tests.crash --rounds 500 --seed 1`: the crash gate. `--round 17` plays one round of a seed again.
 
 With `--store postgres` the same over a PostgreSQL that the gate starts. With `--damage` nothing is killed: each round
 damages one file of a data directory, and judges the answers before the next sync and after it.

@@ -264,7 +264,7 @@ def test_caches_that_cannot_be_written_do_not_fail_a_sync(
     wiki.close()
 
 
-@pytest.mark.real_model
+@pytest.mark.model
 def test_on_the_real_model_a_damaged_index_is_built_anew(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     repository = Repository(tmp_path / "wiki")
     repository.commit(

@@ -1,6 +1,6 @@
 """The crash gate as a test: fifty rounds of it, a few on the real model, and whether it can fail at all.
 
-The long form is `make gate`; `python tests/gates --seed S --round N` plays one round again.
+The long form is `make gate`; `python -m tests.crash --seed S --round N` plays one round again.
 """
 
 import resource
@@ -21,6 +21,7 @@ from tests.crash.operations import AUTHOR
 from tests.support.git_repository import Repository
 from tests.support.paths import ROOT
 from tests.support.services import build_test_service
+from tests.support.tiers import choose
 from wikiholt.domain.wiki import BackupReason
 from wikiholt.errors import NotWritable
 from wikiholt.git.remote import MIRROR_DIRECTORY
@@ -29,7 +30,7 @@ from wikiholt.wikis.registry import Registry
 from wikiholt.wikis.registry_backups import RegistryBackups
 from wikiholt.wikis.service import WikiService
 
-ROUNDS, SEED = 50, 2024
+ROUNDS, SEED = choose(50, 20), 2024
 _CAUGHT_BY = {
     "half a page": ("sync", "kill at a step", "nobody harmed it, and it was"),
     "unsynced backup": ("back up", "power cut", "its checksum does not match"),
@@ -51,7 +52,8 @@ def test_whatever_happens_the_next_start_serves_and_one_sync_makes_it_whole() ->
     assert f"{ROUNDS} rounds, 0 faults" in done.stdout
 
 
-@pytest.mark.real_model
+@pytest.mark.long
+@pytest.mark.model
 @pytest.mark.timeout(1800)
 def test_so_it_is_on_the_real_model() -> None:
     done = run_gate("--rounds", "4", "--seed", "5", "--real")

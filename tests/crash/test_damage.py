@@ -1,6 +1,6 @@
 """Rounds of random damage to any file of a data directory: repaired by the next sync, and never a wrong answer.
 
-The long form is `python tests/gates --damage --rounds 500`; `--seed S --round N` plays one round again.
+The long form is `python -m tests.crash --damage --rounds 500`; `--seed S --round N` plays one round again.
 """
 
 import os
@@ -18,6 +18,7 @@ import pytest
 from tests.crash.damage_rounds import DamageRounds, count_faults
 from tests.crash.file_damage import OTHER_FILE, Blow, flip, make_directory
 from tests.support.damaged_wiki import DamagedWiki, wait_until
+from tests.support.tiers import choose
 from wikiholt.domain.index import HealthCondition, VerificationResult
 from wikiholt.domain.search import SearchMode
 from wikiholt.domain.wiki import BackupReason
@@ -25,7 +26,7 @@ from wikiholt.errors import IndexCorrupt, StorageError, WikiholtError
 from wikiholt.search.request import SearchRequest
 from wikiholt.storage.sqlite import file_marks, store
 
-ROUNDS, SEED = 40, 2024
+ROUNDS, SEED = choose(40, 15), 2024
 SMALL = 30
 
 

@@ -49,7 +49,7 @@ def load_tiny_reranker(place: Path, **changes: Any) -> Path:
 
 
 @packaged
-@pytest.mark.real_model
+@pytest.mark.model
 def test_the_published_example_gets_the_published_scores(marco: OnnxReranker) -> None:
     marco.run_self_test()
     pairs = marco._model.pairs[:2]
@@ -58,7 +58,7 @@ def test_the_published_example_gets_the_published_scores(marco: OnnxReranker) ->
 
 
 @packaged
-@pytest.mark.real_model
+@pytest.mark.model
 def test_an_answer_scores_above_the_rest_whatever_it_is_read_with(marco: OnnxReranker) -> None:
     alone = [marco.score(QUERY, [text], 60.0) for text in TEXTS]
     assert alone[0] is not None
@@ -72,7 +72,7 @@ def test_an_answer_scores_above_the_rest_whatever_it_is_read_with(marco: OnnxRer
 
 
 @packaged
-@pytest.mark.real_model
+@pytest.mark.model
 def test_query_and_text_are_told_apart_and_cut_to_what_is_read(marco: OnnxReranker) -> None:
     ids, types = marco._model.tokenizer.encode_pair("a question", "an answer", MAX_PAIR_TOKENS)
     assert len(ids) == len(types) == 7
@@ -89,7 +89,7 @@ def _score_in_child(reranker: OnnxReranker, to: Connection) -> None:
 
 
 @packaged
-@pytest.mark.real_model
+@pytest.mark.model
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_forked_child_reads_with_the_parents_model(marco: OnnxReranker) -> None:
     expected = marco.score(QUERY, TEXTS, 60.0)

@@ -18,7 +18,7 @@ PASSAGE = (
 )
 
 
-@pytest.mark.real_model
+@pytest.mark.model
 @pytest.mark.parametrize(
     ("query", "closest"),
     [
@@ -34,7 +34,7 @@ def test_the_closest_sentence_may_share_no_word_with_the_query(minilm: OnnxEmbed
     assert int(np.argmax(close(PASSAGE))) == closest
 
 
-@pytest.mark.real_model
+@pytest.mark.model
 def test_the_answer_is_the_same_whatever_was_asked_before(minilm: OnnxEmbedder) -> None:
     assert isinstance(minilm, SupportsSentenceScoring)
     first = minilm.make_sentence_scorer("warm rooms")
@@ -50,7 +50,7 @@ def test_the_answer_is_the_same_whatever_was_asked_before(minilm: OnnxEmbedder) 
     assert again(list(PASSAGE)) == told
 
 
-@pytest.mark.real_model
+@pytest.mark.model
 @pytest.mark.parametrize("query", ["", "?!", "猫", "\ud800", "a" * 5000, "word " * 2000])
 def test_any_text_can_be_compared(minilm: OnnxEmbedder, query: str) -> None:
     close = minilm.make_sentence_scorer(query)

@@ -234,6 +234,7 @@ def test_a_remote_that_never_answers_is_given_up(tmp_path: Path) -> None:
     assert not (tmp_path / "p" / "mirror.git").exists()
 
 
+@pytest.mark.slow
 def test_a_remote_that_lists_without_end_is_given_up(tmp_path: Path) -> None:
     def endless(send: Callable[[bytes], object]) -> None:
         number = 0
@@ -245,6 +246,7 @@ def test_a_remote_that_lists_without_end_is_given_up(tmp_path: Path) -> None:
         RemoteSource(server.get_url(), tmp_path, FetchLimits(("http",), allow_private=True, timeout=3)).check_readable()
 
 
+@pytest.mark.slow
 def test_a_remote_that_sends_too_much_is_given_up_and_what_was_there_stays(
     repository: Repository, server: LocalServer, tmp_path: Path
 ) -> None:

@@ -232,7 +232,7 @@ def test_a_service_that_ends_does_not_wait_for_a_slow_remote(service: WikiServic
         release.set()
 
 
-@pytest.mark.real_model
+@pytest.mark.model
 def test_the_command_line_adds_syncs_and_searches_a_url_and_shows_no_password(
     repository: Repository,
     server: LocalServer,

@@ -112,6 +112,7 @@ def test_a_directory_that_is_not_there_is_reported(tmp_path: Path) -> None:
     assert "cannot be read" in found.reason
 
 
+@pytest.mark.slow
 def test_ten_thousand_are_found_in_a_second_or_two(tmp_path: Path) -> None:
     for number in range(10_000):
         path = tmp_path / f"wiki-{number:05d}" / ".git"

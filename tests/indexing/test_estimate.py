@@ -71,6 +71,7 @@ def test_a_repository_that_is_gone_is_an_error_and_not_a_forecast_of_nothing(war
         ward.handle.estimate_reindex()
 
 
+@pytest.mark.model
 def test_the_command_says_it_with_the_real_model_and_changes_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

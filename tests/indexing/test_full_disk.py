@@ -48,6 +48,7 @@ def ward(tmp_path: Path) -> DamagedWiki:
     return made
 
 
+@pytest.mark.process
 def test_a_full_disk_keeps_nobody_from_searching(ward: DamagedWiki) -> None:
     data = ward.place / "data"
     assert not list(data.rglob("*-shm")), "nothing is open"

@@ -31,7 +31,7 @@ from wikiholt.text.bm25 import build_page_terms
 
 @pytest.fixture
 def ward(tmp_path: Path) -> Iterator[DamagedWiki]:
-    made = DamagedWiki(tmp_path)
+    made = DamagedWiki(tmp_path, pages=320)
     yield made
     made.close()
 
@@ -269,6 +269,7 @@ service.get_handle("notes").sync()
 """
 
 
+@pytest.mark.process
 def test_killed_at_any_moment_of_a_rebuild_one_of_the_two_serves(ward: DamagedWiki) -> None:
     for delay in (0.0, 0.15, 0.4, 0.8, 1.2):
         command = [sys.executable, "-c", KILLED_SCRIPT, str(ward.place / "data")]
@@ -285,6 +286,7 @@ def test_killed_at_any_moment_of_a_rebuild_one_of_the_two_serves(ward: DamagedWi
     ward.assert_healthy()
 
 
+@pytest.mark.model
 @pytest.mark.parametrize("reindexed", [False, True])
 def test_a_change_of_precision_with_the_real_model_is_answered_throughout_by_the_old_one(
     tmp_path: Path, reindexed: bool

@@ -290,6 +290,7 @@ def test_a_check_that_is_stopped_says_nothing_about_the_index(ward: DamagedWiki)
     ward.assert_healthy()
 
 
+@pytest.mark.model
 def test_the_real_model_embeds_nothing_when_an_index_heals_from_its_backup(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -194,6 +194,7 @@ def test_a_model_that_embeds_nothing_at_all_fails_the_sync(bench: SyncFixture) -
         bench.sync()
 
 
+@pytest.mark.slow
 def test_a_page_that_takes_too_much_work_is_listed_with_a_hint_and_harms_no_other(bench: SyncFixture) -> None:
     bench.pipeline = replace(bench.pipeline, max_bytes=400_000)
     bench.repository.commit({"costly.md": "x\n" * 150_000, "good.md": "fine", "long.md": "fine words\n" * 20_000})

@@ -60,7 +60,7 @@ def parse_document(found: tuple[int, str, str]) -> Any:
 
 
 @packaged
-@pytest.mark.real_model
+@pytest.mark.model
 def test_one_setting_reranks_and_one_option_does_not(run: Run) -> None:
     asked = ("--set", RERANK_MODEL_OPTION, "--set", RERANK_BUDGET_OPTION, "search", "night", "how long are copies kept")
     code, out, _ = run(*asked)
@@ -92,7 +92,7 @@ def test_a_reranker_that_is_not_there_degrades_the_answer_and_doctor_says_why(ru
 
 
 @packaged
-@pytest.mark.real_model
+@pytest.mark.model
 def test_doctor_proves_the_reranker_that_is_set(place: Path) -> None:
     settings = load_settings(place, overrides=dict([RERANK_MODEL_OPTION.split("=")]))
     service = build_service(settings)
@@ -103,7 +103,7 @@ def test_doctor_proves_the_reranker_that_is_set(place: Path) -> None:
 
 
 @packaged
-@pytest.mark.real_model
+@pytest.mark.model
 def test_eval_compares_with_and_without_the_reranker(run: Run) -> None:
     against = ("--against", RERANK_MODEL_OPTION, "--against", RERANK_BUDGET_OPTION)
     found = parse_document(run("eval", "night", "--mode", "hybrid", *against, "--json"))

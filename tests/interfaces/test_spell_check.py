@@ -92,7 +92,7 @@ def test_one_sentence_names_each_word_once() -> None:
     assert format_did_you_mean(answer) == "Showing pages for “a b c”; no page holds “pritner” or “tonner”."
 
 
-@pytest.mark.real_model
+@pytest.mark.model
 def test_the_command_line_says_so_in_one_line_and_the_real_model_knows_a_boat(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

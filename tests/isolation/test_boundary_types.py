@@ -87,6 +87,7 @@ def complaints(tmp_path_factory: pytest.TempPathFactory) -> set[tuple[int, str]]
     return {(int(number), code) for number, code in lines}
 
 
+@pytest.mark.slow
 def test_the_type_checker_refuses_every_way_to_pass_or_forget_a_wiki(complaints: set[tuple[int, str]]) -> None:
     assert len(get_marked_lines()) > 20
     assert complaints == get_marked_lines()

@@ -21,6 +21,7 @@ from tests.isolation.isolation_farm import (
     search_as_json,
     search_everything,
 )
+from tests.support.tiers import limit_examples
 from wikiholt.domain.search import PageFilter, SearchMode
 from wikiholt.errors import IndexMissing, WikiholtError, WikiNotFound
 from wikiholt.interfaces.cli.main import main
@@ -85,7 +86,7 @@ def test_syncing_and_rebuilding_one_wiki_change_no_other_by_a_byte(farm: Isolati
 
 
 @given(slug=st.text() | st.from_regex(r"\A[a-z0-9./%\\-]{0,40}\Z") | st.text("zqbcdx-wiki/.\0é", max_size=30))
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=limit_examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_slug_that_is_not_one_leads_anywhere(farm: IsolationFarm, service: WikiService, slug: str) -> None:
     known = {wiki.slug for wiki in farm.wikis}
     for call in (service.get_handle, service.remove):
@@ -233,7 +234,7 @@ def test_an_index_reaches_one_file_and_can_attach_no_other(farm: IsolationFarm) 
         database.close()
 
 
-@pytest.mark.real_model
+@pytest.mark.model
 def test_on_the_real_model_wikis_that_mean_the_same_stay_apart(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

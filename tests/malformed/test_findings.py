@@ -42,6 +42,7 @@ def test_a_heading_without_end_is_not_carried_by_every_chunk() -> None:
     assert measure_seconds(STEPS["draft"], page.body.encode()) < 20
 
 
+@pytest.mark.slow
 def test_lines_beyond_a_hundred_thousand_are_kept_without_headings() -> None:
     text = "# h\n" * MAX_LINES + "\n\n# beyond [x](y)\n" + "text\n" * 3_000
     page = parse_text(text)

@@ -46,6 +46,7 @@ def test_two_cannot_sit_at_one_desk_and_the_second_leaves_it_as_it_is(tmp_path: 
         assert read_activity(store, _WIKI_ID) == _ACTIVITY
 
 
+@pytest.mark.process
 def test_the_desk_of_a_process_that_was_killed_is_free_and_says_nothing(tmp_path: Path) -> None:
     code = (
         "import os, pathlib\n"

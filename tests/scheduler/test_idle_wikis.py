@@ -52,6 +52,7 @@ def _give(file: Path, wiki_id: str) -> None:
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
+@pytest.mark.slow
 def test_thousands_of_idle_wikis_start_no_process_and_open_no_index(
     ground: SchedulerFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

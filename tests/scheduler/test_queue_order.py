@@ -3,6 +3,7 @@
 from itertools import pairwise
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,6 +12,7 @@ from tests.support.git_repository import Repository
 from wikiholt.scheduler.wiki_queue import SyncPriority, WikiQueue
 
 
+@pytest.mark.slow
 def test_a_tiny_wiki_is_done_long_before_a_huge_one_that_began_earlier(ground: SchedulerFixture) -> None:
     embedder = RecordingEmbedder(seconds=0.03)
     ground.embedder = embedder
@@ -58,6 +60,7 @@ def test_a_woken_wiki_goes_before_those_that_are_only_due(ground: SchedulerFixtu
     assert embedder.find_first("w11 text") < embedder.find_first("w00 text")
 
 
+@pytest.mark.slow
 def test_a_wiki_asked_for_first_is_indexed_first_among_fifty_that_wait(
     ground: SchedulerFixture, tmp_path: Path
 ) -> None:

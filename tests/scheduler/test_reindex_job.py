@@ -92,6 +92,7 @@ def test_a_reindexing_that_fails_says_why_and_the_old_index_answers(ground: Sche
     assert ground.can_find("garden", "garden text 1", "garden-0001")
 
 
+@pytest.mark.process
 def test_a_reindexing_whose_process_was_killed_is_gone_on_with_and_says_so(ground: SchedulerFixture) -> None:
     ground.create_repository("garden", make_pages(600, "garden"))
     (wiki,) = ground.register_wikis("garden")
@@ -116,6 +117,7 @@ def test_a_reindexing_whose_process_was_killed_is_gone_on_with_and_says_so(groun
     assert ground.service.get_handle("garden").get_status().state.generation == 2  # type: ignore[union-attr]
 
 
+@pytest.mark.process
 def test_two_processes_on_one_data_directory_do_not_harm_each_other(ground: SchedulerFixture) -> None:
     ground.embedder = RecordingEmbedder(seconds=0.02)
     repositories = {slug: ground.create_repository(slug, make_pages(300, slug)) for slug in ("north", "south", "west")}

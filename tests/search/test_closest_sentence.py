@@ -77,7 +77,7 @@ def find_hit(answer: SearchResult, name: str) -> Hit:
     return next(hit for hit in answer.hits if hit.name == name)
 
 
-@pytest.mark.real_model
+@pytest.mark.model
 def test_a_sentence_without_any_word_of_the_query_is_shown_and_told(ward: SentenceFixture) -> None:
     hit = find_hit(ward.handle.search(SearchRequest("who pays for airplanes", 3, SearchMode.SEMANTIC)), "Travel")
     assert get_closest(hit) in {
@@ -90,7 +90,7 @@ def test_a_sentence_without_any_word_of_the_query_is_shown_and_told(ward: Senten
     assert kitchen.snippet.text.endswith("who uses them.")
 
 
-@pytest.mark.real_model
+@pytest.mark.model
 def test_it_is_the_same_for_every_number_of_hits(ward: SentenceFixture) -> None:
     few = ward.handle.search(SearchRequest("where do I put the receipts", 1)).hits
     many = ward.handle.search(SearchRequest("where do I put the receipts", 3)).hits
@@ -98,7 +98,7 @@ def test_it_is_the_same_for_every_number_of_hits(ward: SentenceFixture) -> None:
     assert get_closest(few[0]) == "Keep every receipt until the money is back on your account."
 
 
-@pytest.mark.real_model
+@pytest.mark.model
 def test_words_tell_it_where_no_model_does(ward: SentenceFixture) -> None:
     by_words = ward.handle.search(SearchRequest("milk", 3, SearchMode.KEYWORD))
     assert get_closest(by_words.hits[0]) == "The milk goes into the small fridge."
@@ -114,7 +114,7 @@ def test_words_tell_it_where_no_model_does(ward: SentenceFixture) -> None:
         ward.model = model
 
 
-@pytest.mark.real_model
+@pytest.mark.model
 def test_documents_give_its_offsets_and_pages_a_class(ward: SentenceFixture) -> None:
     hit = ward.handle.search(SearchRequest("milk", 1)).hits[0]
     span = hit.snippet.sentence

@@ -74,6 +74,7 @@ def test_marks_that_are_no_accents_tell_words_apart(show: Show) -> None:
     assert hit.anchor == "menu"
 
 
+@pytest.mark.slow
 def test_a_very_long_page_is_read_only_in_part(show: Show, monkeypatch: pytest.MonkeyPatch) -> None:
     read = list[int]()
     whole = rows.to_stored_chunk

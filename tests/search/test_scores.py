@@ -52,7 +52,7 @@ PAGES: PageFiles = {
 QUERIES = ("slugs after rain", "0x6100", "keys of the wing -phones")
 
 
-@pytest.fixture(scope="module", params=["fake", pytest.param("real", marks=pytest.mark.real_model)])
+@pytest.fixture(scope="module", params=["fake", pytest.param("real", marks=pytest.mark.model)])
 def notes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[IndexedWiki]:
     embedder = load_embedder("all-MiniLM-L6-v2", precision="int8") if request.param == "real" else None
     made = IndexedWiki(tmp_path_factory.mktemp("scores"), PAGES, embedder and (lambda: embedder)).sync()
@@ -155,7 +155,7 @@ def test_passages_of_one_page_are_no_rivals() -> None:
     assert alone.likelihood == several.likelihood
 
 
-@pytest.mark.real_model
+@pytest.mark.model
 @pytest.mark.parametrize("mode", [SearchMode.HYBRID, SearchMode.KEYWORD])
 @pytest.mark.parametrize(("code", "page"), [("0x6100", "office/printer"), ("TRN-5031", "kitchen/coffee")])
 def test_a_code_that_few_pages_hold_is_no_low_hit(
@@ -167,7 +167,7 @@ def test_a_code_that_few_pages_hold_is_no_low_hit(
     assert not answer.nothing_relevant
 
 
-@pytest.mark.real_model
+@pytest.mark.model
 @pytest.mark.parametrize("mode", list(SearchMode))
 def test_a_page_that_stands_out_is_called_high(handbook: IndexedWiki, mode: SearchMode) -> None:
     first, *others = handbook.handle.search(SearchRequest("turn the compost heap", n=3, mode=mode)).hits
@@ -175,14 +175,14 @@ def test_a_page_that_stands_out_is_called_high(handbook: IndexedWiki, mode: Sear
     assert all(hit.confidence is Confidence.LOW for hit in others)
 
 
-@pytest.mark.real_model
+@pytest.mark.model
 def test_of_two_pages_that_fit_alike_neither_is_called_high(handbook: IndexedWiki) -> None:
     first, second = handbook.handle.search(SearchRequest("keys in the porter's lodge", n=2)).hits
     assert {first.path, second.path} == {"office/keys-east", "office/keys-west"}
     assert {first.confidence, second.confidence} == {Confidence.MEDIUM}
 
 
-@pytest.mark.real_model
+@pytest.mark.model
 @pytest.mark.parametrize("mode", [SearchMode.HYBRID, SearchMode.SEMANTIC])
 @pytest.mark.parametrize("query", ["boundary layer in hypersonic flow", "statins and the risk of stroke", "zebra"])
 def test_a_question_that_the_wiki_does_not_answer_is_said_to_have_nothing(

@@ -65,6 +65,7 @@ def test_filters_narrow_before_the_nearest_are_taken(notes: IndexedWiki) -> None
     assert notes.handle.find_similar("ferry", 5, PageFilter(path_prefix="tools")).total == 1
 
 
+@pytest.mark.slow
 def test_a_page_of_many_passages_does_not_crowd_out_the_others(tmp_path: Path) -> None:
     sections = "\n\n".join(f"## Part {number}\n\nTurn the compost heap. {FILLER}" for number in range(150))
     pages: PageFiles = {
@@ -145,6 +146,7 @@ def test_a_hit_has_its_whole_passage_and_the_size_of_its_page(notes: IndexedWiki
 # ── with the real model ──────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.model
 def test_the_real_model_finds_pages_of_the_same_matter(tmp_path: Path) -> None:
     pages: PageFiles = {
         "bread.md": "# Sourdough\n\nFlour, water and a starter. Knead the dough, let it rise, bake it.",

@@ -42,7 +42,7 @@ PAGES: PageFiles = {
 }
 
 
-@pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.real_model)])
+@pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.model)])
 def notes(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[IndexedWiki]:
     embedder = load_embedder("all-MiniLM-L6-v2", precision="int8") if request.param == "real" else None
     made = IndexedWiki(tmp_path, PAGES, embedder and (lambda: embedder)).sync()

@@ -56,6 +56,7 @@ def test_a_package_that_nobody_imports_is_named(audit: ModuleType) -> None:
     assert told.startswith("playwright ")
 
 
+@pytest.mark.slow
 def test_published_vulnerabilities_fail_it_and_silence_is_told(
     audit: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,7 @@ EXECUTING = {"execute", "executemany", "executescript"}
 SQL = re.compile(r"\s*(SELECT|INSERT|UPDATE|DELETE|REPLACE|CREATE|DROP|ALTER|PRAGMA|ATTACH|WITH|VACUUM|EXPLAIN)\b")
 
 
+@cache
 def parse_module(module: Path) -> ast.Module:
     return ast.parse(module.read_text(encoding="utf-8"))
 
@@ -114,6 +116,7 @@ def iter_sql_pieces(module: Path) -> Iterator[str]:
                 yield f"execute({ast.unparse(given)})"
 
 
+@pytest.mark.slow
 def test_sql_is_put_together_from_what_was_looked_at_only() -> None:
     found = {(get_relative_path(module), piece) for module in MODULES for piece in iter_sql_pieces(module)}
     assert found == REVIEWED_SQL

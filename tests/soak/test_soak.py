@@ -22,7 +22,8 @@ def run_soak(home: Path, minutes: float, *arguments: str) -> "subprocess.Complet
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=280)
 
 
-@pytest.mark.real_model
+@pytest.mark.long
+@pytest.mark.model
 def test_a_sound_service_passes_the_tiny_soak_with_both_kinds_of_restart(tmp_path: Path) -> None:
     done = run_soak(tmp_path / "soak", 1 / 3, "--restarts", "2")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -31,7 +32,8 @@ def test_a_sound_service_passes_the_tiny_soak_with_both_kinds_of_restart(tmp_pat
         assert told in done.stdout
 
 
-@pytest.mark.real_model
+@pytest.mark.long
+@pytest.mark.model
 def test_planted_leaks_and_errors_are_found(tmp_path: Path) -> None:
     program = f"{sys.executable} {Path(__file__).with_name('faulty_server.py')}"
     done = run_soak(tmp_path / "soak", 0.25, "--restarts", "0", "--program", program)

@@ -12,6 +12,7 @@ from threading import Event
 
 from tests.support.git_repository import Repository
 from wikiholt.app import bootstrap
+from wikiholt.app.backends import open_backend
 from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.domain.index import FloatArray, Recipe
 from wikiholt.domain.protocols import Embedder
@@ -23,8 +24,8 @@ from wikiholt.testing import FakeEmbedder
 from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.service import WikiService
 
-PAGE_COUNT = 320
-"""So many that words are cached too."""
+PAGE_COUNT, KEYWORD_CACHE_MIN_PAGES = 40, 10
+"""Pages of a wiki whose words are cached too, and from how many on they are."""
 
 
 class GatedEmbedder(FakeEmbedder):
@@ -39,10 +40,12 @@ class GatedEmbedder(FakeEmbedder):
 
 
 class DamagedWiki:
-    """One wiki, `notes`, synced."""
+    """One wiki, `notes`, synced. Without a number of pages it is small and has all caches of a large one."""
 
-    def __init__(self, place: Path, pages: int = PAGE_COUNT, settings: dict[str, object] | None = None) -> None:
+    def __init__(self, place: Path, pages: int | None = None, settings: dict[str, object] | None = None) -> None:
         self.place = place
+        self._caches_keywords = pages is None
+        pages = PAGE_COUNT if pages is None else pages
         self.repository = Repository(place / "repository")
         self.repository.commit({f"page-{n}.md": f"# Page {n}\n\nunique{n} everywhere\n" for n in range(pages)})
         self.embedder = GatedEmbedder()
@@ -55,7 +58,11 @@ class DamagedWiki:
         self.handle.wait_for_caches(60)
 
     def open_service(self) -> WikiService:
-        service = bootstrap.build_service(load_settings(self.place / "data", overrides=self.settings))
+        settings = load_settings(self.place / "data", overrides=self.settings)
+        backend = open_backend(settings, bootstrap._get_backup_policy(settings))
+        if self._caches_keywords:
+            backend = replace(backend, keyword_cache_min_pages=KEYWORD_CACHE_MIN_PAGES)
+        service = bootstrap.build_service(settings, backend=backend)
         service.components = replace(
             service.components, embedder=lambda: self.embedder, identity=None, previous_model=self.load_previous_model
         )

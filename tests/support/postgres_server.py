@@ -17,6 +17,7 @@ import psycopg
 from psycopg import sql
 
 OPERATOR = "operator"
+_TEMPLATE = "with_extension"
 _OPTIONS = {"fsync": "off", "synchronous_commit": "on", "max_connections": "200", "shared_buffers": "64MB"}
 
 
@@ -44,9 +45,12 @@ class PostgresServer:
         """An empty database with the extension; its address."""
         name = f"t{secrets.token_hex(6)}"
         with psycopg.connect(self.get_dsn(), autocommit=True) as connection:
-            connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
-        with psycopg.connect(self.get_dsn(name), autocommit=True) as connection:
-            connection.execute("CREATE EXTENSION vector")
+            if not connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [_TEMPLATE]).fetchone():
+                connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(_TEMPLATE)))
+                with psycopg.connect(self.get_dsn(_TEMPLATE), autocommit=True) as template:
+                    template.execute("CREATE EXTENSION vector")
+            copied = sql.SQL("CREATE DATABASE {} TEMPLATE {}")
+            connection.execute(copied.format(sql.Identifier(name), sql.Identifier(_TEMPLATE)))
         return self.get_dsn(name)
 
     def drop_database(self, address: str) -> None:

@@ -11,6 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
+from tests.support.tiers import limit_examples
 from tests.text.markdown_samples import MALFORMED_TEXTS, get_token_spans, markdown_texts, parse_text
 from wikiholt.domain.page import Chunk, Page
 from wikiholt.text.chunking import build_chunks, chunk_page
@@ -93,7 +94,7 @@ long_words = st.lists(
 ).map(lambda parts: "".join(unit * count + gap for unit, count, gap in parts))
 
 
-@settings(max_examples=60)
+@settings(max_examples=limit_examples(60))
 @given(text=long_words)
 @example(text="x" * 157 + "ไท" * 4 + " ")
 def test_words_without_end_never_pass_the_target(text: str, real_spans: TokenSpans) -> None:
@@ -101,7 +102,7 @@ def test_words_without_end_never_pass_the_target(text: str, real_spans: TokenSpa
     check_chunks(page, build_chunks(page, real_spans, target_tokens=16, overlap_tokens=4), real_spans, 16)
 
 
-@settings(max_examples=40)
+@settings(max_examples=limit_examples(40))
 @given(text=markdown_texts)
 def test_what_is_embedded_fits_the_real_window(text: str, real_spans: TokenSpans) -> None:
     page = parse_text("# Name of the page\n\n" + text)
@@ -286,6 +287,7 @@ LARGE_TEXTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LARGE_TEXTS)
 def test_large_pages_are_cut_in_seconds(name: str) -> None:
     page = parse_text(LARGE_TEXTS[name])

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.tiers import limit_examples
 from tests.text.markdown_samples import MALFORMED_TEXTS, get_token_spans, markdown_texts, parse_text
 from tests.text.wiki_dialects import DIALECT_PAGE, MARKUP_PATTERN
 from wikiholt.text.chunking import build_chunks
@@ -108,7 +109,7 @@ def test_items_rows_paragraphs_and_code_are_sentences_of_their_own() -> None:
 
 
 @given(markdown_texts)
-@settings(max_examples=30)
+@settings(max_examples=limit_examples(30))
 def test_any_text_has_sentences_that_lie_in_it(text: str) -> None:
     check_display_text(to_display_text(text))
 

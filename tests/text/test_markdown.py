@@ -83,6 +83,7 @@ HOSTILE_TEXTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HOSTILE_TEXTS)
 def test_large_and_hostile_pages_take_seconds(name: str) -> None:
     began = time.process_time()

@@ -62,6 +62,7 @@ def test_other_patterns_are_left_alone(source: str) -> None:
     assert not find_possessive_groups(source)
 
 
+@pytest.mark.slow
 def test_no_pattern_has_a_possessive_quantifier_behind_a_group() -> None:
     found = {
         str(path.relative_to(_SOURCES)): strings

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.support.tiers import limit_examples
 from tests.text.markdown_samples import MALFORMED_TEXTS, markdown_texts
 from wikiholt.domain.search import Snippet
 from wikiholt.text.keyword_query import parse_query
@@ -140,7 +141,7 @@ def test_where_no_model_tells_matched_words_do() -> None:
 
 
 @given(markdown_texts, st.text(max_size=20), st.integers(1, 200), st.integers(0, 5))
-@settings(max_examples=40)
+@settings(max_examples=limit_examples(40))
 def test_the_closest_sentence_lies_in_any_snippet(text: str, query: str, length: int, at: int) -> None:
     found = build_snippet(
         text,

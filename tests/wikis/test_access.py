@@ -306,6 +306,7 @@ def test_a_wiki_that_is_claimed_is_the_one_that_is_named_and_odd_names_claim_non
     assert farm.access.identify_unverified(RequestIdentity(slug="runbook", host="garden.example.org")) is None
 
 
+@pytest.mark.slow
 def test_threads_that_ask_while_keys_and_wikis_come_and_go_get_their_own_wiki_or_nothing(farm: AccessFixture) -> None:
     """A slug that is removed and added again is another wiki; no key of the old one may open it."""
     generations: dict[str, str] = {}

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.tiers import limit_examples
 from tests.wikis.access_fixtures import DOMAIN, LOCAL_HOST, OWN_HOST, AccessFixture
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import AccessDenied, Forbidden, InvalidSlug, Unauthorized, WikiholtError, WikiNotFound
@@ -146,7 +147,7 @@ def build_fixture(plan: AccessPlan, directory: Path) -> tuple[AccessFixture, lis
     return farm, tokens
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=limit_examples(40), deadline=None)
 @given(plan=plans(), chance=st.integers(0, 2**32))
 def test_in_any_farm_any_visit_gets_what_the_rules_say_and_no_more(plan: AccessPlan, chance: int) -> None:
     with tempfile.TemporaryDirectory() as directory:

@@ -213,6 +213,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Registry
         yield made, made.keys.create(made.add("garden", "/srv").id, Scope.READ)[1]
 
 
+@pytest.mark.slow
 @given(text=st.text() | st.from_regex(r"wh_[a-z2-7]{12}_[a-z2-7]{40}", fullmatch=True))
 def test_no_other_text_opens_anything(guarded: tuple[Registry, str], text: str) -> None:
     registry, _ = guarded

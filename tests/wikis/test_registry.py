@@ -313,6 +313,7 @@ def _add_in_other_process(path: Path, name: str) -> None:
             return
 
 
+@pytest.mark.process
 def test_many_processes_make_and_fill_one_registry(path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     processes = [context.Process(target=_add_in_other_process, args=(path, letter)) for letter in "abcd"]
@@ -345,6 +346,7 @@ with closing(Registry(Path(sys.argv[1]))) as registry:
 """
 
 
+@pytest.mark.process
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_parent_and_child_of_a_fork_both_go_on(path: Path) -> None:
     command = [sys.executable, "-W", "error", "-c", _FORK_SCRIPT, str(path)]

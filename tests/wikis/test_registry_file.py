@@ -88,6 +88,7 @@ def test_a_write_that_fails_leaves_everything_as_it_was(registry: Registry) -> N
 # ── what is removed is gone ──
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [5, 10])
 def test_nothing_of_what_was_removed_is_left_in_the_file(registry: Registry, path: Path, seed: int) -> None:
     """Overwriting rows as they are deleted is not enough here: SQLite has left copies of them behind by then."""
@@ -132,6 +133,7 @@ def test_a_damaged_file_is_an_error_and_never_an_empty_list(path: Path, content:
     assert path.read_bytes() == content
 
 
+@pytest.mark.slow
 def test_a_torn_file_is_an_error(registry: Registry, path: Path) -> None:
     for number in range(400):
         registry.add(f"wiki-{number}", "/srv/" + "x" * 100)

@@ -251,6 +251,7 @@ Importer(service, place, ImportOptions()).run(lambda _: FakeSharedIndex())
 """
 
 
+@pytest.mark.process
 def test_an_import_that_was_killed_goes_on_and_doubles_nothing(tmp_path: Path) -> None:
     ground = ImportFixture(tmp_path, {"many": {f"page-{n}.md": f"# Page {n}\n\nunique{n} words\n" for n in range(200)}})
     rows = ground.make_rows("many")

@@ -256,7 +256,7 @@ def test_a_node_killed_in_the_middle_of_a_sync_is_taken_over_and_nothing_is_lost
     assert other.can_find("beds", "chard", "Chard", "&fresh=true")
 
 
-@pytest.mark.real_model
+@pytest.mark.model
 def test_two_nodes_with_the_real_model_answer_alike(database: str, tmp_path: Path) -> None:
     wikis = tmp_path / "wikis"
     Repository(wikis / "garden").commit(

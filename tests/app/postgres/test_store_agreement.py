@@ -12,7 +12,7 @@ from wikiholt.interfaces.cli.demo_wikis.demo_repositories import DEMO_QUERIES, w
 from wikiholt.search.request import SearchRequest
 from wikiholt.wikis.service import WikiService
 
-pytestmark = pytest.mark.real_model
+pytestmark = pytest.mark.model
 
 MORE_QUERIES = (
     '"compost heap" weeds',

@@ -249,6 +249,7 @@ if sys.argv[2] == "writer":
 """
 
 
+@pytest.mark.process
 def test_several_processes_share_a_folder(tmp_path: Path) -> None:
     index = create_index(tmp_path, make_random_pages(200))
     environment = {**os.environ, "PYTHONPATH": PYTHON_PATH}

@@ -19,6 +19,7 @@ from tests.caches.keywords.keyword_fixtures import (
     make_random_pages,
     open_cache,
 )
+from tests.support.tiers import limit_examples
 from wikiholt.domain.index import IndexChange, PageEntry
 from wikiholt.domain.search import KeywordQuery, PageFilter
 from wikiholt.errors import CacheCannotAnswer
@@ -39,7 +40,8 @@ QUERY = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@pytest.mark.slow
+@settings(max_examples=limit_examples(60), deadline=None)
 @given(first=PAGES, edits=st.lists(EDIT, max_size=5), query=QUERY, limit=st.integers(1, 15), reopen=st.booleans())
 def test_edits_and_deletions_keep_the_scores_of_the_store(
     first: list[PageEntry], edits: list[list[PageEntry] | list[str]], query: KeywordQuery, limit: int, reopen: bool
@@ -62,6 +64,7 @@ def test_edits_and_deletions_keep_the_scores_of_the_store(
         index.close()
 
 
+@pytest.mark.slow
 def test_many_pages_agree_before_and_after_a_merge(tmp_path: Path) -> None:
     index = create_index(tmp_path, make_random_pages(600))
     cache = open_cache(index, tmp_path)

@@ -71,6 +71,7 @@ class FaissFollowsTruth(CacheFollowsTruth):
         return FaissVectorCache(self.index.as_index(), self.folder, background=False, engine=engine)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("machine", "examples"), [(CacheFollowsTruth, 100), (SketchFollowsTruth, 100), (FaissFollowsTruth, 40)]
 )

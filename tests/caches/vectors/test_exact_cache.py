@@ -102,6 +102,7 @@ def test_rows_of_one_page_are_found_though_they_lie_far_apart(tmp_path: Path) ->
     assert_same(open_cache(truth, tmp_path).search(QUERY, 50, allowed), truth.search_vectors(QUERY, 50, allowed))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [1, 10, 100, 500])
 @pytest.mark.parametrize("turned", [True, False])
 def test_a_sketch_finds_ninety_nine_of_a_hundred(tmp_path: Path, limit: int, turned: bool) -> None:
@@ -171,6 +172,7 @@ def test_many_changes_are_merged_into_a_new_file_and_the_old_one_goes(tmp_path: 
     assert_same(cache.search(QUERY, 50, None), truth.search_vectors(QUERY, 50))
 
 
+@pytest.mark.slow
 def test_a_small_wiki_that_is_edited_over_and_over_does_not_take_more_and_more_memory(tmp_path: Path) -> None:
     truth = BruteForceIndex(20)
     cache = open_cache(truth, tmp_path)
@@ -231,6 +233,7 @@ def test_a_closed_cache_refuses(tmp_path: Path) -> None:
         cache.refresh()
 
 
+@pytest.mark.slow
 def test_a_search_sees_one_version_while_others_refresh(tmp_path: Path) -> None:
     truth = BruteForceIndex(200)
     cache = open_cache(truth, tmp_path, background=True)

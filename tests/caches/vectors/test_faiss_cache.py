@@ -31,6 +31,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> tuple[BruteForceIndex, Fa
     return truth, cache
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [10, 100, 500])
 @pytest.mark.parametrize("share", [None, 0.02, 0.3, 0.9])
 def test_it_finds_ninety_nine_of_a_hundred_under_any_filter(

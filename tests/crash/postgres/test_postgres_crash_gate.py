@@ -1,6 +1,6 @@
 """The crash gate on PostgreSQL as a test: some rounds of it, and whether it can fail at all.
 
-The long form is `make gate`; `python tests/gates --store postgres --seed S --round N` plays one round again.
+The long form is `make gate`; `python -m tests.crash --store postgres --seed S --round N` plays one round again.
 """
 
 from pathlib import Path
@@ -13,8 +13,9 @@ from tests.crash.postgres.postgres_bugs import POSTGRES_BUGS
 from tests.crash.test_crash_gate import run_gate
 from tests.isolation.postgres.postgres_backend import DatabaseRows, PostgresBackend
 from tests.support.postgres_server import PostgresServer
+from tests.support.tiers import choose
 
-ROUNDS, SEED = 10, 8
+ROUNDS, SEED = choose(10, 4), 8
 _CAUGHT_BY = {
     "role stays": ("remove", "rows", "1", "left behind: ['role w_"),
 }

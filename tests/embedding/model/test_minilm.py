@@ -12,10 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.tiers import limit_examples
 from wikiholt.embedding.embedder import OnnxEmbedder
 from wikiholt.errors import InvalidInput
-
-pytestmark = pytest.mark.real_model
 
 TEXTS = (
     "Backups run every night at two.",
@@ -95,7 +94,7 @@ def test_token_spans_name_the_characters_of_each_token(minilm: OnnxEmbedder) -> 
 
 
 @given(st.text(st.characters(), max_size=200))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=limit_examples(300), deadline=None)
 def test_token_spans_lie_in_order_inside_any_text(minilm: OnnxEmbedder, text: str) -> None:
     last = 0
     for start, end in minilm.get_token_spans(text):
@@ -104,7 +103,7 @@ def test_token_spans_lie_in_order_inside_any_text(minilm: OnnxEmbedder, text: st
 
 
 @given(st.text(st.characters(), max_size=40))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=limit_examples(40), deadline=None)
 def test_any_text_has_a_vector(minilm: OnnxEmbedder, text: str) -> None:
     assert np.linalg.norm(minilm.embed_query(text)) == pytest.approx(1, abs=1e-4)
 

@@ -290,7 +290,7 @@ def read_all_files(directory: Path) -> bytes:
     return b"\n".join(str(file).encode() + b"\n" + (file.read_bytes() if file.is_file() else b"") for file in files)
 
 
-@pytest.mark.real_model
+@pytest.mark.model
 def test_nothing_of_a_removed_wiki_is_left_on_disk(run: Run, data: Path, tmp_path: Path) -> None:
     canaries = {"one": "zanzibarquagga", "two": "ouagadougouibis"}
     for slug, canary in canaries.items():

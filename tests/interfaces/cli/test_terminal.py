@@ -14,6 +14,8 @@ from wikiholt.errors import InvalidQuery
 from wikiholt.interfaces.cli.main import UNEXPECTED_EXIT_CODE
 from wikiholt.search.request import SearchRequest
 
+pytestmark = pytest.mark.process
+
 COMMAND = [sys.executable, "-m", "wikiholt.interfaces.cli.main"]
 
 

@@ -38,6 +38,7 @@ def api(farm: ServedApplication) -> schemathesis.BaseSchema:
 schema = schemathesis.pytest.from_fixture("api")
 
 
+@pytest.mark.slow
 @schema.parametrize()
 @settings(max_examples=EXAMPLES, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 def test_every_operation_keeps_its_promises(case: schemathesis.Case) -> None:

@@ -182,7 +182,7 @@ def test_64_threads_at_once_each_get_their_own_wikis_answer(shared: ServedApplic
         assert ("alphacanary" in text, "betacanary" in text) == ((True, False) if key == "read" else (False, True))
 
 
-@pytest.mark.real_model
+@pytest.mark.model
 def test_the_real_model_finds_by_meaning_over_http(tmp_path_factory: pytest.TempPathFactory) -> None:
     with serve_application(tmp_path_factory.mktemp("real"), embedder=None) as found:
         answer = found.make_client("read").get("/api/v1/semantic-search", params={"q": "paper is stuck in the machine"})

@@ -148,6 +148,7 @@ def test_agents_are_limited_as_every_other_visitor_is(tmp_path_factory: pytest.T
         assert post_message(f"{base}/mcp", Authorization=f"Bearer {own.tokens['other']}").status_code == 200
 
 
+@pytest.mark.slow
 def test_a_hundred_calls_at_once_are_all_answered(farm: ServedApplication, url: str) -> None:
     answers: list[CallToolResult] = []
 

@@ -23,7 +23,7 @@ from tests.interfaces.otterwiki.otterwiki_client import (
 from tests.interfaces.otterwiki.otterwiki_server import OtterwikiServer, wait_until
 from wikiholt.domain.wiki import Scope
 
-pytestmark = pytest.mark.real_model
+pytestmark = pytest.mark.model
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from tests.interfaces.otterwiki.otterwiki_server import TIMEOUT_S, OtterwikiServ
 from tests.support.git_repository import Repository
 from wikiholt.domain.wiki import Scope
 
-pytestmark = pytest.mark.real_model
+pytestmark = pytest.mark.model
 
 WIKIS = ("garden", "kitchen")
 READS = (

@@ -18,7 +18,7 @@ from tests.interfaces.otterwiki.otterwiki_client import (
 from tests.interfaces.otterwiki.otterwiki_server import TIMEOUT_S, OtterwikiServer
 from wikiholt.domain.wiki import Scope
 
-pytestmark = pytest.mark.real_model
+pytestmark = pytest.mark.model
 
 WRITE = {"content": "x"}
 READS = (

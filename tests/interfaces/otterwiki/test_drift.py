@@ -18,7 +18,7 @@ import pytest
 from tests.interfaces.otterwiki.otterwiki_server import TIMEOUT_S, OtterwikiServer
 from tests.support.git_repository import Repository
 
-pytestmark = pytest.mark.real_model
+pytestmark = pytest.mark.model
 
 
 @pytest.fixture(scope="module", params=["dev", "gunicorn"])

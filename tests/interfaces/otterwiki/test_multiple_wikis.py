@@ -13,7 +13,7 @@ from tests.support.git_repository import Repository
 from tests.support.paths import PYTHON_PATH
 from wikiholt.app.bootstrap import open_service
 
-pytestmark = pytest.mark.real_model
+pytestmark = pytest.mark.model
 
 
 class MultipleWikis:

@@ -134,7 +134,7 @@ def stranded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OtterwikiServ
         yield running
 
 
-@pytest.mark.real_model
+@pytest.mark.model
 def test_a_wiki_whose_data_directory_is_unusable_works_says_why_and_is_searched_once_it_is_mended(
     stranded: OtterwikiServer,
 ) -> None:

@@ -25,7 +25,7 @@ from wikiholt.domain.wiki import Scope
 from wikiholt.errors import WikiholtError
 from wikiholt.interfaces.otterwiki import forget
 
-pytestmark = pytest.mark.real_model
+pytestmark = pytest.mark.model
 
 OLD = {"safe.md": "# Safe\n\nThe old owner's combination is oldsecret.\n", "plan.md": "# Plan\n\noldsecret again.\n"}
 NEW = {"flowers.md": "# Flowers\n\nThe new owner grows newflower.\n"}

@@ -25,7 +25,7 @@ def _list_open_files(pid: int) -> list[str]:
     return found
 
 
-@pytest.mark.real_model
+@pytest.mark.model
 def test_a_master_that_loads_the_wiki_to_fork_it_opens_nothing_and_its_workers_index_and_end_well(
     tmp_path: Path,
 ) -> None:

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.html_attacks import ATTACKS
+from tests.support.tiers import limit_examples
 from wikiholt.domain.page import Page
 from wikiholt.interfaces.web.renderer import MAX_PAGE_CHARS, render_markdown
 from wikiholt.text.page_parser import parse_page
@@ -139,6 +140,7 @@ def test_a_paragraph_of_a_machine_is_shown_as_it_is_written() -> None:
     assert "*a* &lt;b&gt;*a*" in shown
 
 
+@pytest.mark.slow
 def test_a_long_page_is_cut_and_says_so() -> None:
     shown = render_markdown(parse_text("A paragraph.\n\n" * 20_000), resolve_link)
     assert shown.cut
@@ -163,7 +165,7 @@ def test_nothing_that_acts_is_left(written: str) -> None:
         assert_harmless(render_html(text))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=limit_examples(300), deadline=None)
 @given(st.lists(st.sampled_from([*ATTACKS, "\n", "\n\n", "<", ">", "`", "[", "]", "(", '"', "'", "&", "#", "|", "\\"])))
 def test_no_mixture_of_attacks_acts(parts: list[str]) -> None:
     shown = render_html("before " + "".join(parts)[:5_000])
@@ -171,7 +173,7 @@ def test_no_mixture_of_attacks_acts(parts: list[str]) -> None:
     assert_harmless(shown)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=limit_examples(200), deadline=None)
 @given(st.text(max_size=2_000))
 def test_any_text_has_harmless_html(text: str) -> None:
     page = parse_page("a.md", "0" * 40, text.encode("utf-8", "replace"), None)

@@ -15,7 +15,7 @@ from tests.support.web_server import WebServer, run_web_server, wait_until
 from wikiholt.git.source import GitSource
 from wikiholt.text.page_names import get_page_path
 
-pytestmark = pytest.mark.real_model
+pytestmark = pytest.mark.model
 
 _MAX_PAGE_BYTES = 1_200
 """Bytes of each page: the real model is to see all kinds of them, not all of each."""

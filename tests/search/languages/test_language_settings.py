@@ -45,7 +45,7 @@ def repository(tmp_path: Path) -> Repository:
     return made
 
 
-@pytest.mark.real_model
+@pytest.mark.model
 def test_both_stores_find_the_same_pages_in_every_language(
     database: str, repository: Repository, tmp_path: Path
 ) -> None:
@@ -75,7 +75,7 @@ def service(repository: Repository, tmp_path: Path) -> Iterator[WikiService]:
     opened.close()
 
 
-@pytest.mark.real_model
+@pytest.mark.model
 def test_another_set_of_languages_builds_the_index_anew_and_embeds_nothing(service: WikiService) -> None:
     request = SearchRequest("Wartungen ", 10, SearchMode.KEYWORD)
     assert service.get_handle("house").sync().chunks_embedded == len(PAGES)

@@ -10,7 +10,7 @@ from tests.security.browser.hostile_wiki import ADDRESS, IN_ATTRIBUTE, MARKERS, 
 from tests.support.browser import OpenTab
 from tests.support.web_server import WebServer
 
-pytestmark = pytest.mark.real_model
+pytestmark = pytest.mark.model
 
 CARDS = "#app\\.results .card"
 PREVIEW = "#app\\.preview"

@@ -19,7 +19,7 @@ from tests.support.git_servers import make_git_handler
 from tests.support.git_servers import run_http_server as git_serving
 from tests.support.web_server import wait_until
 
-pytestmark = pytest.mark.real_model
+pytestmark = pytest.mark.model
 
 MAIN = [sys.executable, "-c", "from wikiholt.interfaces.cli.main import main; raise SystemExit(main())"]
 WEBHOOK_SECRET = "canaryhooksecret7163"

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.support.postgres_server import PostgresServer
 from tests.support.postgres_stores import open_store
+from tests.support.tiers import limit_examples
 from wikiholt.caches.keywords.keyword_cache import FileKeywordCache
 from wikiholt.domain.index import IndexChange, PageEntry, Recipe
 from wikiholt.domain.page import Page, PageMetadata, PageTerms
@@ -95,7 +96,7 @@ def test_any_query_gives_the_pages_and_scores_of_the_embedded_store(
 ) -> None:
     ours, theirs = create_in_both([PageTerms("", "", "")], postgres, embedded)
 
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=limit_examples(150), deadline=None)
     @given(fields=FIELDS, query=QUERY, limit=st.sampled_from([1, 2, 100]))
     def compare(fields: list[PageTerms], query: KeywordQuery, limit: int) -> None:
         for index in (ours, theirs):

@@ -278,7 +278,7 @@ def test_an_operator_that_is_no_superuser_moves_a_wiki_that_is_being_read(
         connection.execute(f"DROP ROLE {', '.join(groups)}, mover")
 
 
-@pytest.mark.real_model
+@pytest.mark.model
 def test_vectors_of_the_real_model_are_the_same_at_the_new_place(store: PostgresStore) -> None:
     model = embedding.load_embedder()
     texts = ["how to bake bread", "restoring a database from its backup", "cycling in the Alps"]

@@ -23,6 +23,7 @@ def scratch() -> Iterator[Path]:
         yield Path(directory)
 
 
+@pytest.mark.slow
 def test_the_state_machine_finds_no_difference(scratch: Path) -> None:
     made: list[int] = []
 

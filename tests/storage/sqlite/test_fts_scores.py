@@ -7,6 +7,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.tiers import limit_examples
 from wikiholt.domain.index import IndexChange, PageEntry, Recipe
 from wikiholt.domain.page import Page, PageMetadata, PageTerms
 from wikiholt.domain.search import KeywordQuery, PageFilter
@@ -56,7 +57,7 @@ def compute_expected(words: PageTerms, query: KeywordQuery) -> bool:
     return bool(query.phrases) or begun or any(contains_phrase(words, (term,)) for term in query.terms)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=limit_examples(80), deadline=None)
 @given(fields=FIELDS, query=QUERY)
 def test_no_score_exceeds_the_best_possible_and_the_right_pages_are_found(
     fields: list[PageTerms], query: KeywordQuery

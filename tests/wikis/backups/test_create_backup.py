@@ -260,6 +260,7 @@ def test_a_place_that_cannot_be_written_is_an_error_that_says_so(ground: BackupF
     assert ground.find_paths("heron") == ["Home"]
 
 
+@pytest.mark.process
 def test_a_disk_that_is_full_leaves_the_index_and_earlier_backups_as_they_were(ground: BackupFixture) -> None:
     ground.add_wiki("one", {f"p{number}.md": f"# Page {number}\n\nheron {number}" for number in range(200)})
     taken = ground.get_wiki().backups.create()

@@ -311,7 +311,7 @@ def test_a_backup_of_another_wiki_by_mistake_is_refused(ground: BackupFixture) -
     assert ground.find_paths("heron") == ["Home"]
 
 
-@pytest.mark.real_model
+@pytest.mark.model
 def test_with_the_real_model_a_restored_index_gives_the_same_answers(tmp_path: Path) -> None:
     repository = Repository(tmp_path / "garden")
     repository.commit({"Home.md": "# Home\n\nThe heron stands by the pond.", "Boat.md": "# Boat\n\nTar the hull."})

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.support.indexed_wiki import ADA, IndexedWiki
+from tests.support.tiers import limit_examples
 from wikiholt.domain.page import Page
 from wikiholt.text.link_rewrite import PageMove, rewrite_links
 from wikiholt.text.links import PageNameIndex
@@ -63,7 +64,8 @@ def resolve_links(pages: dict[str, str]) -> dict[str, list[str | None]]:
     }
 
 
-@settings(max_examples=300, deadline=None)
+@pytest.mark.slow
+@settings(max_examples=limit_examples(300), deadline=None)
 @given(wiki=WIKIS, new=FILES, data=st.data())
 def test_after_a_rename_every_link_means_the_page_it_meant(wiki: dict[str, str], new: str, data: st.DataObject) -> None:
     old = data.draw(st.sampled_from(sorted(wiki)))
@@ -90,7 +92,7 @@ def test_after_a_rename_every_link_means_the_page_it_meant(wiki: dict[str, str],
             assert target is None or later == moved.get(target, target)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=limit_examples(200), deadline=None)
 @given(text=st.text(max_size=300) | WIKIS.map(lambda wiki: "\n".join(wiki.values())))
 def test_a_rename_that_concerns_no_link_leaves_every_byte(text: str) -> None:
     move = PageMove("never", "nowhere", PageNameIndex(["never", "page"]), PageNameIndex(["nowhere", "page"]))
@@ -99,7 +101,7 @@ def test_a_rename_that_concerns_no_link_leaves_every_byte(text: str) -> None:
         assert rewrite_links(data, "page.md", "page.md", move) == data
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=limit_examples(300), deadline=None)
 @given(paths=st.sets(FILES.map(get_page_path), min_size=1, max_size=8), data=st.data())
 def test_a_page_is_always_meant_by_its_own_path(paths: set[str], data: st.DataObject) -> None:
     path = data.draw(st.sampled_from(sorted(paths)))
@@ -117,6 +119,7 @@ def scratch() -> Iterator[Path]:
     shutil.rmtree(made)
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(wiki=WIKIS.filter(lambda wiki: len({file.casefold() for file in wiki}) == len(wiki)), data=st.data())
 def test_the_graph_of_a_real_wiki_is_the_same_after_a_rename(

@@ -148,6 +148,7 @@ def test_bytes_that_are_no_text_stay_as_they_are(tmp_path: Path) -> None:
     notes.close()
 
 
+@pytest.mark.slow
 def test_a_page_of_links_alone_is_kept_within_bounds(tmp_path: Path) -> None:
     notes = IndexedWiki(tmp_path, {"home.md": "[[spade]]\n" * 12_000, "spade.md": "# S\n"}).sync()
     found = notes.pages.get_links("spade")

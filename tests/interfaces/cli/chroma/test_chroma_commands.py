@@ -55,7 +55,7 @@ def run_serve(data: Path, log: Path) -> Iterator[tuple["subprocess.Popen[str]", 
             process.kill()
 
 
-@pytest.mark.real_model
+@pytest.mark.model
 def test_commands_and_a_service_share_one_chroma(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     wikis, data = tmp_path / "wikis", tmp_path / "data"
     garden = Repository(wikis / "garden")

@@ -14,8 +14,6 @@ from tests.support.git_repository import Repository
 from wikiholt.interfaces.cli.main import main
 from wikiholt.interfaces.cli.output import to_safe_text
 
-pytestmark = pytest.mark.real_model
-
 Run = Callable[..., tuple[int, str, str]]
 
 

@@ -11,8 +11,6 @@ import pytest
 from tests.support.git_repository import Repository
 from wikiholt.interfaces.cli.main import main
 
-pytestmark = pytest.mark.real_model
-
 Run = Callable[..., tuple[int, str, str]]
 FILLER = "It has been so for as long as anybody here can remember, and nobody has thought of changing it since then."
 PAGES: dict[str, str | bytes | None] = {

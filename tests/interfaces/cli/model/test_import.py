@@ -11,8 +11,6 @@ from wikiholt import embedding
 from wikiholt.app.importer.shared_index import SharedRow
 from wikiholt.interfaces.cli.main import main
 
-pytestmark = pytest.mark.real_model
-
 
 def encode_faiss(rows: list[SharedRow]) -> bytes:
     """What FAISS writes for flat vectors."""

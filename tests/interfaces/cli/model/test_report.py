@@ -11,8 +11,6 @@ from tests.support.git_repository import Repository
 from tests.wikis.query_log.query_log_fixtures import PAGES
 from wikiholt.interfaces.cli.main import main
 
-pytestmark = pytest.mark.real_model
-
 Run = Callable[..., tuple[int, str, str]]
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\x1b[31m"
 

@@ -19,7 +19,7 @@ from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.interfaces.cli.main import main
 from wikiholt.storage.postgres import move, schema
 
-pytestmark = pytest.mark.real_model
+pytestmark = pytest.mark.model
 
 Run = Callable[..., tuple[int, str, str]]
 

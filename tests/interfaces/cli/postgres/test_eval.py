@@ -9,7 +9,7 @@ from psycopg import conninfo
 from tests.support.git_repository import Repository
 from wikiholt.interfaces.cli.main import main
 
-pytestmark = pytest.mark.real_model
+pytestmark = pytest.mark.model
 
 FILLER = "It stands on the shelf beside the door, and whoever takes it writes that into the book, as is usual."
 

@@ -75,7 +75,7 @@ def make_pages(count: int) -> dict[str, str | bytes | None]:
     return {f"Bed {n}.md": f"# Bed {n}\n\nIn bed {n} {WORDS}, {n} of them.\n" for n in range(count)}
 
 
-@pytest.mark.real_model
+@pytest.mark.model
 def test_repositories_of_a_directory_are_served_as_they_come_and_change_until_a_signal_ends_it(tmp_path: Path) -> None:
     wikis = tmp_path / "wikis"
     garden = Repository(wikis / "garden")
@@ -94,7 +94,7 @@ def test_repositories_of_a_directory_are_served_as_they_come_and_change_until_a_
         assert service.process.stderr.read() == ""
 
 
-@pytest.mark.real_model
+@pytest.mark.model
 def test_a_signal_in_the_middle_of_a_first_sync_ends_it_in_order_and_the_next_start_goes_on(tmp_path: Path) -> None:
     wikis, data = tmp_path / "wikis", tmp_path / "data"
     Repository(wikis / "large").commit(make_pages(1500))
@@ -124,7 +124,7 @@ def test_a_signal_in_the_middle_of_a_first_sync_ends_it_in_order_and_the_next_st
         assert service.stop(signal.SIGTERM, 60) == 0
 
 
-@pytest.mark.real_model
+@pytest.mark.model
 def test_two_services_share_a_data_directory(tmp_path: Path) -> None:
     wikis, data = tmp_path / "wikis", tmp_path / "data"
     garden = Repository(wikis / "garden")

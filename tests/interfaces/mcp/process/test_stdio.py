@@ -38,7 +38,7 @@ async def _call_tool(client: Client, name: str, **arguments: object) -> CallTool
     return found
 
 
-@pytest.mark.real_model
+@pytest.mark.model
 def test_an_agent_reads_at_once_writes_and_finds_what_it_wrote(ground: Repository, tmp_path: Path) -> None:
     async def work(client: Client) -> None:
         # The handshake is over, the index is not even begun: pages can be read all the same.

@@ -13,7 +13,7 @@ from tests.interfaces.otterwiki.otterwiki_server import OtterwikiServer
 from tests.support.browser import BrowserTab, OpenTab
 from tests.support.paths import ROOT, SOURCES
 
-pytestmark = pytest.mark.real_model
+pytestmark = pytest.mark.model
 
 CHECKS = (ROOT / "tests" / "support" / "accessibility.js").read_text(encoding="utf-8")
 PLUGIN = SOURCES / "wikiholt" / "interfaces" / "otterwiki"

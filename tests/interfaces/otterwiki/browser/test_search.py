@@ -8,7 +8,7 @@ from playwright.sync_api import Page, Route, expect
 from tests.interfaces.otterwiki.otterwiki_server import OtterwikiServer
 from tests.support.browser import OpenTab
 
-pytestmark = pytest.mark.real_model
+pytestmark = pytest.mark.model
 
 SEARCH = "/-/wikiholt/search"
 CARDS = "#app\\.results .card"

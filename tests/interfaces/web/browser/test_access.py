@@ -6,7 +6,7 @@ from playwright.sync_api import Route, expect
 from tests.support.browser import OpenTab
 from tests.support.web_server import WebServer
 
-pytestmark = pytest.mark.real_model
+pytestmark = pytest.mark.model
 
 CARDS = "#app\\.results .card"
 DIALOG = "#app\\.key-dialog"

@@ -9,7 +9,7 @@ from tests.support.browser import OpenTab
 from tests.support.paths import ROOT
 from tests.support.web_server import WebServer
 
-pytestmark = pytest.mark.real_model
+pytestmark = pytest.mark.model
 
 CHECKS = (ROOT / "tests" / "support" / "accessibility.js").read_text(encoding="utf-8")
 CARDS = "#app\\.results .card"

@@ -10,7 +10,7 @@ from wikiholt.domain.page import Page as WikiPage
 from wikiholt.interfaces.web.renderer import render_markdown
 from wikiholt.text.page_parser import parse_page
 
-pytestmark = pytest.mark.real_model
+pytestmark = pytest.mark.model
 
 PREVIEW = "#app\\.preview"
 CARDS = "#app\\.results .card"

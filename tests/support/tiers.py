@@ -1,0 +1,38 @@
+"""Which tests run when, and how much each of them does.
+
+A marker names the resource that a test needs. It is set by directory, so nobody marks by hand: a test in a directory
+named `postgres` needs PostgreSQL. Tests without a marker are the unit tier (`make quick`).
+
+WIKIHOLT_TESTS=full makes every test do as much as it can: more examples, more rounds. `make gate` sets it.
+"""
+
+import os
+from pathlib import PurePath
+
+RESOURCES = frozenset({"browser", "chroma", "model", "otterwiki", "postgres", "process"})
+_GATES = frozenset({"crash", "fuzz", "isolation", "malformed"})
+_GATE_FILES = frozenset({"security/test_hostile_repositories.py"})
+_QUICK_FILES = frozenset({"isolation/test_boundary_types.py", "malformed/test_findings.py"})
+IS_FULL = os.environ.get("WIKIHOLT_TESTS") == "full"
+_FAST_EXAMPLES = 25
+
+
+def get_markers(path: PurePath) -> set[str]:
+    """The markers of a test file, given by its path below `tests`."""
+    found = set(path.parts[:-1]) & RESOURCES
+    if path.parts[0] == "soak":
+        found.add("process")
+    is_gate = path.parts[0] in _GATES or path.as_posix() in _GATE_FILES
+    if is_gate and path.as_posix() not in _QUICK_FILES:
+        found.add("gate")
+    return found
+
+
+def choose(full: int, fast: int) -> int:
+    """How many rounds or pages: the first number in the full form, else the second."""
+    return full if IS_FULL else fast
+
+
+def limit_examples(full: int) -> int:
+    """How many examples Hypothesis draws: this number in the full form, else 25 at most."""
+    return choose(full, min(full, _FAST_EXAMPLES))
