@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from wikiholt.app.settings.settings_loader import Settings
+from wikiholt.app.settings.definitions import Settings
 from wikiholt.domain.storage_protocols import DatabaseAdmin, IndexStore, NodeAssignments, QueryLog
 from wikiholt.errors import MissingDependency
 from wikiholt.indexing.index_backups import BackupPolicy

@@ -12,7 +12,8 @@ from typing import cast
 
 from wikiholt import embedding
 from wikiholt.app.backends import Backend, no_shared_buckets, open_backend
-from wikiholt.app.settings.settings_loader import Settings, WikiSettings, load_settings
+from wikiholt.app.settings.definitions import Settings, WikiSettings
+from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.caches.chroma.engine import ChromaConfig, ChromaEngine
 from wikiholt.caches.keywords.keyword_cache import FileKeywordCache, PatchedKeywordCache
 from wikiholt.caches.keywords.lexicon import LexiconProvider
@@ -75,7 +76,7 @@ def build_service(settings: Settings, roots: Sequence[Path] = (), backend: Backe
         embedder=make_embedder_loader(settings),
         databases=backend.databases,
         query_log_writer=QueryLogWriter(
-            backend.open_query_log, QueryRetention(settings.queries_keep, settings.queries_most)
+            backend.open_query_log, QueryRetention(settings.queries_keep_days, settings.queries_max_entries)
         ),
         vector_cache=_make_vector_cache_opener(settings, backend)
         if chroma is None
@@ -109,7 +110,7 @@ def open_evaluation_handle(service: WikiService, slug: str, questions: Sequence[
 
 
 def _get_backup_policy(settings: Settings) -> BackupPolicy:
-    return BackupPolicy(settings.data / Path(settings.backup_place).expanduser(), settings.backup_keep)
+    return BackupPolicy(settings.data / Path(settings.backup_directory).expanduser(), settings.backup_keep)
 
 
 def _get_max_open_wikis() -> int:

@@ -158,9 +158,9 @@ def test_removing_lists_the_backups_that_went_with_the_wiki(run: Run, garden: Re
 
 def test_backups_lie_where_the_setting_says(run: Run, garden: Repository, tmp_path: Path) -> None:
     for place in (str(tmp_path / "elsewhere"), "within"):
-        assert run("--set", f"backup.place={place}", "backup")[0] == 0
+        assert run("--set", f"backup.directory={place}", "backup")[0] == 0
         assert len(list((tmp_path / "data" / place).iterdir())) == 2
-    assert run("--set", "backup.place=", "backup")[0] == 2
+    assert run("--set", "backup.directory=", "backup")[0] == 2
     assert run("--set", "backup.keep=0", "backup")[0] == 2
 
 

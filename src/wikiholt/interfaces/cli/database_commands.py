@@ -9,8 +9,8 @@ from pathlib import Path
 
 from wikiholt.app.backends import is_same_backend
 from wikiholt.app.bootstrap import build_service
-from wikiholt.app.settings.setting_definition import check_store_address
-from wikiholt.app.settings.settings_loader import Settings
+from wikiholt.app.settings.setting import check_store_address
+from wikiholt.app.settings.definitions import Settings
 from wikiholt.app.store_migration import MigrationOutcome, MigrationReport, StoreMigration, WikiMigration
 from wikiholt.domain.storage_protocols import DatabaseAdmin
 from wikiholt.domain.wiki import DatabaseStatus, Wiki

@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 
 from wikiholt.app.bootstrap import open_evaluation_handle
-from wikiholt.app.settings.table import SETTINGS
+from wikiholt.app.settings.definitions import SETTINGS
 from wikiholt.domain.search import SearchMode, SearchResult
 from wikiholt.errors import InvalidEvaluation, InvalidSetting
 from wikiholt.interfaces.cli import output
@@ -220,7 +220,7 @@ def _render_paths(paths: Iterable[str]) -> str:
 ServiceBuilder = Callable[[Mapping[str, str]], WikiService]
 """Builds the service that these settings, beside those of the command, describe."""
 _CACHE_TIMEOUT_S = 600.0
-_SECRET_SETTINGS = frozenset(setting.name for setting in SETTINGS if setting.secret)
+_SECRET_SETTINGS = frozenset(setting.name for setting in SETTINGS.values() if setting.secret)
 
 
 def run_eval(service: WikiService, arguments: Namespace, build_service: ServiceBuilder) -> int:

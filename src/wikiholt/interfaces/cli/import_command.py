@@ -11,7 +11,7 @@ from wikiholt.app.importer.import_report import ImportReport, ModelAgreement, Wi
 from wikiholt.app.importer.importer import Importer, ImportOptions
 from wikiholt.app.importer.postgres_source import PostgresTable
 from wikiholt.app.importer.shared_index import OwnershipRules, SharedIndex
-from wikiholt.app.settings.settings_loader import Settings
+from wikiholt.app.settings.definitions import Settings
 from wikiholt.errors import InvalidImport, InvalidSetting, SyncFailed
 from wikiholt.interfaces.cli import output
 from wikiholt.interfaces.cli.output import show_sync_progress

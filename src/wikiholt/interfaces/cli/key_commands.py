@@ -5,8 +5,8 @@ import sys
 from argparse import Namespace
 from datetime import UTC, datetime, timedelta
 
-from wikiholt.app.settings.setting_definition import build_unknown_error
-from wikiholt.app.settings.table import WIKI_SETTINGS
+from wikiholt.app.settings.setting import build_unknown_error
+from wikiholt.app.settings.definitions import WIKI_SETTINGS
 from wikiholt.domain.wiki import Key, Scope, Wiki
 from wikiholt.errors import InvalidSetting
 from wikiholt.interfaces.cli import output
@@ -19,7 +19,6 @@ from wikiholt.interfaces.schemas.admin_schemas import (
 )
 from wikiholt.wikis.service import WikiService
 
-_SETTING_NAMES = [setting.name for setting in WIKI_SETTINGS]
 _DURATION_UNITS = {"h": "hours", "d": "days", "w": "weeks"}
 
 
@@ -31,8 +30,8 @@ def run_set(service: WikiService, arguments: Namespace) -> int:
     """Show a wiki's settings, after changing those that are named."""
     changes = dict(_parse_pair(pair) for pair in arguments.pairs)
     for name in changes:
-        if name not in _SETTING_NAMES:
-            raise build_unknown_error(name, "setting of a wiki", _SETTING_NAMES)
+        if name not in WIKI_SETTINGS:
+            raise build_unknown_error(name, "setting of a wiki", WIKI_SETTINGS)
     if len(changes) < len(arguments.pairs):
         raise InvalidSetting("A setting is given twice.", hint="Give each one once.")
     wiki = service.configure(arguments.slug, changes) if changes else service.registry.get(arguments.slug)

@@ -10,7 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from wikiholt.app.bootstrap import build_service
-from wikiholt.app.settings.settings_loader import Settings, load_settings
+from wikiholt.app.settings.definitions import Settings
+from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.errors import InvalidSetting, WikiholtError
 from wikiholt.interfaces.cli import backup_commands, database_commands, key_commands, output, parser, wiki_commands
 from wikiholt.wikis.service import WikiService

@@ -8,7 +8,7 @@ from contextlib import suppress
 from threading import Thread
 
 from wikiholt.app.bootstrap import Application, open_application
-from wikiholt.app.settings.settings_loader import Settings
+from wikiholt.app.settings.definitions import Settings
 from wikiholt.domain.git import Author
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import InvalidSetting, MissingDependency, ModelError

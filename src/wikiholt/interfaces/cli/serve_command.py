@@ -17,7 +17,7 @@ from types import FrameType
 import uvicorn
 
 from wikiholt.app.bootstrap import Application, open_application
-from wikiholt.app.settings.settings_loader import Settings
+from wikiholt.app.settings.definitions import Settings
 from wikiholt.errors import Busy, DatabaseUnavailable, InvalidSetting, InvalidSource, ModelError
 from wikiholt.interfaces.cli import output
 from wikiholt.interfaces.http.app import create_app

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from wikiholt.app import doctor as checks
-from wikiholt.app.settings.settings_loader import Settings
-from wikiholt.app.settings.table import SETTINGS
+from wikiholt.app.settings.definitions import SETTINGS, Settings
 from wikiholt.domain.index import SyncReport
 from wikiholt.domain.search import PageFilter, SearchInterface, SearchMode
 from wikiholt.domain.storage_protocols import IndexStore
@@ -272,8 +271,8 @@ def run_doctor(service: WikiService, arguments: Namespace, settings: Settings) -
 
 
 def run_settings(arguments: Namespace, settings: Settings) -> int:
-    values = {setting.name: getattr(settings, setting.attribute) for setting in SETTINGS}
-    values |= {setting.name: "(set)" for setting in SETTINGS if setting.secret and values[setting.name]}
+    values = {setting.name: getattr(settings, setting.attribute) for setting in SETTINGS.values()}
+    values |= {setting.name: "(set)" for setting in SETTINGS.values() if setting.secret and values[setting.name]}
     width = max(map(len, values))
     shown = {name: str(value) if isinstance(value, Path) else value for name, value in values.items()}
     lines = [
