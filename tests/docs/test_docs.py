@@ -13,13 +13,13 @@ import pytest
 import wikiholt
 from wikiholt.domain.search import Confidence, Hit, SearchMode, SearchResult, Snippet
 from wikiholt.errors import WikiholtError
-from wikiholt.interfaces.cli import wiki_commands
+from wikiholt.interfaces.cli.command import NOTHING_FOUND_EXIT_CODE, PROBLEMS_FOUND_EXIT_CODE
 from wikiholt.interfaces.cli.main import INTERRUPTED_EXIT_CODE, UNEXPECTED_EXIT_CODE
 from wikiholt.interfaces.cli.parser import EXIT_CODES, build_parser
 from wikiholt.interfaces.schemas.search_schemas import build_hit_document, build_result_document
 from wikiholt.text.markdown import make_github_slug
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "wikiholt"
 BENCH = [page for page in (ROOT / "bench").rglob("*.md") if not page.is_relative_to(ROOT / "bench" / "data")]
 DOCS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *BENCH])
@@ -226,8 +226,8 @@ def test_exit_codes_of_the_manual_are_those_of_the_errors() -> None:
     families = {family.exit_code: family for family in WikiholtError.__subclasses__()}
     ends = {
         0,
-        wiki_commands.NOTHING_FOUND_EXIT_CODE,
-        wiki_commands.PROBLEMS_FOUND_EXIT_CODE,
+        NOTHING_FOUND_EXIT_CODE,
+        PROBLEMS_FOUND_EXIT_CODE,
         UNEXPECTED_EXIT_CODE,
         INTERRUPTED_EXIT_CODE,
     }

@@ -89,9 +89,9 @@ def test_a_time_to_the_second_as_it_is_shown_finds_that_backup(run: Run, garden:
 @pytest.mark.parametrize(
     ("arguments", "code", "told"),
     [
-        (("restore",), 2, "Which wiki"),
-        (("restore", "garden", "--registry"), 2, "cannot be meant"),
-        (("backup", "garden", "--registry"), 2, "cannot be meant"),
+        (("restore",), 2, "Name the wiki"),
+        (("restore", "garden", "--registry"), 2, "cannot be combined"),
+        (("backup", "garden", "--registry"), 2, "cannot be combined"),
         (("restore", "garden", "--at", "yesterday"), 2, "is no date"),
         (("restore", "garden", "--at", "2001-01-01"), 3, "no good backup"),
         (("restore", "garden"), 3, "no good backup"),
@@ -143,7 +143,7 @@ def test_a_damaged_registry_is_put_back_by_the_command_its_error_names(
     code, out, err = run("restore", "--registry")
     assert (code, err) == (0, "")
     assert "1 wiki, 1 key" in out
-    assert "look through `wikiholt key list`" in out
+    assert "check `wikiholt key list`" in out
     assert [entry.name for entry in file.parent.glob("broken-*-registry.sqlite")]
     assert run("list")[1].startswith("garden")
     assert run("search", "garden", "heron", "--mode", "keyword")[0] == 0
