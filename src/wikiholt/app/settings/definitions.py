@@ -33,9 +33,9 @@ _DAY_S = 86_400
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The settings of an installation. The first underscore of a field is the dot of its name: `chunk.target_tokens`."""
+    """The settings of an installation. The first underscore of a field is a dot in its name: `chunk.target_tokens`."""
 
-    data: Path = setting(
+    data: Path = setting(  # noqa: RUF009 - it returns a dataclass field
         Path("wikiholt-data"),
         "The directory of the indexes and the registry. Relative to the working directory of the command.",
     )

@@ -12,7 +12,8 @@ Every setting has a default. The settings file overrides the default, the enviro
 argument of the command overrides both.
 
 - **File**: `wikiholt.toml` in the data directory, or the file named by `--config` or `WIKIHOLT_CONFIG`. Dots are
-  tables: `chunk.target_tokens = 200`, or `target_tokens = 200` under `[chunk]`. A relative `data` is relative to the file.
+  tables: `chunk.target_tokens = 200`, or `target_tokens = 200` under `[chunk]`. A relative `data` is
+  relative to the file.
 - **Environment**: `WIKIHOLT_` and the name in capitals, dots as underscores: `WIKIHOLT_CHUNK_TARGET_TOKENS=200`. An
   empty variable counts as not set.
 - **Argument**: `--set NAME=VALUE` before the command: `wikiholt --set precision=fp32 sync`. Repeatable.

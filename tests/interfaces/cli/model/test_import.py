@@ -97,8 +97,8 @@ def test_what_is_unclear_is_listed_and_refused(place: Path, capsys: pytest.Captu
         (("faiss", ".", "--owner", "Home"), 2, "--owner 'Home' has no name or no value"),
         (("faiss", ".", "--tenant", "a=missing"), 3, "missing"),
         (("faiss", ".", "--wiki", "missing"), 3, "missing"),
-        (("postgres", "postgresql://u:secretword@127.0.0.1:1/x"), 2, "PostgreSQL says"),
-        (("chroma", "http://127.0.0.1:1"), 2, "Chroma cannot be asked"),
+        (("postgres", "postgresql://u:secretword@127.0.0.1:1/x"), 2, "PostgreSQL error"),
+        (("chroma", "http://127.0.0.1:1"), 2, "Chroma cannot be reached"),
     ],
 )
 def test_bad_input_is_an_error_with_a_hint(
