@@ -113,7 +113,7 @@ def setting(
 
 
 def list_settings(cls: type, *, dotted: bool) -> Mapping[str, Setting]:
-    """The settings of a settings class by name. With `dotted`, the first underscore of a field stands for a dot."""
+    """The settings of a settings class by name. With `dotted`, the first underscore of a field is a dot."""
     definitions = {}
     for item in fields(cls):
         name = item.name.replace("_", ".", 1) if dotted else item.name

@@ -53,7 +53,7 @@ PROMPT_TEMPLATES: Mapping[str, _PromptTemplate] = {
         "1. Call search for its subject: if a page says this already, propose to extend that page.\n2. Look at the "
         "paths, categories and tags of its neighbours with list_pages and similar_pages.\n3. Propose a path, a title, "
         "category and tags as its neighbours have them, the pages that should link to it and the sentence each link "
-        f"should stand in. {_CITE_INSTRUCTION} Write nothing before the user agrees.",
+        f"belongs in. {_CITE_INSTRUCTION} Write nothing before the user agrees.",
     ),
 }
 
