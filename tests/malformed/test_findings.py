@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.malformed.page_steps import STEPS, measure_seconds
+from wikiholt.app.settings.definitions import SETTINGS
 from wikiholt.app.settings.settings_loader import load_settings
-from wikiholt.app.settings.table import SETTINGS
 from wikiholt.domain.page import Page
 from wikiholt.errors import InvalidSetting
 from wikiholt.interfaces.cli.output import format_json
@@ -106,7 +106,7 @@ def test_no_page_has_a_path_that_means_another_directory(file: str) -> None:
 
 
 def test_a_number_of_five_thousand_digits_is_refused_as_a_setting() -> None:
-    for setting in SETTINGS:
+    for setting in SETTINGS.values():
         if setting.kind in (int, float):
             with pytest.raises(InvalidSetting):
                 setting.parse("9" * 5_000, "here")

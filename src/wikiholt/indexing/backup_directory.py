@@ -196,5 +196,5 @@ def _translate_errors() -> Iterator[None]:
 def _to_storage_error(error: OSError) -> StorageError:
     return StorageError(
         f"the backups' directory cannot be used ({error.strerror or error})",
-        hint="check free disk space and the directory's permissions; backup.place chooses another",
+        hint="check free disk space and the directory's permissions; backup.directory chooses another",
     )

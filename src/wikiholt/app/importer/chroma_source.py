@@ -1,4 +1,8 @@
-"""A shared collection in a directory of Chroma's: copied, for opening it writes to it, and read by a child process."""
+"""Shared Chroma collections, in a directory or on a server.
+
+A directory is copied first, because opening it writes to it, and read by a child process. A server is read by its REST
+API, without the chromadb package.
+"""
 
 import base64
 import os
@@ -27,13 +31,13 @@ from wikiholt.caches.chroma.rest_api import ChromaApi, CollectionInfo
 from wikiholt.domain.index import FloatArray
 from wikiholt.errors import InvalidImport, MissingDependency, StorageError
 
-RETRY_HINT = "`wikiholt sync` makes the same indexes from git alone, without the old vectors"
+RETRY_HINT = "`wikiholt sync` builds the same indexes from git, without the old vectors"
 _DATABASE_FILE = "chroma.sqlite3"
 
 
 @dataclass(frozen=True, slots=True)
 class ImportedCollection:
-    """A collection by its name, in the tenant and database that Chroma has for it."""
+    """A collection by its name, Chroma tenant and Chroma database."""
 
     collection: str = "otterwiki_pages"
     tenant: str = "default_tenant"
@@ -42,7 +46,7 @@ class ImportedCollection:
 
 @dataclass(frozen=True, slots=True)
 class ChromaDirectory:
-    """`place` is where the copy goes; the child may be silent for `patience` seconds, then it is ended."""
+    """A Chroma directory, copied to `work_directory`. The child is killed after `timeout_s` seconds without output."""
 
     directory: Path
     work_directory: Path
@@ -57,26 +61,26 @@ class ChromaDirectory:
         copy = self._copy_directory()
         seen = 0
         expected: int | None = None
-        told: Mapping[str, object] = {}
+        metadata: Mapping[str, object] = {}
         with closing(self._read_child(copy)) as documents:
             for document in documents:
                 if "collections" in document:
                     require_collection(self.target.collection, document["collections"])
                 elif "count" in document:
-                    expected, told = _to_int(document["count"]), _to_mapping(document.get("metadata"))
+                    expected, metadata = _to_int(document["count"]), _to_mapping(document.get("metadata"))
                 elif "ids" in document:
-                    for row in parse_batch(document, _unpack_vectors(document), told):
+                    for row in parse_batch(document, _unpack_vectors(document), metadata):
                         seen += 1
                         yield row
         if expected != seen:
             raise InvalidImport(
-                f"Chroma counts {expected} rows and gave {seen}: the directory is damaged", hint=RETRY_HINT
+                f"Chroma counts {expected} rows but returned {seen}: the directory is damaged", hint=RETRY_HINT
             )
 
     def _copy_directory(self) -> Path:
         if not (self.directory / _DATABASE_FILE).is_file():
             raise InvalidImport(
-                f"there is no {_DATABASE_FILE} in {self.directory}", hint="give CHROMADB_PATH of the old wiki"
+                f"there is no {_DATABASE_FILE} in {self.directory}", hint="use the CHROMADB_PATH of the old wiki"
             )
         copy = self.work_directory / "chroma"
         try:
@@ -84,8 +88,8 @@ class ChromaDirectory:
             free = shutil.disk_usage(self.work_directory).free
             if needed > free:
                 raise StorageError(
-                    f"a copy of it takes {needed:,} bytes, and {free:,} are free",
-                    hint="make room; a crash of Chroma's may have left a file whose size makes no sense",
+                    f"a copy needs {needed:,} bytes, but only {free:,} are free",
+                    hint="free some space; a crash of Chroma may have left a file with a nonsensical size",
                 )
             shutil.copytree(self.directory, copy, ignore=_list_ignored)
         except (OSError, shutil.Error) as error:
@@ -93,24 +97,24 @@ class ChromaDirectory:
         return copy
 
     def _read_child(self, copy: Path) -> Generator[Mapping[str, object], None, None]:
-        """What the child says, line by line; raises unless it says that it is done."""
+        """The documents that the child writes. Raises unless the last one says that it is done."""
         command = [sys.executable, "-m", f"{__package__}.chroma_child", str(copy)]
         command += [self.target.tenant, self.target.database, self.target.collection]
         environment = {**os.environ, "ANONYMIZED_TELEMETRY": "False", "HOME": str(self.work_directory)}
         child = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment
         )
-        late = False
+        timed_out = False
 
-        def end() -> None:
-            nonlocal late
-            late = True
+        def kill() -> None:
+            nonlocal timed_out
+            timed_out = True
             child.kill()
 
         try:
             assert child.stdout is not None
             while True:
-                timer = Timer(self.timeout_s, end)
+                timer = Timer(self.timeout_s, kill)
                 timer.start()
                 try:
                     line = child.stdout.readline()
@@ -118,7 +122,7 @@ class ChromaDirectory:
                     timer.cancel()
                 document = _parse_line(line)
                 if document is None:
-                    raise _build_exit_error(child.wait(), late, self.timeout_s)
+                    raise _build_exit_error(child.wait(), timed_out, self.timeout_s)
                 if document.get("done"):
                     return
                 yield document
@@ -130,22 +134,26 @@ class ChromaDirectory:
 
 
 def require_collection(name: str, names: object) -> None:
-    """Raise unless there is a collection of that name, and say which there are."""
-    listed = [each for each in names if isinstance(each, str)] if isinstance(names, list) else []
-    if name not in listed:
-        there = ", ".join(listed[:20]) or "none at all, which may mean that the database is damaged"
-        raise InvalidImport(f"there is no collection {name!r}; there is: {there}", hint="name one with --collection")
+    """Raise InvalidImport unless the collection exists; the message lists the existing ones."""
+    existing = [item for item in names if isinstance(item, str)] if isinstance(names, list) else []
+    if name not in existing:
+        listed = ", ".join(existing[:20]) or "none, the database may be damaged"
+        raise InvalidImport(
+            f"there is no collection {name!r}; collections: {listed}", hint="name one with --collection"
+        )
 
 
 def parse_batch(
     document: Mapping[str, object], vectors: Sequence[FloatArray], collection_metadata: Mapping[str, object]
 ) -> Iterator[SharedRow]:
-    """Rows as Chroma gives them: ids, texts and metadata side by side. `told` is the collection's own metadata."""
+    """The rows of a batch, which has parallel lists of ids, texts and metadata."""
     ids, texts, metadatas = (document.get(name) for name in ("ids", "texts", "metadatas"))
     if not isinstance(ids, list) or not isinstance(texts, list) or not isinstance(metadatas, list):
-        raise InvalidImport("Chroma's answer makes no sense", hint=RETRY_HINT)
+        raise InvalidImport("the response of Chroma is malformed", hint=RETRY_HINT)
     if not len(ids) == len(texts) == len(metadatas) == len(vectors):
-        raise InvalidImport("Chroma gave rows without a text or a vector: the directory is damaged", hint=RETRY_HINT)
+        raise InvalidImport(
+            "Chroma returned rows without a text or a vector: the directory is damaged", hint=RETRY_HINT
+        )
     model = collection_metadata.get("model")
     for row_id, text, metadata, vector in zip(ids, texts, metadatas, vectors, strict=True):
         page, index = parse_row_id(str(row_id), metadata)
@@ -153,19 +161,19 @@ def parse_batch(
 
 
 def _list_ignored(directory: str, names: list[str]) -> list[str]:
-    """What is not copied: links and whatever else is neither file nor directory."""
+    """Names not to copy: links and special files."""
     paths = {name: Path(directory, name) for name in names}
     return [name for name, path in paths.items() if path.is_symlink() or not (path.is_file() or path.is_dir())]
 
 
 def _parse_line(line: bytes) -> Mapping[str, object] | None:
-    """A line of the child's; None where it ended, or ended in the middle of one."""
+    """Parse a line of the child. None if the child ended, or ended within a line."""
     if not line.endswith(b"\n"):
         return None
     document = _to_mapping(parse_json(line))
     if "missing" in document:
         raise MissingDependency(
-            f"reading a directory of Chroma's needs chromadb ({document['missing']})",
+            f"reading a Chroma directory requires chromadb ({document['missing']})",
             hint="pip install 'wikiholt[chroma]'",
         )
     if "error" in document:
@@ -175,9 +183,11 @@ def _parse_line(line: bytes) -> Mapping[str, object] | None:
 
 def _build_exit_error(code: int, timed_out: bool, timeout_s: float) -> InvalidImport:
     if timed_out:
-        return InvalidImport(f"Chroma said nothing for {timeout_s:g} s and was ended: it is damaged", hint=RETRY_HINT)
-    how = f"signal {-code}" if code < 0 else f"code {code}"
-    return InvalidImport(f"Chroma crashed while reading it ({how}): it is damaged", hint=RETRY_HINT)
+        return InvalidImport(
+            f"Chroma did not respond for {timeout_s:g} s and was stopped: the directory is damaged", hint=RETRY_HINT
+        )
+    reason = f"signal {-code}" if code < 0 else f"code {code}"
+    return InvalidImport(f"Chroma crashed while reading the directory ({reason}): it is damaged", hint=RETRY_HINT)
 
 
 def _unpack_vectors(document: Mapping[str, object]) -> Sequence[FloatArray]:

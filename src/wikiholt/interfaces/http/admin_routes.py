@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
-from wikiholt.app.settings.settings_loader import WikiSettings
+from wikiholt.app.settings.definitions import WikiSettings
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import Forbidden, InvalidSource, SourceError
 from wikiholt.interfaces.http.problem_details import describe_error_responses

@@ -1,4 +1,4 @@
-"""Writes: each is a commit with an author and a message, and wakes the index."""
+"""The tools that write pages. Each write is a commit and triggers a sync."""
 
 from wikiholt.domain.git import Author
 from wikiholt.domain.page import PageWriteResult
@@ -39,9 +39,9 @@ def write_page(wiki: WikiSession, params: WritePageArguments, _: int) -> PageWri
     except PageExists:
         current = wiki.handle.pages.read(path).revision
         raise RevisionMismatch(
-            "There is a page of this path already, and nothing says that you have read it.",
+            "A page with this path already exists, and no revision was sent.",
             current=current,
-            hint="Call read_page, then write_page with its revision; or change a part of it with edit_page.",
+            hint="Call read_page, then write_page with its revision; or change part of it with edit_page.",
         ) from None
     return _report_saved(wiki, written, author, params.commit_message)
 
@@ -49,7 +49,7 @@ def write_page(wiki: WikiSession, params: WritePageArguments, _: int) -> PageWri
 def edit_page(wiki: WikiSession, params: EditPageArguments, _: int) -> PageWriteDocument:
     path, author = _resolve_page_and_author(wiki, params)
     if params.old_string == params.new_string:
-        raise InvalidPage("old_string and new_string are the same.", hint="Say what shall change.")
+        raise InvalidPage("old_string and new_string are the same.", hint="Send a new_string that differs.")
     written = wiki.handle.pages.replace_text(
         path,
         params.old_string,
@@ -101,7 +101,7 @@ def delete_page(wiki: WikiSession, params: DeletePageArguments, _: int) -> PageD
 
 
 def _resolve_page_and_author(wiki: WikiSession, params: WriteArguments) -> tuple[str, Author]:
-    """The page as git names it, and who the commit is by: whom the key, the token or the command line names."""
+    """The path in git, and the author of the commit: that of the key, the token or the command line."""
     return wiki.path_style.to_git_path(params.path), get_author(wiki, WriteBody(), None)
 
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from wikiholt.app.settings.settings_loader import Settings, load_settings
+from wikiholt.app.settings.definitions import Settings
+from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.errors import InvalidSetting
 
 _log = logging.getLogger(__name__)

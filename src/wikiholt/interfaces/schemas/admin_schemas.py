@@ -8,7 +8,7 @@ from typing import Any, Literal
 from typing_extensions import TypedDict
 
 from wikiholt.app.importer.import_report import ImportReport
-from wikiholt.app.settings.table import WIKI_SETTINGS
+from wikiholt.app.settings.definitions import WIKI_SETTINGS
 from wikiholt.domain.index import IndexHealth, ReindexEstimate, SyncReport
 from wikiholt.domain.page import PageProblem
 from wikiholt.domain.wiki import Backup, Key, RegistryBackup, Wiki
@@ -71,7 +71,7 @@ def build_estimate_document(estimate: ReindexEstimate) -> ReindexEstimateDocumen
 
 
 HIDDEN_VALUE = "(hidden)"
-_SECRET_SETTINGS = frozenset(setting.name for setting in WIKI_SETTINGS if setting.secret)
+_SECRET_SETTINGS = frozenset(setting.name for setting in WIKI_SETTINGS.values() if setting.secret)
 
 
 class ErrorDocument(TypedDict):

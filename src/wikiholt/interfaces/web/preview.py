@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
-from wikiholt.app.settings.settings_loader import Settings, WikiSettings
+from wikiholt.app.settings.definitions import Settings, WikiSettings
 from wikiholt.domain.page import Page, PageContent, PageProblem
 from wikiholt.domain.wiki import Scope, Wiki
 from wikiholt.errors import InvalidPage

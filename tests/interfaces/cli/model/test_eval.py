@@ -74,7 +74,7 @@ def test_people_read_a_table_and_the_worst_answers(evaluate: Run) -> None:
     assert (code, err) == (0, "")
     assert "1 question (1 of 1 descriptions)" in out
     assert "Worst of keyword:" in out
-    assert "wanted ops/coffee" in out
+    assert "expected ops/coffee" in out
 
 
 def test_two_configurations_are_compared_question_by_question(evaluate: Run) -> None:
@@ -116,7 +116,7 @@ def test_the_report_is_one_page_in_which_the_wiki_is_only_text(evaluate: Run, tm
     ("arguments", "code", "said"),
     [
         (["nowhere"], 3, "nowhere"),
-        (["night", "--queries", "q.jsonl"], 2, "belong together"),
+        (["night", "--queries", "q.jsonl"], 2, "require each other"),
         (["night", "--queries", "absent", "--qrels", "absent"], 2, "absent cannot be read"),
         (["night", "--queries", "bad.jsonl", "--qrels", "q.tsv"], 2, "line 2 of the queries is not JSON"),
         (["night", "--queries", "q.jsonl", "--qrels", "ghost.tsv"], 2, "line 1 of the qrels names 'ghost'"),
@@ -124,9 +124,9 @@ def test_the_report_is_one_page_in_which_the_wiki_is_only_text(evaluate: Run, tm
         (["night", "--queries", "bytes", "--qrels", "q.tsv"], 2, "it is not UTF-8"),
         (["night", "--queries", "q.jsonl", "--qrels", "q.tsv", "--kind", "links"], 2, "--kind"),
         (["night", "--limit", "0"], 2, "--limit is 0"),
-        (["night", "--against", "fast"], 2, "'fast' makes no configuration"),
+        (["night", "--against", "fast"], 2, "'fast' is not a configuration"),
         (["night", "--against", "no.such=1"], 2, "no.such"),
-        (["night", "--against", "precision=fp32"], 2, "built anew"),
+        (["night", "--against", "precision=fp32"], 2, "have to be rebuilt"),
         (["night", "--html", "no/such/directory.html"], 7, "cannot be written"),
     ],
     ids=range(13),
