@@ -12,8 +12,8 @@ from wikiholt.app.settings.settings_loader import Settings
 from wikiholt.domain.git import Author
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import InvalidSetting, MissingDependency, ModelError
-from wikiholt.interfaces.http.request_context import WikiSession
 from wikiholt.wikis.access import Grant
+from wikiholt.wikis.session import WikiSession
 
 _log = logging.getLogger(__name__)
 

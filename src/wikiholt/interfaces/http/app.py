@@ -109,12 +109,13 @@ def _create_base_app(application: Application, context_class: type[RequestContex
     app.add_route(openapi_path, openapi.handle_openapi, include_in_schema=False)
     app.state.metrics = ServiceMetrics()
     app.state.metrics.registry.register(SchedulerCollector(application.scheduler.get_counters))
-    if application.service.components.query_log_writer is not None:
-        app.state.metrics.registry.register(QueryLogCollector(application.service.components.query_log_writer))
-    if application.service.components.vector_engine is not None:
-        app.state.metrics.registry.register(VectorEngineCollector(application.service.components.vector_engine))
-    if application.service.components.databases is not None:
-        app.state.metrics.registry.register(DatabaseCollector(application.service.components.databases))
+    service = application.service
+    if service.query_log_writer is not None:
+        app.state.metrics.registry.register(QueryLogCollector(service.query_log_writer))
+    if service.vector_engine is not None:
+        app.state.metrics.registry.register(VectorEngineCollector(service.vector_engine))
+    if service.databases is not None:
+        app.state.metrics.registry.register(DatabaseCollector(service.databases))
     app.add_exception_handler(WikiholtError, exception_handlers.on_error)
     app.add_exception_handler(RequestValidationError, exception_handlers.on_invalid)
     app.add_exception_handler(HTTPException, exception_handlers.on_http_exception)

@@ -15,7 +15,6 @@ from wikiholt.domain.git import Author
 from wikiholt.domain.page import AttachmentResult
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import AttachmentNotFound, InvalidPage, NotFound, PageExists, PageNotFound
-from wikiholt.interfaces.http.host_grant import ChangeKind, CommitEvent
 from wikiholt.interfaces.http.page_routes import (
     IfNoneMatchAny,
     NoQuery,
@@ -26,7 +25,7 @@ from wikiholt.interfaces.http.page_routes import (
 )
 from wikiholt.interfaces.http.problem_details import Responses, describe_error_responses
 from wikiholt.interfaces.http.query_params import Flag, NoParams, parse_query
-from wikiholt.interfaces.http.request_context import RequestContextDep, WikiSession
+from wikiholt.interfaces.http.request_context import RequestContextDep
 from wikiholt.interfaces.http.responses import PRIVATE_CACHE_CONTROL, make_json_response
 from wikiholt.interfaces.http.write_request import (
     AuthorHeader,
@@ -47,6 +46,7 @@ from wikiholt.interfaces.schemas.attachment_schemas import (
     build_attachments_document,
 )
 from wikiholt.interfaces.schemas.page_schemas import PageDeleteDocument, PageDocument
+from wikiholt.wikis.session import ChangeKind, CommitEvent, WikiSession
 
 router = APIRouter(prefix="/api/v1", tags=["attachments"])
 

@@ -16,7 +16,7 @@ from wikiholt.domain.wiki import Scope
 from wikiholt.errors import Unauthorized, WikiholtError
 from wikiholt.interfaces.http.problem_details import describe_error_responses, get_public_message
 from wikiholt.interfaces.http.query_params import Flag, NoParams, Until, parse_query
-from wikiholt.interfaces.http.request_context import RequestContextDep, WikiSession
+from wikiholt.interfaces.http.request_context import IndexControl, RequestContextDep
 from wikiholt.interfaces.http.responses import make_json_response
 from wikiholt.interfaces.schemas.admin_schemas import (
     BackupDocument,
@@ -35,6 +35,7 @@ from wikiholt.scheduler.wiki_records import WikiActivity
 
 router = APIRouter(prefix="/api/v1", tags=["index"])
 
+_NO_STORE = {"Cache-Control": "no-store"}
 _STATUS_BY_STATE: dict[ReindexState, Literal["idle", "in_progress", "complete", "error"]] = {
     ReindexState.NONE: "idle",
     ReindexState.QUEUED: "in_progress",
@@ -117,8 +118,7 @@ class ChangeAcceptedDocument(TypedDict):
 @router.get("/status", response_model=IndexDocument, responses=describe_error_responses())
 def status(context: RequestContextDep, _: NoQuery) -> Response:
     """Say what is indexed, how fresh it is, which pages have problems, and what is being done."""
-    wiki = context.open_wiki(Scope.READ)
-    return make_json_response(_build_index_document(wiki))
+    return make_json_response(_build_index_document(context.open_index(Scope.READ)))
 
 
 @router.post(
@@ -132,13 +132,11 @@ def reindex(
     request: Request, context: RequestContextDep, params: Annotated[ReindexParams, parse_query(ReindexParams)]
 ) -> Response:
     """Build the index anew beside the old one, which goes on answering; or say what that would take."""
-    wiki = context.open_wiki(Scope.ADMIN)
+    index = context.open_index(Scope.ADMIN)
     if params.dry_run:
-        return make_json_response(
-            build_estimate_document(wiki.handle.estimate_reindex(_ESTIMATE_TIME_LIMIT_S)),
-            headers={"Cache-Control": "no-store"},
-        )
-    wiki.start_reindex()
+        estimate = index.session.handle.estimate_reindex(_ESTIMATE_TIME_LIMIT_S)
+        return make_json_response(build_estimate_document(estimate), headers=_NO_STORE)
+    index.start_reindex()
     location = f"{request.scope.get('root_path', '')}/api/v1/reindex/status"
     return make_json_response({"status": "started"}, 202, {"Location": location})
 
@@ -146,9 +144,8 @@ def reindex(
 @router.get("/reindex/status", response_model=ReindexJobDocument, responses=describe_error_responses())
 def reindex_status(context: RequestContextDep, _: NoQuery) -> Response:
     """Say how the last reindexing stands; it outlives a restart of the service."""
-    return make_json_response(
-        _build_job_document(context.open_wiki(Scope.READ).get_reindex_job()), headers={"Cache-Control": "no-store"}
-    )
+    job = context.open_index(Scope.READ).get_reindex_job()
+    return make_json_response(_build_job_document(job), headers=_NO_STORE)
 
 
 @router.post("/wake", status_code=202, response_model=ChangeAcceptedDocument, responses=describe_error_responses())
@@ -158,29 +155,29 @@ def wake(context: RequestContextDep, _: NoQuery) -> Response:
     return make_json_response({"status": "woken"}, 202)
 
 
-def _build_index_document(wiki: WikiSession) -> IndexDocument:
-    found, standing = wiki.handle.get_status(), wiki.get_sync_state()
-    state = found.state
-    error = found.error or standing.error
-    activity = wiki.get_activity()
+def _build_index_document(index: IndexControl) -> IndexDocument:
+    status, sync_state = index.session.handle.get_status(), index.get_sync_state()
+    state = status.state
+    error = status.error or sync_state.error
+    activity = index.get_activity()
     return {
-        "slug": wiki.wiki.slug,
+        "slug": index.session.wiki.slug,
         "pages": state.pages if state else 0,
         "chunks": state.chunks if state else 0,
-        "problems": [build_problem_document(problem) for problem in found.problems],
+        "problems": [build_problem_document(problem) for problem in status.problems],
         "indexed_revision": state.revision if state else None,
-        "head_revision": found.head,
-        "stale": found.stale,
+        "head_revision": status.head,
+        "stale": status.stale,
         "synced_at": format_date(state.synced_at) if state else None,
         "generation": state.generation if state else None,
         "version": state.version if state else None,
         "model": state.recipe.fingerprint if state else None,
-        "disk_bytes": found.disk_bytes,
+        "disk_bytes": status.disk_bytes,
         "error": _build_public_error_document(error) if error else None,
         "activity": _build_activity_document(activity) if activity else None,
-        "waiting": standing.waiting,
-        "missing": standing.missing,
-        "health": build_health_document(found.health),
+        "waiting": sync_state.waiting,
+        "missing": sync_state.missing,
+        "health": build_health_document(status.health),
     }
 
 
@@ -221,8 +218,6 @@ def _build_job_document(job: ReindexJob) -> ReindexJobDocument:
 
 backups_router = APIRouter(prefix="/api/v1", tags=["backups"])
 
-_NO_STORE = {"Cache-Control": "no-store"}
-
 
 class RestoreParams(NoParams):
     """Which backup."""
@@ -243,13 +238,14 @@ class BackupsDocument(TypedDict):
 @backups_router.get("/backups", response_model=BackupsDocument, responses=describe_error_responses())
 def list_backups(context: RequestContextDep, _: NoQuery) -> Response:
     """List the wiki's backups."""
-    wiki = context.open_wiki(Scope.ADMIN)
-    shown = [build_backup_document(backup) for backup in wiki.handle.backups.list()]
-    error = wiki.get_sync_state().backup_error
-    document: BackupsDocument = {"backups": shown, "total": len(shown), "error": None}
-    if error is not None:
-        message, hint = get_public_message(error)
-        document["error"] = {"code": error.code, "message": message, "hint": hint}
+    index = context.open_index(Scope.ADMIN)
+    backups = [build_backup_document(backup) for backup in index.session.handle.backups.list()]
+    error = index.get_sync_state().backup_error
+    document: BackupsDocument = {
+        "backups": backups,
+        "total": len(backups),
+        "error": _build_public_error_document(error) if error else None,
+    }
     return make_json_response(document, headers=_NO_STORE)
 
 

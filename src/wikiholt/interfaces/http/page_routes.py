@@ -11,10 +11,9 @@ from wikiholt.domain.git import Author
 from wikiholt.domain.page import PageContent, PageWriteResult
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import InvalidPage, PageExists, PageNotFound
-from wikiholt.interfaces.http.host_grant import ChangeKind, CommitEvent
 from wikiholt.interfaces.http.problem_details import Responses, describe_error_responses
 from wikiholt.interfaces.http.query_params import Count, NoParams, PageListParams, parse_query
-from wikiholt.interfaces.http.request_context import RequestContextDep, WikiSession
+from wikiholt.interfaces.http.request_context import RequestContextDep
 from wikiholt.interfaces.http.responses import (
     IfNoneMatch,
     make_json_response,
@@ -59,6 +58,7 @@ from wikiholt.interfaces.schemas.page_schemas import (
     build_write_document,
 )
 from wikiholt.wikis.pages.page_locator import get_new_file
+from wikiholt.wikis.session import ChangeKind, CommitEvent, WikiSession
 
 router = APIRouter(prefix="/api/v1", tags=["pages"])
 

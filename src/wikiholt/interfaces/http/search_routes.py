@@ -20,7 +20,7 @@ from wikiholt.interfaces.http.query_params import (
     SimilarParams,
     parse_query,
 )
-from wikiholt.interfaces.http.request_context import RequestContextDep, WikiSession
+from wikiholt.interfaces.http.request_context import RequestContextDep
 from wikiholt.interfaces.http.responses import (
     IfNoneMatch,
     make_json_response,
@@ -28,7 +28,6 @@ from wikiholt.interfaces.http.responses import (
     make_weak_etag,
     matches_etag,
 )
-from wikiholt.interfaces.schemas.common import PathStyle
 from wikiholt.interfaces.schemas.page_schemas import FacetsDocument, build_facets_document
 from wikiholt.interfaces.schemas.search_schemas import (
     QueryReportDocument,
@@ -36,6 +35,7 @@ from wikiholt.interfaces.schemas.search_schemas import (
     build_query_report_document,
     build_result_document,
 )
+from wikiholt.wikis.session import PathStyle, WikiSession
 
 router = APIRouter(prefix="/api/v1", tags=["search"])
 

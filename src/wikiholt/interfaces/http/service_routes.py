@@ -105,7 +105,7 @@ def readyz(request: Request, context: RequestContextDep, _: Annotated[NoParams, 
     farm: Application = request.app.state.application
     parts = {
         "registry": _check_component(farm.service.registry.get_only),
-        "model": _check_component(farm.service.components.embedder),
+        "model": _check_component(farm.service.load_embedder),
     }
     ready = all(part["ready"] for part in parts.values())
     now = farm.scheduler.get_counters()

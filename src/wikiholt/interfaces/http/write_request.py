@@ -17,7 +17,8 @@ from starlette.requests import Request
 
 from wikiholt.domain.git import Author
 from wikiholt.errors import Forbidden, PageNotFound, RevisionMismatch
-from wikiholt.interfaces.http.request_context import RequestContextDep, WikiSession
+from wikiholt.interfaces.http.request_context import RequestContextDep
+from wikiholt.wikis.session import WikiSession
 
 BodyT = TypeVar("BodyT", bound=BaseModel)
 

@@ -10,7 +10,6 @@ from mcp_types import ToolAnnotations
 from pydantic import BaseModel, TypeAdapter
 
 from wikiholt.domain.wiki import Scope
-from wikiholt.interfaces.http.request_context import WikiSession
 from wikiholt.interfaces.mcp import page_tools, search_tools, text_output, tool_schemas, write_tools
 from wikiholt.interfaces.mcp.tool_schemas import (
     ChangesResult,
@@ -23,6 +22,7 @@ from wikiholt.interfaces.mcp.tool_schemas import (
     SearchToolResult,
 )
 from wikiholt.interfaces.schemas.page_schemas import PageDeleteDocument, PageRenameDocument, PageWriteDocument
+from wikiholt.wikis.session import WikiSession
 
 ArgumentsT = TypeVar("ArgumentsT", bound=BaseModel)
 ResultT = TypeVar("ResultT", bound=Mapping[str, Any])

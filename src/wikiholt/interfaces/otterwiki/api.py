@@ -23,7 +23,7 @@ from starlette.types import Scope as CallScope
 from wikiholt.app.bootstrap import Application
 from wikiholt.errors import WikiholtError
 from wikiholt.interfaces.http.app import create_host_app
-from wikiholt.interfaces.http.host_grant import HOST_GRANT_KEY, ChangeKind, CommitEvent, HostGrant
+from wikiholt.interfaces.http.host_grant import HOST_GRANT_KEY, HostGrant
 from wikiholt.interfaces.http.problem_details import (
     make_error_response,
     make_internal_error_response,
@@ -32,6 +32,7 @@ from wikiholt.interfaces.http.problem_details import (
 from wikiholt.interfaces.otterwiki.permissions import SharedKey, build_host_grant, load_shared_key, require_csrf_token
 from wikiholt.interfaces.otterwiki.plugin_runtime import CurrentWiki, PluginRuntime
 from wikiholt.text.page_parser import get_page_path
+from wikiholt.wikis.session import ChangeKind, CommitEvent
 
 RESPONSE_TIMEOUT_S = 120.0
 """How long a caller waits; longer than anything that a route waits for itself."""

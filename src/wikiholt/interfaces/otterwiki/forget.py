@@ -20,7 +20,7 @@ def forget_wiki(path_or_slug: str | os.PathLike[str]) -> tuple[str, ...]:
     named = given if isinstance(path_or_slug, str) and not given.startswith("/") else os.path.realpath(given)
     host = _get_runtime()
     if host is not None:
-        return _forget_in_service(host.farm.service, named)
+        return _forget_in_service(host.application.service, named)
     if not os.environ.get("WIKIHOLT_DATA"):
         raise InvalidSetting(
             "Where Wikiholt keeps its data is not said.",

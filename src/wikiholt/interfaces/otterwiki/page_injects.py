@@ -6,14 +6,14 @@ from importlib.resources import files
 
 from flask import current_app, url_for
 
+from wikiholt.interfaces.http.static_files import StaticFiles, get_web_static_directory, read_static_files
 from wikiholt.interfaces.otterwiki.plugin_runtime import PluginRuntime
-from wikiholt.interfaces.web.page_layout import StaticFiles, get_static_directory, read_static_files
 
 
 @cache
 def load_plugin_files() -> StaticFiles:
     """Everything a page inside Otterwiki may load."""
-    return read_static_files(get_static_directory(), files(__package__).joinpath("static"))
+    return read_static_files(get_web_static_directory(), files(__package__).joinpath("static"))
 
 
 @cache

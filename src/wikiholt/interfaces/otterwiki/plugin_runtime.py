@@ -19,10 +19,10 @@ from flask import Flask
 from wikiholt.app.bootstrap import Application, open_application
 from wikiholt.domain.wiki import Key, Scope, Wiki
 from wikiholt.errors import WikiholtError, WikiNotFound
-from wikiholt.interfaces.http.request_context import WikiSession
 from wikiholt.interfaces.otterwiki.plugin_config import PluginConfig
 from wikiholt.interfaces.otterwiki.wiki_resolver import WikiLocation, WikiRegistrar, WikiResolver, is_in_request
 from wikiholt.wikis.access import Grant
+from wikiholt.wikis.session import WikiSession
 
 _log = logging.getLogger(__name__)
 

@@ -5,7 +5,8 @@ from base64 import b64encode
 from typing_extensions import TypedDict
 
 from wikiholt.domain.page import Attachment, AttachmentList, AttachmentResult
-from wikiholt.interfaces.schemas.common import STORED_PATHS, PathStyle, format_date
+from wikiholt.interfaces.schemas.common import format_date
+from wikiholt.wikis.session import STORED_PATHS, PathStyle
 
 
 class AttachmentDocument(TypedDict):

@@ -19,8 +19,9 @@ from wikiholt.domain.page import (
     PageWriteResult,
 )
 from wikiholt.domain.search import StoredPage
-from wikiholt.interfaces.schemas.common import STORED_PATHS, PathStyle, format_date
+from wikiholt.interfaces.schemas.common import format_date
 from wikiholt.text.page_parser import get_page_path
+from wikiholt.wikis.session import STORED_PATHS, PathStyle
 
 
 class CommitDocument(TypedDict):

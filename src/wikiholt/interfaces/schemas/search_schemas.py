@@ -8,11 +8,12 @@ from typing import Any, Literal
 from typing_extensions import TypedDict
 
 from wikiholt.domain.search import Hit, SearchResult
-from wikiholt.interfaces.schemas.common import STORED_PATHS, PathStyle, format_date
+from wikiholt.interfaces.schemas.common import format_date
 from wikiholt.search.spell_check import find_replaced_words, format_as_typed
 from wikiholt.wikis.evaluation.quality_metrics import ConfidenceInterval, MetricDifference
 from wikiholt.wikis.evaluation.runner import EvaluationReport, EvaluationRun, QuestionOutcome, RunComparison
 from wikiholt.wikis.query_report import PageReach, QueryReport, QueryStats, SlowQuery
+from wikiholt.wikis.session import STORED_PATHS, PathStyle
 
 
 def format_did_you_mean(result: SearchResult) -> str:

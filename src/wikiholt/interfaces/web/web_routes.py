@@ -10,11 +10,12 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
 from wikiholt.app.bootstrap import Application
-from wikiholt.domain.search import Hit, SearchMode, SearchResult, Snippet
+from wikiholt.domain.search import Hit, SearchMode, SearchResult
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import Unauthorized, WikiholtError
 from wikiholt.interfaces.http.problem_details import get_public_message, make_error_response
 from wikiholt.interfaces.http.request_context import RequestContext
+from wikiholt.interfaces.http.snippet_html import render_snippet
 from wikiholt.interfaces.web import preview
 from wikiholt.interfaces.web.page_layout import PageContext, load_static_files, render_page, render_view
 from wikiholt.interfaces.web.preview import build_preview_document
@@ -93,28 +94,6 @@ def _render_hit(hit: Hit) -> str:
         f'<p class="place">{escape(place)}</p><p class="snippet">{render_snippet(hit.snippet)}</p>'
         "</article></li>"
     )
-
-
-def render_snippet(snippet: Snippet) -> str:
-    """A snippet as HTML, its matches and the sentence closest to the query marked."""
-    closest = snippet.sentence
-    if closest is None:
-        return _render_marked(snippet, 0, len(snippet.text))
-    inside = _render_marked(snippet, closest.start, closest.end)
-    before, after = _render_marked(snippet, 0, closest.start), _render_marked(snippet, closest.end, len(snippet.text))
-    return f'{before}<span class="closest">{inside}</span>{after}'
-
-
-def _render_marked(snippet: Snippet, start: int, end: int) -> str:
-    """A part of a snippet with its matches marked."""
-    parts: list[str] = []
-    text, at = snippet.text, start
-    for span in snippet.matches:
-        first, last = max(span.start, at), min(span.end, end)
-        if first < last:
-            parts += escape(text[at:first]), "<mark>", escape(text[first:last]), "</mark>"
-            at = last
-    return "".join([*parts, escape(text[at:end])])
 
 
 def _render_error(request: HttpRequest, error: WikiholtError, form: str) -> Response:

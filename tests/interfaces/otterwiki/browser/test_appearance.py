@@ -173,7 +173,7 @@ def test_files_are_kept_under_their_version_and_nothing_else_is_served(readers: 
         answer = readers.client.get(each)
         assert (answer.status_code, "immutable" in answer.headers["cache-control"]) == (200, True), each
     assert readers.client.get(f"{base}/0000/search.js").headers["cache-control"] == "no-store"
-    for name in ("nope.js", "shell.html", "..%2fpages.py", "%2e%2e/pages.py", "wiki.css%00"):
+    for name in ("nope.js", "layout.html", "..%2fpages.py", "%2e%2e/pages.py", "wiki.css%00"):
         assert readers.client.get(f"{base}/0000/{name}").status_code == 404, name
 
 
