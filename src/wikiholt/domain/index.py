@@ -129,10 +129,10 @@ class VectorHits:
 
 
 class HealthCondition(StrEnum):
-    """`broken` once damage is noticed, `healing` once the damaged index is set aside and until another stands."""
+    """`broken` once damage is noticed, `repairing` once the damaged index is set aside and until another stands."""
 
     OK = "ok"
-    REPAIRING = "healing"
+    REPAIRING = "repairing"
     BROKEN = "broken"
 
 

@@ -87,7 +87,7 @@ class SchedulerCounters:
     running: int = 0
     missing: int = 0
     failing: int = 0
-    healing: int = 0
+    repairing: int = 0
     """Wikis whose index proved broken and is being mended."""
     broken: int = 0
     """Those of which that has failed."""

@@ -68,7 +68,7 @@ def test_the_wiki_is_the_admitted_one_whatever_key_path_or_host_says(farm: Serve
 
 
 def test_what_is_about_all_wikis_or_the_process_is_not_there(farm: ServedApplication, app: ASGIApp) -> None:
-    client = make_guest_client(app, make_grant(farm, *Scope, keeps_keys=True))
+    client = make_guest_client(app, make_grant(farm, *Scope, can_manage_keys=True))
     for path in ("/api/v1/wikis", "/metrics", "/healthz", "/readyz", "/", "/docs", "/openapi.json", "/w/alpha/"):
         assert client.get(path).status_code == 404, path
     assert client.post("/api/v1/webhook").status_code == 404
@@ -86,11 +86,11 @@ def test_each_right_stands_for_itself(farm: ServedApplication, app: ASGIApp) -> 
         )
 
     assert statuses(make_guest_client(app, make_grant(farm))) == (401, 401, 401, 401)
-    assert statuses(make_guest_client(app, make_grant(farm, signed_in=True))) == (403, 403, 403, 403)
-    assert statuses(make_guest_client(app, make_grant(farm, Scope.READ, signed_in=True))) == (200, 403, 403, 403)
-    assert statuses(make_guest_client(app, make_grant(farm, Scope.WRITE, signed_in=True))) == (403, 409, 403, 403)
-    assert statuses(make_guest_client(app, make_grant(farm, Scope.ADMIN, signed_in=True))) == (403, 403, 403, 200)
-    assert statuses(make_guest_client(app, make_grant(farm, attaches=True, signed_in=True))) == (403, 403, 404, 403)
+    assert statuses(make_guest_client(app, make_grant(farm, is_signed_in=True))) == (403, 403, 403, 403)
+    assert statuses(make_guest_client(app, make_grant(farm, Scope.READ, is_signed_in=True))) == (200, 403, 403, 403)
+    assert statuses(make_guest_client(app, make_grant(farm, Scope.WRITE, is_signed_in=True))) == (403, 409, 403, 403)
+    assert statuses(make_guest_client(app, make_grant(farm, Scope.ADMIN, is_signed_in=True))) == (403, 403, 403, 200)
+    assert statuses(make_guest_client(app, make_grant(farm, can_attach=True, is_signed_in=True))) == (403, 403, 404, 403)
 
 
 def test_a_commit_is_told_to_the_host(farm: ServedApplication, app: ASGIApp) -> None:
@@ -116,5 +116,5 @@ def test_a_patient_write_is_in_lists_and_links_at_once(farm: ServedApplication, 
 
 def test_keys_are_kept_only_by_whom_the_host_trusts_with_them(farm: ServedApplication, app: ASGIApp) -> None:
     assert make_guest_client(app, make_grant(farm, Scope.ADMIN)).get("/api/v1/keys").status_code == 403
-    listed = make_guest_client(app, make_grant(farm, Scope.ADMIN, keeps_keys=True)).get("/api/v1/keys").json()["keys"]
+    listed = make_guest_client(app, make_grant(farm, Scope.ADMIN, can_manage_keys=True)).get("/api/v1/keys").json()["keys"]
     assert {key["wiki"] for key in listed} == {"alpha"}, "never another wiki's or the operator's"

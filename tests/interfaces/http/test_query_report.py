@@ -51,7 +51,7 @@ def test_an_admin_sees_what_was_searched_for_and_which_pages_nobody_finds(logged
     found = answer.json()
     assert found["wiki"] == "alpha"
     assert found["logging"] is True
-    assert found["searches"] + found["beginnings"] >= 4
+    assert found["searches"] + found["unfinished"] >= 4
     assert "nosuchword" in [each["query"] for each in found["without_result"]]
     assert found["pages"]["indexed"] == 3
     assert found["pages"]["found_most"][0]["path"] == "Equipment/Printer"
