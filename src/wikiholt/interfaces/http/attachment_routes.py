@@ -17,14 +17,13 @@ from wikiholt.domain.wiki import Scope
 from wikiholt.errors import AttachmentNotFound, InvalidPage, NotFound, PageExists, PageNotFound
 from wikiholt.interfaces.http.page_routes import (
     IfNoneMatchAny,
-    NoQuery,
     PagePath,
     RawWriteBody,
     delete_and_respond,
     make_page_response,
 )
 from wikiholt.interfaces.http.problem_details import Responses, describe_error_responses
-from wikiholt.interfaces.http.query_params import Flag, NoParams, parse_query
+from wikiholt.interfaces.http.query_params import Flag, NoParams, NoQuery, parse_query
 from wikiholt.interfaces.http.request_context import RequestContextDep
 from wikiholt.interfaces.http.responses import PRIVATE_CACHE_CONTROL, make_json_response
 from wikiholt.interfaces.http.write_request import (
