@@ -56,7 +56,7 @@ def pages_of(collections: Path) -> list[SmallPage]:
     """Small pages of real wikis: those of the collections, or where these are not at hand those of the demo."""
     if (collections / "wiki-dendron").exists():
         return small_pages(collections)
-    texts = [file for file in _below(files("wikiholt.surfaces.cli.demo_wikis")) if file.name.endswith(".md")]
+    texts = [file for file in _below(files("wikiholt.interfaces.cli.demo_wikis")) if file.name.endswith(".md")]
     return [SmallPage(file.name, file.name.removesuffix(".md"), file.read_bytes()) for file in texts]
 
 

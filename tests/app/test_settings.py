@@ -5,12 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.paths import ROOT
 from wikiholt.app.settings.manual_page import render_settings_page
 from wikiholt.app.settings.settings_loader import Settings, WikiSettings, load_settings
 from wikiholt.app.settings.table import SETTINGS, WIKI_SETTINGS
 from wikiholt.errors import InvalidSetting
 
-DOCS = Path(__file__).parent.parent / "docs" / "settings.md"
+DOCS = ROOT / "docs" / "settings.md"
 
 
 @pytest.fixture
@@ -45,7 +46,7 @@ def test_every_default_is_a_value_that_would_be_accepted(setting) -> None:  # ty
 
 def test_the_manual_is_written_from_the_table() -> None:
     assert DOCS.read_text("utf-8") == render_settings_page(), (
-        "run `python -c 'import wikiholt.settings as s; print(s.describe(), end=\"\")' > docs/settings.md`"
+        "write what wikiholt.app.settings.manual_page.render_settings_page() returns to docs/settings.md"
     )
     assert all(f"`{setting.name}`" in render_settings_page() for setting in (*SETTINGS, *WIKI_SETTINGS))
 

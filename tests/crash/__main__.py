@@ -34,14 +34,11 @@ def main() -> int:
     parser.add_argument("--store", choices=("files", "postgres"), default="files", help="where the indexes are")
     parser.add_argument("--real", action="store_true", help="with the model the product comes with")
     parser.add_argument("--bug", default="", help="put this bug into the product and see whether it is found")
-    parser.add_argument("--deed", default="", help="have only this done")
-    parser.add_argument("--blow", default="", help="let only this happen")
+    parser.add_argument("--operation", default="", help="have only this done")
+    parser.add_argument("--failure", default="", help="let only this happen")
     parser.add_argument("--damage", action="store_true", help="play rounds of damage to files instead")
     parser.add_argument("--quiet", action="store_true", help="show the rounds with faults only")
     arguments = parser.parse_args()
-    for name in ("sources", "postgres"):
-        sys.path.insert(0, str(Path(__file__).parents[1] / name))
-    sys.path.insert(0, str(Path(__file__).parents[1]))
     seed = SystemRandom().randrange(10**6) if arguments.seed is None else arguments.seed
     print_line(f"seed {seed}")
     return _play_damage(seed, arguments) if arguments.damage else _play(seed, arguments)
@@ -56,7 +53,7 @@ def _play(seed: int, arguments: argparse.Namespace) -> int:
         numbers = range(arguments.rounds) if arguments.round is None else [arguments.round]
         played = []
         for number in numbers:
-            played.append(gate.run_round(number, arguments.deed, arguments.blow))
+            played.append(gate.run_round(number, arguments.operation, arguments.failure))
             if played[-1].fault or not arguments.quiet:
                 print_line(played[-1])
     print_line(f"seed {seed}\n{format_summary(played)}")

@@ -163,8 +163,8 @@ class CrashGate:
         result = ChildProcess(self._scratch / "recovery", task).wait()
         value = result.get("value")
         if isinstance(value, dict):
-            round_.registry, round_.search_outcome = value["registry"], value["before"]
-            round_.recovery_path, round_.recovery_seconds = value["way"], value["seconds"]
+            round_.registry, round_.search_outcome = value["registry"], value["search_outcome"]
+            round_.recovery_path, round_.recovery_seconds = value["recovery_path"], value["seconds"]
         else:
             round_.add_fault(f"recovery: {result.get('trace') or result.get('at') or result}")
 

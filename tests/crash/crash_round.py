@@ -32,7 +32,8 @@ class CrashRound:
     def __str__(self) -> str:
         harmed = f" ({', '.join(self.damage)})" if self.damage else ""
         beside = f" beside {self.concurrent_operation}" if self.concurrent_operation else ""
-        done = f"{self.number:4}  {self.operation}{beside}, {self.failure}{harmed}: {self.writer_outcome}{', hit' if self.hit_window else ''}"
+        hit = ", hit" if self.hit_window else ""
+        done = f"{self.number:4}  {self.operation}{beside}, {self.failure}{harmed}: {self.writer_outcome}{hit}"
         came = f"{self.search_outcome or '–'}, {self.recovery_path or '–'}{' by serve' if self.served else ''}"
         told = (
             f"{done} → {came} in {self.recovery_seconds:.1f} s; registry {self.registry or '–'} ({self.seconds:.1f} s)"
@@ -45,12 +46,12 @@ def format_summary(rounds: Sequence[CrashRound]) -> str:
     lines = [
         f"{title}: " + _format_counts(getattr(each, name) for each in rounds)
         for title, name in (
-            ("deeds", "deed"),
-            ("blows", "blow"),
-            ("beside them", "beside"),
-            ("how the struck process ended", "writer"),
-            ("at the next start a search", "before"),
-            ("the index recovered", "way"),
+            ("operations", "operation"),
+            ("failures", "failure"),
+            ("beside them", "concurrent_operation"),
+            ("how the struck process ended", "writer_outcome"),
+            ("at the next start a search", "search_outcome"),
+            ("the index recovered", "recovery_path"),
             ("the registry", "registry"),
         )
     ]

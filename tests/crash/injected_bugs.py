@@ -33,18 +33,18 @@ def _half_a_page() -> None:
     """A writer that commits a page before its chunks, its words and its seal."""
     original = index_writer._SqliteWriter._write_chunks
 
-    def put_chunks(self: index_writer._SqliteWriter, page_id: int, entry: object) -> None:
+    def write_chunks(self: index_writer._SqliteWriter, page_id: int, entry: object) -> None:
         self._db.execute("COMMIT")
         self._db.execute("BEGIN IMMEDIATE")
         original(self, page_id, entry)  # type: ignore[arg-type]
 
-    replace_attribute(index_writer._SqliteWriter, "_put_chunks", put_chunks)
+    replace_attribute(index_writer._SqliteWriter, "_write_chunks", write_chunks)
 
 
 def _unsynced_backup() -> None:
     """A shelf that gives a copy its name before its bytes are on the disk."""
     replace_attribute(backup_directory, "os", _OsWithout("fsync"))
-    replace_attribute(backup, "_sync", lambda _: None)
+    replace_attribute(backup, "_fsync", lambda _: None)
 
 
 class _OsWithout:
@@ -81,7 +81,7 @@ class _NoCommitDatabase:
 
 class _NoInsertTransaction:
     def __init__(self, database: object) -> None:
-        self.connection = database._connection()  # type: ignore[attr-defined]
+        self.connection = database._get_connection()  # type: ignore[attr-defined]
 
     def insert(self, *_: object) -> None:
         pass

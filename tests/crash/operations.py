@@ -167,13 +167,13 @@ OPERATIONS = {
     "reindex": Operation(_run_reindex, (Syncer, "rebuild"), 2800),
     "other model": Operation(_run_sync, (Syncer, "sync"), 2800, ("back up", "write pages", "register"), model="other"),
     "publish": Operation(_run_reindex, (SqliteStore, "publish"), 6),
-    "back up": Operation(_create_backups, (IndexBackups, "take"), 430),
+    "back up": Operation(_create_backups, (IndexBackups, "create"), 430),
     "restore": Operation(_restore_backup, (IndexBackups, "restore"), 900),
     "restore registry": Operation(
         _restore_registry, (RegistryBackups, "restore"), 61, ("sync", "back up", "write pages")
     ),
     "remove": Operation(_remove_wiki, (WikiService, "remove"), 105, ("sync", "back up", "register", "reindex")),
-    "write pages": Operation(_write_pages, (GitSource, "write"), 900),
+    "write pages": Operation(_write_pages, (GitSource, "commit"), 900),
     "fetch": Operation(_fetch_and_sync, (RemoteSource, "fetch"), 60, ("fetch", "register"), subject="mirror"),
     "register": Operation(_change_registry, None, 150),
 }

@@ -33,7 +33,7 @@ from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.service import WikiService
 
 FRESH_WIKI_ID = "ffffffffffffffffffff"
-_CACHE_LOGGERS = ("wikiholt.vectors", "wikiholt.words", "wikiholt.search")
+_CACHE_LOGGERS = ("wikiholt.caches", "wikiholt.search")
 
 
 @dataclass(slots=True)
@@ -217,7 +217,8 @@ def _check_backups(service: WikiService, wiki: WikiHandle, start: RecoveryCase) 
 
 
 def _check_removed(service: WikiService, start: RecoveryCase) -> None:
-    service.registry.backups.create_if_changed()  # what was removed by who was killed goes with the next look at the registry
+    # What a killed process had begun to remove goes with the next look at the registry.
+    service.registry.backups.create_if_changed()
     others = {wiki.id for wiki in service.list_wikis()}
     service.close()
     assert_no_traces(start, others)

@@ -19,6 +19,7 @@ from tests.crash.file_damage import FILE_KINDS, LEFTOVER, find_unknown_files, ge
 from tests.crash.injected_bugs import BUGS
 from tests.crash.operations import AUTHOR
 from tests.support.git_repository import Repository
+from tests.support.paths import ROOT
 from tests.support.services import build_test_service
 from wikiholt.domain.wiki import BackupReason
 from wikiholt.errors import NotWritable
@@ -37,8 +38,8 @@ _CAUGHT_BY = {
 
 
 def run_gate(*options: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, str(Path(__file__).parent), *options]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1700)
+    command = [sys.executable, "-m", "tests.crash", *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1700, cwd=ROOT)
     sys.stdout.write(done.stdout)
     return done
 
@@ -61,8 +62,8 @@ def test_so_it_is_on_the_real_model() -> None:
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("bug", BUGS)
 def test_the_gate_catches_a_bug_that_was_planted(bug: str) -> None:
-    deed, blow, fault = _CAUGHT_BY[bug]
-    done = run_gate("--rounds", "6", "--seed", "3", "--bug", bug, "--deed", deed, "--blow", blow)
+    operation, failure, fault = _CAUGHT_BY[bug]
+    done = run_gate("--rounds", "6", "--seed", "3", "--bug", bug, "--operation", operation, "--failure", failure)
     assert done.returncode == 1, done.stdout[-5000:] + done.stderr[-3000:]
     assert fault in done.stdout
     assert "seed 3" in done.stdout

@@ -133,7 +133,7 @@ def test_a_sync_alone_finds_a_bit_that_fell_over_in_the_words(ward: DamagedWiki,
 def test_a_word_that_is_lost_while_a_service_runs_is_no_empty_answer(
     ward: DamagedWiki, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("wikiholt.wikis.handle.EMPTY_CONFIRMED_FOR_S", 0.0)
+    monkeypatch.setattr("wikiholt.wikis.handle.EMPTY_CONFIRMATION_TTL_S", 0.0)
     assert ward.handle.search(SearchRequest("unique7", mode=SearchMode.KEYWORD)).hits
     flip_in_words(ward, 0.5)
     assert "wrong" not in ask_for_all(ward)

@@ -20,12 +20,12 @@ from tests.docs.deploy_files import (
     parse_nginx,
     parse_unit,
 )
+from tests.support.paths import ROOT
 from wikiholt import __version__
 from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.interfaces.cli import serve_command
 from wikiholt.interfaces.cli.parser import parse_arguments
 
-ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "deploy"
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
 PORT = 8765

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import wikiholt
+from tests.support.paths import ROOT
 from wikiholt.domain.search import Confidence, Hit, SearchMode, SearchResult, Snippet
 from wikiholt.errors import WikiholtError
 from wikiholt.interfaces.cli import wiki_commands
@@ -19,7 +20,6 @@ from wikiholt.interfaces.cli.parser import EXIT_CODES, build_parser
 from wikiholt.interfaces.schemas.search_schemas import build_hit_document, build_result_document
 from wikiholt.text.markdown import make_github_slug
 
-ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "wikiholt"
 BENCH = [page for page in (ROOT / "bench").rglob("*.md") if not page.is_relative_to(ROOT / "bench" / "data")]
 DOCS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *BENCH])

@@ -1,4 +1,4 @@
-"""`python tests/fuzz --minutes 30`: all fuzz targets in turn, until the time is over. `--only NAME` takes one of them,
+"""`python -m tests.fuzz --minutes 30`: all fuzz targets in turn, until the time is over. `--only NAME` takes one,
 `--coverage` lets atheris (if it is installed) look for inputs that reach new code."""
 
 import argparse

@@ -5,7 +5,9 @@ import sys
 import atheris
 
 # Only modules that are imported here are watched, so this comes before any other import of them.
-with atheris.instrument_imports(include=["wikiholt.text", "wikiholt.surfaces.web", "wikiholt.settings", "markdown_it"]):
+with atheris.instrument_imports(
+    include=["wikiholt.text", "wikiholt.interfaces.web", "wikiholt.app.settings", "markdown_it"]
+):
     from tests.fuzz.runner import ALL_TARGETS
 
 

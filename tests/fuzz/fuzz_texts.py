@@ -1,11 +1,6 @@
 """Texts to throw at everything: words, signs that mean something somewhere, odd characters, all put together."""
 
-import sys
-from pathlib import Path
-
 from hypothesis import strategies as st
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "nasty"))
 
 from tests.support.hostile_text import HOSTILE_PIECES
 

@@ -1,14 +1,10 @@
 """Runs fuzz targets: a number of examples each, or one after the other until the time is over."""
 
-import sys
 import traceback
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
-
-sys.path[:0] = [str(Path(__file__).parents[1] / each) for each in ("sources", "nasty", "fuzz")]
 
 from tests.fuzz import (
     fuzz_texts,

@@ -13,25 +13,25 @@ import resource, sys
 from dataclasses import replace
 from pathlib import Path
 
-from wikiholt import wiring
+from wikiholt.app import bootstrap
+from wikiholt.app.settings.settings_loader import load_settings
+from wikiholt.domain.search import SearchMode
 from wikiholt.errors import StorageRefused
-from wikiholt.model import Mode
-from wikiholt.search import Request
-from wikiholt.settings import load
+from wikiholt.search.request import SearchRequest
 from wikiholt.testing import FakeEmbedder
 
 resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))  # no file grows by a byte from now on
-service = wiring.build(load(Path(sys.argv[1])))
+service = bootstrap.build_service(load_settings(Path(sys.argv[1])))
 embedder = FakeEmbedder()
-service.workshop = replace(service.workshop, embedder=lambda: embedder, identity=None)
-(wiki,) = service.wikis()
-handle = service.wiki(wiki.slug)
-for mode in Mode:
-    answer = handle.search(Request("unique7", mode=mode))
+service.components = replace(service.components, embedder=lambda: embedder, identity=None)
+(wiki,) = service.list_wikis()
+handle = service.get_handle(wiki.slug)
+for mode in SearchMode:
+    answer = handle.search(SearchRequest("unique7", mode=mode))
     print(mode, answer.hits[0].path, answer.degraded)
-status = handle.status()
+status = handle.get_status()
 print("status", status.state.pages, status.error, handle.check())
-for write in (handle.sync, handle.reindex, handle.backups.take):
+for write in (handle.sync, handle.reindex, handle.backups.create):
     try:
         print(write())
     except StorageRefused as error:

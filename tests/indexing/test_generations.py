@@ -201,7 +201,7 @@ def test_a_generation_that_is_not_whole_never_takes_over(ward: DamagedWiki, monk
         def __getattr__(self, name: str) -> object:
             return getattr(self._index, name)
 
-    monkeypatch.setattr(type(store), "new_generation", lambda *given, **named: Spoiled(really(*given, **named)))
+    monkeypatch.setattr(type(store), "create_generation", lambda *given, **named: Spoiled(really(*given, **named)))
     with pytest.raises(SyncFailed) as caught:
         ward.handle.sync()
     assert "goes on answering" in caught.value.message
@@ -252,17 +252,18 @@ KILLED_SCRIPT = """
 import sys
 from dataclasses import replace
 from pathlib import Path
-from wikiholt import pages, wiring
-from wikiholt.settings import load
-from wikiholt.indexing.sync import Progress
+from wikiholt.app import bootstrap
+from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.testing import FakeEmbedder
 
-service = wiring.build(load(Path(sys.argv[1])))
+service = bootstrap.build_service(load_settings(Path(sys.argv[1])))
 embedder = FakeEmbedder(48, name="newer")
 old = FakeEmbedder()
-service.workshop = replace(service.workshop, embedder=lambda: embedder, identity=None, former=lambda _: old)
+service.components = replace(
+    service.components, embedder=lambda: embedder, identity=None, previous_model=lambda _: old
+)
 print("ready", flush=True)
-service.wiki("notes").sync()
+service.get_handle("notes").sync()
 """
 
 

@@ -47,8 +47,8 @@ def with_the_tenant_in_the_filter() -> None:
 def with_no_wiki_at_all(service: WikiService, store: IndexStore, vector: FloatArray, request: SearchRequest) -> None:
     """To search whatever there is: nothing that knows all wikis can search."""
     service.search(request)  # refused: attr-defined
-    store.words(KeywordQuery(("pump",)), 50, PageFilter())  # refused: attr-defined
-    store.nearest(vector, 50, None)  # refused: attr-defined
+    store.search_keywords(KeywordQuery(("pump",)), 50, PageFilter())  # refused: attr-defined
+    store.search_vectors(vector, 50, None)  # refused: attr-defined
     service.get_handle()  # refused: call-arg
     store.open()  # refused: call-arg
     HitBuilder(store, "{path}", "english")  # refused: arg-type

@@ -73,7 +73,8 @@ class ServedWiki(CanaryWiki):
         return f"{self.get_word('file')}.txt"
 
     def commit_edit(self, number: int) -> None:
-        text = f"# Home\n\n{COMMON_TEXT} {self.get_word('body')} {self.get_word('edit')} {self.get_word(SECRET_WORD)} {number} [[Rota]]"
+        words = " ".join(self.get_word(kind) for kind in ("body", "edit", SECRET_WORD))
+        text = f"# Home\n\n{COMMON_TEXT} {words} {number} [[Rota]]"
         file = self.repository.path / "Home.md"
         file.write_text(text)
         self.repository.run_git("add", "Home.md")
@@ -88,8 +89,10 @@ class ServedWiki(CanaryWiki):
         return {
             "Home.md": f"# Home\n\n{COMMON_TEXT} {word('body')} {hush}",
             f"{word('path')}/Pump.md": f"---\ntitle: Pump {word('title')} {hush}\ntags: [pump, {word('tag')}, {hush}]\n"
-            f"category: {word('category')}\n---\n## Restart {word('heading')}\n\n{COMMON_TEXT} {hush} [see]({word('link')})",
-            f"{word('path')}.md": f"# {word('title')}\n\n{COMMON_TEXT} {hush} [home](Home.md) [pump]({word('path')}/Pump.md)",
+            f"category: {word('category')}\n---\n## Restart {word('heading')}\n\n"
+            f"{COMMON_TEXT} {hush} [see]({word('link')})",
+            f"{word('path')}.md": f"# {word('title')}\n\n"
+            f"{COMMON_TEXT} {hush} [home](Home.md) [pump]({word('path')}/Pump.md)",
             "Rota.md": f"---\ntags: people\n---\n# Rota\n\n{COMMON_TEXT} Ask {word('text')} {hush} first.",
             f"Home/{self.filename}": f"{word('attached')} {hush}",
             f"{word('problem')}.md": b"\x00\xff" * 40 + hush.encode(),

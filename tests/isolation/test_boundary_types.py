@@ -13,7 +13,7 @@ from mypy import api
 
 import wikiholt
 from wikiholt.caches.chroma.chroma_cache import ChromaVectorCache
-from wikiholt.caches.chroma.rest_api import CollectionRows
+from wikiholt.caches.chroma.rest_api import CollectionInfo, CollectionRows
 from wikiholt.caches.keywords.keyword_cache import FileKeywordCache
 from wikiholt.caches.vectors.vector_cache import FileVectorCache
 from wikiholt.domain.protocols import KeywordCache, Source, VectorCache
@@ -44,22 +44,22 @@ BOUND_TYPES: tuple[type, ...] = (
     *(ChromaVectorCache, CollectionRows),
 )
 WIKI_PARAMETER = re.compile(r"wiki|slug|tenant|index_id|collection|schema")
-SEARCH_PARAMETER = re.compile(r"^(query|request|vector|where|terms|words)$|WordQuery|Request|Filter")
-MULTI_WIKI_PACKAGES = {
-    "registry",
-    "service",
-    "access",
-    "limits",
-    "keeper",
-    "wiring",
-    "doctor",
-    "stores",
-    "ports",
-    "surfaces",
-}
-MULTI_WIKI_PACKAGES |= {"importing", "moving", "leaving"}
+SEARCH_PARAMETER = re.compile(r"^(query|request|vector|where|terms|words)$|KeywordQuery|SearchRequest|PageFilter")
+MULTI_WIKI_MODULES = (
+    "wikiholt.app.",
+    "wikiholt.domain.",
+    "wikiholt.interfaces.",
+    "wikiholt.scheduler.",
+    "wikiholt.storage.",
+    "wikiholt.wikis.access.",
+    "wikiholt.wikis.keys.",
+    "wikiholt.wikis.rate_limit.",
+    "wikiholt.wikis.registry",  # and its files, schema and backups
+    "wikiholt.wikis.removal.",
+    "wikiholt.wikis.service.",
+)
 """Parts that may be told a wiki: they say which, and open it. None of them searches."""
-OPENING_MODULES = tuple(f"wikiholt.vectors.chroma.{part}." for part in ("engine", "layout", "bound"))
+OPENING_MODULES = tuple(f"wikiholt.caches.chroma.{part}." for part in ("engine", "record_layout", "embedded_chroma"))
 """Opens a wiki's collection, names it, and is the other end of the wire. What searches holds one collection's rows."""
 DISCOVERY_MODULE = "wikiholt.git.repository_discovery."
 """Proposes slugs for directories."""
@@ -110,8 +110,9 @@ def find_wiki_parameters(function: Callable[..., object]) -> list[str]:
 
 
 def _names_a_wiki(parameter: inspect.Parameter) -> bool:
-    # A yes or no says something of a link or a page, and leads nowhere.
-    by_name = WIKI_PARAMETER.search(parameter.name) and parameter.annotation is not bool
+    # A bool says something about a link or a page. A collection that is open already is one wiki's own.
+    is_harmless = parameter.annotation in (bool, CollectionInfo, CollectionRows)
+    by_name = WIKI_PARAMETER.search(parameter.name) and not is_harmless
     return bool(by_name or re.search(r"\bWiki\b", str(parameter.annotation)))
 
 
@@ -145,7 +146,7 @@ def test_no_function_of_the_whole_package_takes_a_wiki_beside_a_query() -> None:
         looked += 1
         asking += bool(asks)
         wikis = [each for each in find_wiki_parameters(function) if each not in asks]
-        if not name.startswith("wikiholt.surfaces.") and not name.endswith(".__init__"):
+        if not name.startswith("wikiholt.interfaces.") and not name.endswith(".__init__"):
             assert not (asks and wikis), f"{name} takes {wikis} beside {asks}"
     assert looked > 500
     assert asking > 30
@@ -156,8 +157,7 @@ def test_only_the_parts_that_open_wikis_are_ever_told_one() -> None:
     searching = {
         name
         for name in told
-        if name.split(".")[1] not in MULTI_WIKI_PACKAGES
-        and not name.startswith((DISCOVERY_MODULE, TELLS_APART, *OPENING_MODULES))
+        if not name.startswith((DISCOVERY_MODULE, TELLS_APART, *MULTI_WIKI_MODULES, *OPENING_MODULES))
     }
     # Made for one wiki, once: bound by their constructors.
     assert {name for name in searching if not name.endswith(".__init__")} == set()

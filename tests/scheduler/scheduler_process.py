@@ -1,5 +1,6 @@
-"""A keeper in a process of its own: `python keeper_process.py DIRECTORY SECONDS [SLUG]` reindexes SLUG, or only keeps.
+"""A scheduler in a process of its own: `python -m tests.scheduler.scheduler_process DIRECTORY SECONDS [SLUG]`.
 
+It reindexes SLUG, or only keeps indexes up to date.
 It writes a line when it begins and ends when its standard input does.
 """
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.scheduler.scheduler_fixtures import RecordingEmbedder, SchedulerFixture, make_pages, wait_until
+from tests.support.paths import PYTHON_PATH
 from wikiholt.caches.vectors.exact import ExactVectorCache
 from wikiholt.domain.protocols import Embedder
 from wikiholt.errors import Busy
@@ -48,12 +49,12 @@ def test_two_cannot_sit_at_one_desk_and_the_second_leaves_it_as_it_is(tmp_path: 
 def test_the_desk_of_a_process_that_was_killed_is_free_and_says_nothing(tmp_path: Path) -> None:
     code = (
         "import os, pathlib\n"
-        "from test_desk import _DONE, _WIKI, SqliteStore, sitting\n"
-        f"with sitting(SqliteStore(pathlib.Path({str(tmp_path)!r})), _WIKI) as desk:\n"
-        "    desk.tell(_DONE)\n"
+        "from tests.scheduler.test_activity import _ACTIVITY, _WIKI_ID, SqliteStore, lock_activity\n"
+        f"with lock_activity(SqliteStore(pathlib.Path({str(tmp_path)!r})), _WIKI_ID) as reporter:\n"
+        "    reporter.report(_ACTIVITY)\n"
         "    os.kill(os.getpid(), 9)\n"
     )
-    surroundings = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    surroundings = {**os.environ, "PYTHONPATH": PYTHON_PATH}
     assert subprocess.run([sys.executable, "-c", code], env=surroundings, check=False).returncode == -9
     store = SqliteStore(tmp_path)
     assert (store.get_directory(_WIKI_ID) / "activity.json").read_text().startswith("{")

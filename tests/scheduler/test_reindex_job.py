@@ -10,19 +10,17 @@ from pathlib import Path
 import pytest
 
 from tests.scheduler.scheduler_fixtures import RecordingEmbedder, SchedulerFixture, make_pages, wait_until
+from tests.support.paths import PYTHON_PATH
 from wikiholt.errors import Busy
 from wikiholt.scheduler.reindex_job import ReindexJob, ReindexState, read_job, write_job
 from wikiholt.storage.sqlite.store import SqliteStore
-
-TEST_DIRECTORY = Path(__file__).parent
 
 
 @contextmanager
 def run_scheduler_process(directory: Path, seconds: float, *slugs: str) -> Iterator["subprocess.Popen[bytes]"]:
     """A keeper over the same directories, in a process of its own."""
-    paths = os.pathsep.join([str(TEST_DIRECTORY), str(TEST_DIRECTORY.parent / "sources")])
-    command = [sys.executable, str(TEST_DIRECTORY / "keeper_process.py"), str(directory), str(seconds), *slugs]
-    environment = {**os.environ, "PYTHONPATH": paths}
+    command = [sys.executable, "-m", "tests.scheduler.scheduler_process", str(directory), str(seconds), *slugs]
+    environment = {**os.environ, "PYTHONPATH": PYTHON_PATH}
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as running:
         try:
             assert running.stdout is not None

@@ -88,10 +88,10 @@ candidate = st.builds(
     page_id=st.integers(1, 8),
     chunk_id=st.just(1),
     distance=st.floats(0, 1.3),
-    share=st.none() | amounts,
+    keyword_share=st.none() | amounts,
     channels=st.just(()),
     likelihood=st.none(),
-    naming=amounts,
+    title_overlap=amounts,
     scale=st.just(CosineScale()),
 )
 

@@ -150,7 +150,7 @@ def test_what_goes_wrong_while_correcting_fails_no_search(
     def broken(*_: object, **__: object) -> dict[str, float]:
         raise RuntimeError("broken")
 
-    monkeypatch.setattr(spell_check, "near", broken)
+    monkeypatch.setattr(spell_check, "find_near_terms", broken)
     assert get_suggestion(house, "kuberntes cluster") == ""
 
 
@@ -180,7 +180,7 @@ def test_compounds_that_cannot_be_looked_for_fail_no_search(tmp_path: Path, monk
     )
     handle = german.open_handle()
     assert handle.search(SearchRequest("Maschine ", mode=SearchMode.KEYWORD)).hits[0].path == "Kueche"
-    monkeypatch.setattr(search_query, "kindred", broken)
+    monkeypatch.setattr(search_query, "find_related_terms", broken)
     answer = handle.search(SearchRequest("Kaffeemaschine ", mode=SearchMode.KEYWORD))
     assert (answer.hits[0].path, answer.degraded) == ("Kueche", True)
     handle.close()

@@ -33,7 +33,7 @@ def test_a_sound_service_passes_the_tiny_soak_with_both_kinds_of_restart(tmp_pat
 
 @pytest.mark.real_model
 def test_planted_leaks_and_errors_are_found(tmp_path: Path) -> None:
-    program = f"{sys.executable} {Path(__file__).with_name('faulty_serve.py')}"
+    program = f"{sys.executable} {Path(__file__).with_name('faulty_server.py')}"
     done = run_soak(tmp_path / "soak", 0.25, "--restarts", "0", "--program", program)
     assert done.returncode == 1, done.stdout + done.stderr
     findings = [line for line in done.stdout.splitlines() if line.startswith("- ")]

@@ -21,10 +21,7 @@ from wikiholt.text.inline import strip_inline_to_line  # noqa: E402
 from wikiholt.text.keyword_query import find_plain_words, parse_query, to_plain_query  # noqa: E402
 from wikiholt.text.link_rewrite import PageMove, rewrite_links  # noqa: E402
 from wikiholt.text.links import PageNameIndex  # noqa: E402
-from wikiholt.text.model_text import (
-    build_embedding_text,
-    to_plain_text,
-)
+from wikiholt.text.model_text import build_embedding_text, to_plain_text  # noqa: E402
 from wikiholt.text.page_parser import parse_page  # noqa: E402
 from wikiholt.text.segmentation import estimate_token_spans  # noqa: E402
 from wikiholt.text.snippets import build_snippet  # noqa: E402

@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+import wikiholt.text
+
 _SOURCES = Path(wikiholt.text.__file__).resolve().parents[1]
 _QUANTIFIER = r"(?:[*+?]|\{\d*,?\d*\})\+"
 _BEHIND_GROUP = re.compile(rf"(?<!\\)\){_QUANTIFIER}")

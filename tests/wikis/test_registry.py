@@ -330,7 +330,7 @@ _FORK_SCRIPT = """
 import os, sys
 from contextlib import closing
 from pathlib import Path
-from wikiholt.registry import Registry
+from wikiholt.wikis.registry import Registry
 
 with closing(Registry(Path(sys.argv[1]))) as registry:
     registry.add("before", "/srv")
@@ -341,7 +341,7 @@ with closing(Registry(Path(sys.argv[1]))) as registry:
         os._exit(0)
     _, status = os.waitpid(child, 0)
     registry.add("parent", "/srv")
-    print(status, *(wiki.slug for wiki in registry.list()))
+    print(status, *(wiki.slug for wiki in registry.list_wikis()))
 """
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from tests.app.importer.import_fixtures import HARBOUR_PAGES, FakeSharedIndex, ImportFixture
+from tests.support.paths import ROOT
 from wikiholt.app.importer.importer import Importer, ImportOptions
 from wikiholt.app.importer.shared_index import OwnershipRules, SharedRow
 from wikiholt.app.importer.survey import count_chunks, verify_index
@@ -231,22 +232,22 @@ KILLED_SCRIPT = """
 import json, sys
 from pathlib import Path
 sys.path[:0] = json.loads(sys.argv[2])
-from shared_ground import Ground, Rows
-from wikiholt.importing import Importer, Options
+from tests.app.importer.import_fixtures import FakeSharedIndex, ImportFixture
+from wikiholt.app.importer.importer import Importer, ImportOptions
 from wikiholt.testing import FakeEmbedder
 
 class Stopping(FakeEmbedder):
     batches = 0
-    def passages(self, texts):
+    def embed_passages(self, texts):
         self.batches += 1
         if self.batches == 3:
             print("in the middle", flush=True)
             sys.stdin.read()
-        return super().passages(texts)
+        return super().embed_passages(texts)
 
 place = Path(sys.argv[1])
-service = Ground.opened(place, Stopping())
-Importer(service, place, Options()).run(lambda _: Rows())
+service = ImportFixture.open_service(place, Stopping())
+Importer(service, place, ImportOptions()).run(lambda _: FakeSharedIndex())
 """
 
 
@@ -255,7 +256,7 @@ def test_an_import_that_was_killed_goes_on_and_doubles_nothing(tmp_path: Path) -
     rows = ground.make_rows("many")
     ground.close()
     child = subprocess.Popen(
-        [sys.executable, "-c", KILLED_SCRIPT, str(ground.data), json.dumps([str(Path(__file__).parent), *sys.path])],
+        [sys.executable, "-c", KILLED_SCRIPT, str(ground.data), json.dumps([str(ROOT), *sys.path])],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )

@@ -17,6 +17,7 @@ from typing import Any
 
 import httpx
 
+from tests.support.paths import PYTHON_PATH
 from wikiholt import embedding
 from wikiholt.domain.index import FloatArray
 from wikiholt.interfaces.cli.main import main
@@ -94,8 +95,18 @@ def run_node(
     place.mkdir(parents=True, exist_ok=True)
     settings = [word for name, value in {**quick, "store": store}.items() for word in ("--set", f"{name}={value}")]
     served = ["serve", "--json", "--port", "0", *map(str, wikis)]
-    command = [sys.executable, __file__, str(delay_file), "--data", str(place / "data"), *settings, *served]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.app.postgres.server_node",
+        str(delay_file),
+        "--data",
+        str(place / "data"),
+        *settings,
+        *served,
+    ]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("WIKIHOLT_")}
+    environment["PYTHONPATH"] = PYTHON_PATH
     with (
         (place / "log").open("w") as log,
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment) as process,

@@ -24,6 +24,7 @@ from tests.caches.chroma.chroma_fixtures import (
     is_helped_by_chroma,
     wait_until,
 )
+from tests.support.paths import ROOT
 from wikiholt.domain.index import IndexChange
 from wikiholt.testing.fakes import make_entry
 
@@ -178,14 +179,14 @@ def test_another_process_goes_on_with_a_child_of_its_own_when_the_first_was_kill
     ground.create_index(WIKI_ID).close()
     script = (
         "import sys, pathlib; sys.path.insert(0, sys.argv[2])\n"
-        "from chroma_ground import *\n"
-        "ground = Ground(pathlib.Path(sys.argv[1])); ground.open[ONE] = ground.store.open(ONE)\n"
-        "with ground.chroma() as engine:\n"
-        "    cache = ground.cache(engine)\n"
-        "    until(lambda: helped(cache), 'help')\n"
-        "    print(ground.child_pid(engine), flush=True); sys.stdin.read()\n"
+        "from tests.caches.chroma.chroma_fixtures import WIKI_ID, ChromaFixture, is_helped_by_chroma, wait_until\n"
+        "ground = ChromaFixture(pathlib.Path(sys.argv[1])); ground.open_indexes[WIKI_ID] = ground.store.open(WIKI_ID)\n"
+        "with ground.open_engine() as engine:\n"
+        "    cache = ground.open_cache(engine)\n"
+        "    wait_until(lambda: is_helped_by_chroma(cache), 'help')\n"
+        "    print(ground.get_child_pid(engine), flush=True); sys.stdin.read()\n"
     )
-    command = [sys.executable, "-c", script, str(ground.place), str(Path(__file__).parent)]
+    command = [sys.executable, "-c", script, str(ground.place), str(ROOT)]
     index = ground.open_indexes[WIKI_ID] = ground.store.open(WIKI_ID)
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

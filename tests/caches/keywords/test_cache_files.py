@@ -19,6 +19,7 @@ from tests.caches.keywords.keyword_fixtures import (
     make_random_pages,
     open_cache,
 )
+from tests.support.paths import PYTHON_PATH
 from wikiholt.caches.cache_file import CacheBroken, CacheDirectory, CacheNotReady
 from wikiholt.caches.keywords.keyword_cache import FileKeywordCache
 from wikiholt.domain.index import IndexChange
@@ -161,7 +162,7 @@ def test_what_a_killed_writer_left_is_swept_and_a_live_one_is_not(tmp_path: Path
 
 def test_a_large_index_is_built_in_the_background(tmp_path: Path) -> None:
     index = create_index(tmp_path, make_random_pages(120))
-    cache = open_cache(index, tmp_path, background=True, build_at_once=50)
+    cache = open_cache(index, tmp_path, background=True, inline_build_pages=50)
     if cache.version is None:
         with pytest.raises(CacheNotReady):
             cache.search(KeywordQuery(("disk",)), 5, None)
@@ -185,7 +186,7 @@ def test_a_failed_build_is_said_and_tried_again_at_the_next_version(
     index = create_index(tmp_path, make_random_pages(20))
     with monkeypatch.context() as patched:
         patched.delattr(SqliteIndex, "open_keyword_rows")
-        cache = open_cache(index, tmp_path, background=True, build_at_once=5)
+        cache = open_cache(index, tmp_path, background=True, inline_build_pages=5)
         assert cache.wait_idle(60)
         cache.refresh()
     assert cache.version is None
@@ -230,27 +231,27 @@ def test_threads_search_one_version_while_another_refreshes(tmp_path: Path) -> N
 OTHER_PROCESS_SCRIPT = """
 import sys
 from pathlib import Path
-from word_truth import WIKI, assert_agree, cache_of, random_pages
-from wikiholt.model import Change
+from tests.caches.keywords.keyword_fixtures import WIKI, assert_agree, make_random_pages, open_cache
+from wikiholt.domain.index import IndexChange
 from wikiholt.storage.sqlite.store import SqliteStore
 root = Path(sys.argv[1])
 index = SqliteStore(root).open(WIKI)
 for turn in range(6):
     if sys.argv[2] == "writer":
-        with SqliteStore(root).writing(WIKI, 30):
-            index.apply(Change(tuple(random_pages(120, seed=turn, start=60 * turn))))
-    cache = cache_of(index, root)
+        with SqliteStore(root).write_lock(WIKI, 30):
+            index.apply(IndexChange(tuple(make_random_pages(120, seed=turn, start=60 * turn))))
+    cache = open_cache(index, root)
     cache.refresh()
     assert cache.version is not None
     cache.close()
 if sys.argv[2] == "writer":
-    assert_agree(cache_of(index, root), index)
+    assert_agree(open_cache(index, root), index)
 """
 
 
 def test_several_processes_share_a_folder(tmp_path: Path) -> None:
     index = create_index(tmp_path, make_random_pages(200))
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    environment = {**os.environ, "PYTHONPATH": PYTHON_PATH}
     roles = ["writer", "reader", "reader"]
     running = [
         subprocess.Popen(

@@ -291,5 +291,5 @@ def test_the_truth_is_let_go_before_the_vectors_are_studied(tmp_path: Path) -> N
             open_while_deriving.append(truth.reading)
             return super().build_sections(vectors)
 
-    open_cache(truth, tmp_path, engine=Watching(scan_below=0))
+    open_cache(truth, tmp_path, engine=Watching(scan_max_rows=0))
     assert open_while_deriving == [0]

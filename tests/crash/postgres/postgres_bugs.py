@@ -12,7 +12,7 @@ from wikiholt.storage.postgres.schema import GenerationTables
 def _no_fence() -> None:
     """A writer that does not look whether its lease is still its own."""
     for module in (index_writer, store, move):
-        replace_attribute(module, "hold", lambda *_: None)
+        replace_attribute(module, "check_fence", lambda *_: None)
 
 
 def _role_stays() -> None:
@@ -30,12 +30,12 @@ def _counts_later() -> None:
     """A writer that commits pages before it writes where the index stands."""
     original = index_writer.write_state
 
-    def write_standing(db: Connection, tables: GenerationTables, standing: GenerationState) -> None:
+    def write_state(db: Connection, tables: GenerationTables, state: GenerationState) -> None:
         db.execute("COMMIT")
         db.execute("BEGIN READ WRITE")
-        original(db, tables, standing)
+        original(db, tables, state)
 
-    replace_attribute(index_writer, "write_standing", write_standing)
+    replace_attribute(index_writer, "write_state", write_state)
 
 
 POSTGRES_BUGS = {"no fence": _no_fence, "role stays": _role_stays, "counts later": _counts_later}

@@ -150,7 +150,7 @@ class PostgresCrashGate:
         result = ChildProcess(self._scratch / "recovery", lambda _: check_postgres_recovery(told)).wait()
         value = result.get("value")
         if isinstance(value, dict):
-            round_.registry, round_.search_outcome = value["registry"], value["before"]
-            round_.recovery_path, round_.recovery_seconds = value["way"], value["seconds"]
+            round_.registry, round_.search_outcome = value["registry"], value["search_outcome"]
+            round_.recovery_path, round_.recovery_seconds = value["recovery_path"], value["seconds"]
         else:
             round_.add_fault(f"recovery: {result.get('trace') or result.get('at') or result}")

@@ -79,7 +79,7 @@ POSTGRES_OPERATIONS = {
     "fetch": replace(OPERATIONS["fetch"], steps=120),
     "register": replace(OPERATIONS["register"], steps=100),
     "move": Operation(_move_wiki, (PostgresDatabaseAdmin, "move"), 150, _CONCURRENT),
-    "add": Operation(_add_wiki, (PlacementCatalog, "make"), 100, _CONCURRENT),
+    "add": Operation(_add_wiki, (PlacementCatalog, "provision"), 100, _CONCURRENT),
     "upgrade": Operation(
         _upgrade_databases, (PostgresDatabaseAdmin, "upgrade"), 60, ("sync", "back up", "write pages", "register")
     ),

@@ -18,7 +18,7 @@ ROUNDS, SEED = 10, 8
 _CAUGHT_BY = {
     "role stays": ("remove", "rows", "1", "left behind: ['role w_"),
 }
-"""Deed, blow, rounds and what is said; of the bugs there are, those that every round finds, whatever the time."""
+"""Operation, failure, rounds and message, of the bugs that every round finds whatever the timing."""
 
 
 @pytest.mark.timeout(1800)
@@ -31,8 +31,8 @@ def test_whatever_happens_to_nodes_or_database_the_next_start_serves_and_one_syn
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("bug", _CAUGHT_BY)
 def test_the_gate_catches_a_bug_that_was_planted_in_the_store(bug: str) -> None:
-    deed, blow, rounds, fault = _CAUGHT_BY[bug]
-    options = ("--rounds", rounds, "--seed", "3", "--bug", bug, "--deed", deed, "--blow", blow)
+    operation, failure, rounds, fault = _CAUGHT_BY[bug]
+    options = ("--rounds", rounds, "--seed", "3", "--bug", bug, "--operation", operation, "--failure", failure)
     done = run_gate("--store", "postgres", *options)
     assert done.returncode == 1, done.stdout[-5000:] + done.stderr[-3000:]
     assert fault in done.stdout

@@ -12,10 +12,11 @@ import pytest
 import yaml
 
 from tests.docs.deploy_files import find_metric_names
+from tests.support.paths import ROOT
 from tests.support.postgres_server import PostgresServer
 from tests.support.served_application import serve_application
 
-DEPLOY = Path(__file__).parents[1] / "deploy"
+DEPLOY = ROOT / "deploy"
 
 
 def read_text(name: str) -> str:

@@ -18,25 +18,25 @@ from wikiholt.git.source import GitSource
 _WRITER = """
 import sys
 from pathlib import Path
-from wikiholt.model import Author, FileEdit
+from wikiholt.domain.git import Author, FileEdit
 from wikiholt.git.source import GitSource
 source, name, rounds = GitSource(Path(sys.argv[1])), sys.argv[2], int(sys.argv[3])
 print("ready", flush=True)
 for number in range(rounds):
-    entry = source.find(name, source.head())
+    entry = source.find_file(name, source.get_head())
     edits = [FileEdit(name, f"{number}".encode(), entry.blob if entry else None)]
     if name == "shared.md":
         from wikiholt.errors import RevisionMismatch
         while True:
-            entry = source.find(name, source.head())
-            count = int(next(iter(source.read([entry.blob], 99))).data)
+            entry = source.find_file(name, source.get_head())
+            count = int(next(iter(source.read_blobs([entry.blob], 99))).data)
             try:
-                source.write([FileEdit(name, str(count + 1).encode(), entry.blob)], Author("A", "a"), "count")
+                source.commit([FileEdit(name, str(count + 1).encode(), entry.blob)], Author("A", "a"), "count")
                 break
             except RevisionMismatch:
                 continue
     else:
-        source.write(edits, Author("A", "a"), "write")
+        source.commit(edits, Author("A", "a"), "write")
 """
 
 

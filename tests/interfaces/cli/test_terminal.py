@@ -86,7 +86,7 @@ def run_patched(body: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """`wikiholt … list` in a process of its own where the command does this instead."""
     script = (
         "import logging, sys\n"
-        "from wikiholt.surfaces.cli import main as cli\n"
+        "from wikiholt.interfaces.cli import main as cli\n"
         f"def instead(service, arguments):\n    {body}\n"
         "cli._ON_SERVICE['list'] = instead\n"
         "sys.exit(cli.main(sys.argv[1:]))\n"

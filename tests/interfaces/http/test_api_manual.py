@@ -1,12 +1,11 @@
 """docs/api.md is checked against the service it speaks of."""
 
-from pathlib import Path
-
 import pytest
 
+from tests.support.paths import ROOT
 from tests.support.served_application import ServedApplication
 
-MANUAL = (Path(__file__).parents[2] / "docs" / "api.md").read_text(encoding="utf-8")
+MANUAL = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
 
 
 def test_every_route_and_parameter_is_in_the_manual(shared: ServedApplication) -> None:

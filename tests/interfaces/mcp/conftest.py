@@ -1,10 +1,6 @@
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
 
 from tests.interfaces.mcp.mcp_client import run_server
 from tests.support.served_application import ServedApplication, serve_application

@@ -28,12 +28,12 @@ class ProbePlugin:
 
 
 def _write_event(hook: str, **told: Any) -> None:
-    with Path("witness.jsonl").open("a", encoding="utf-8") as file:
+    with Path("probe.jsonl").open("a", encoding="utf-8") as file:
         file.write(json.dumps({"hook": hook, **told}) + "\n")
 
 
 plugin_manager.register(ProbePlugin())
 
-from otterwiki.server import app  # noqa: E402 - the witness must be there when the first page is written
+from otterwiki.server import app  # noqa: E402 - the probe must be there when the first page is written
 
 __all__ = ["app"]

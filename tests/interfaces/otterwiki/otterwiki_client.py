@@ -2,17 +2,17 @@
 
 import json
 import subprocess
-from pathlib import Path
 from typing import Any
 
 import httpx
 
 from tests.interfaces.otterwiki.otterwiki_server import TIMEOUT_S, OtterwikiServer
+from tests.support.paths import PYTHON_PATH
 from wikiholt.app.bootstrap import open_service
 from wikiholt.domain.wiki import Scope
 
 SHARED_KEY = "the-key-of-otterwiki-api"
-HELPER_PATH = {"PYTHONPATH": str(Path(__file__).parent)}
+HELPER_PATH = {"PYTHONPATH": PYTHON_PATH}
 NO_KEEPALIVE = httpx.Limits(max_keepalive_connections=0)
 PRIVATE_SETTINGS = {
     "READ_ACCESS": "REGISTERED",
@@ -70,7 +70,7 @@ def run_git(otter: OtterwikiServer, *arguments: str) -> str:
 
 def read_probe_events(otter: OtterwikiServer) -> list[dict[str, Any]]:
     """What the other plugin was told since this was last asked."""
-    file = otter.place / "witness.jsonl"
+    file = otter.place / "probe.jsonl"
     lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
     file.unlink(missing_ok=True)
     return [json.loads(line) for line in lines]

@@ -21,7 +21,7 @@ def read_demo_pages(*names: str) -> dict[str, str]:
     """File → text of these demo wikis in one; a file that two of them have is the last one's."""
     found: dict[str, str] = {}
     for name in names:
-        _collect_pages(files("wikiholt.surfaces.cli.demo_wikis").joinpath(name), "", found)
+        _collect_pages(files("wikiholt.interfaces.cli.demo_wikis").joinpath(name), "", found)
     return found
 
 

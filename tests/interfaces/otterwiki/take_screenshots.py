@@ -1,19 +1,18 @@
-"""Takes the pictures of docs/otterwiki.md: `python tests/interfaces/otterwiki/take_screenshots.py`, with chromium on the PATH."""
+"""Takes the pictures of docs/otterwiki.md, with chromium on the PATH.
 
-import sys
+Run it by `python -m tests.interfaces.otterwiki.take_screenshots`.
+"""
+
 import tempfile
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
-TESTS = Path(__file__).parents[1]
-sys.path[:0] = [str(TESTS / "sources"), str(TESTS / "web")]
+from playwright.sync_api import Browser
 
-from playwright.sync_api import Browser  # noqa: E402
-
-from tests.interfaces.otterwiki.otterwiki_server import OtterwikiServer, wait_until  # noqa: E402
-from tests.interfaces.otterwiki.reader_wiki import read_demo_pages  # noqa: E402
-from tests.support.screenshots import CARDS, MAX_IMAGE_BYTES, Screenshot, launch_browser, take_screenshot  # noqa: E402
+from tests.interfaces.otterwiki.otterwiki_server import OtterwikiServer, wait_until
+from tests.interfaces.otterwiki.reader_wiki import read_demo_pages
+from tests.support.screenshots import CARDS, MAX_IMAGE_BYTES, Screenshot, launch_browser, take_screenshot
 
 SEARCH = "/-/wikiholt/search"
 PROGRESS_SELECTOR = "progress[value]:not([value='0'])"

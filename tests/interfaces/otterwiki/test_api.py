@@ -32,7 +32,15 @@ def otter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OtterwikiServer]
     place = tmp_path_factory.mktemp("api")
     preloaded = ("--preload",)  # workers are forked from a process that has the plugin set up
     with OtterwikiServer.start(
-        place, "gunicorn", PRIVATE_SETTINGS, None, environ, PAGES, 2, preloaded, "otter_witness"
+        place,
+        "gunicorn",
+        PRIVATE_SETTINGS,
+        None,
+        environ,
+        PAGES,
+        2,
+        preloaded,
+        "tests.interfaces.otterwiki.otter_probe",
     ) as started:
         started.wait_until_found("boats", "sea")
         yield started

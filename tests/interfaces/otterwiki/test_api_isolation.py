@@ -66,7 +66,9 @@ class TwoWikis:
             **HELPER_PATH,
         }
         first: dict[str, str] = {"lobby.md": "# Lobby\n"}
-        self.otter = OtterwikiServer.start(place, "gunicorn", None, None, environ, first, workers=2, app="otter_farm")
+        self.otter = OtterwikiServer.start(
+            place, "gunicorn", None, None, environ, first, workers=2, app="tests.interfaces.otterwiki.otter_farm_app"
+        )
         self.keys = {}
         for name in WIKIS:
             self.make_client(name)("GET", "pages")

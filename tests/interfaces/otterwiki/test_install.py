@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-_ROOT = Path(__file__).parents[2]
+from tests.support.paths import ROOT, SOURCES
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("wheel")
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-index", "--no-build-isolation"]
-    subprocess.run([*command, "--wheel-dir", str(place), str(_ROOT)], check=True, capture_output=True)
+    subprocess.run([*command, "--wheel-dir", str(place), str(ROOT)], check=True, capture_output=True)
     return next(place.glob("*.whl"))
 
 
@@ -26,11 +26,11 @@ def test_the_wheel_announces_the_plugin_and_holds_all_it_needs(wheel: Path) -> N
         names = set(packed.namelist())
         entries = packed.read(next(name for name in names if name.endswith("entry_points.txt"))).decode()
     assert "[otterwiki]\nwikiholt = wikiholt.interfaces.otterwiki.plugin:plugin" in entries
-    source = _ROOT / "src" / "wikiholt" / "surfaces" / "otterwiki"
+    source = SOURCES / "wikiholt" / "interfaces" / "otterwiki"
     files = [file for file in source.rglob("*") if file.is_file() and "__pycache__" not in file.parts]
     assert len(files) > 5
     for file in files:
-        assert file.relative_to(_ROOT / "src").as_posix() in names
+        assert file.relative_to(SOURCES).as_posix() in names
 
 
 def test_installing_it_beside_otterwiki_installs_and_changes_nothing_else(wheel: Path, tmp_path: Path) -> None:

@@ -10,11 +10,10 @@ import pytest
 
 from tests.interfaces.otterwiki.otterwiki_server import TIMEOUT_S, OtterwikiServer, wait_until
 from tests.support.git_repository import Repository
+from tests.support.paths import PYTHON_PATH
 from wikiholt.app.bootstrap import open_service
 
 pytestmark = pytest.mark.real_model
-
-_HELPER_PATH = str(Path(__file__).parent)
 
 
 class MultipleWikis:
@@ -25,10 +24,10 @@ class MultipleWikis:
         self.wikis = place / "wikis"
         for name in ("garden", "kitchen"):
             Repository(self.wikis / name / "repo").commit({"home.md": f"# Home\n\nWelcome to the {name}, wayfarer.\n"})
-        environ = {"FARM_WIKIS": str(self.wikis), "FARM_KIND": kind, "PYTHONPATH": _HELPER_PATH}
+        environ = {"FARM_WIKIS": str(self.wikis), "FARM_KIND": kind, "PYTHONPATH": PYTHON_PATH}
         environ |= {"WIKIHOLT_CHECK_INTERVAL": "0", "WIKIHOLT_BACKUP_INTERVAL": "0"}
         if kind == "resolver":
-            environ["WIKIHOLT_OTTERWIKI_RESOLVER"] = "otter_farm:resolve"
+            environ["WIKIHOLT_OTTERWIKI_RESOLVER"] = "tests.interfaces.otterwiki.otter_farm_app:resolve"
         threads = ("--threads", "1") if kind == "swap" else ()
         self.otter = OtterwikiServer.start(
             place,
@@ -36,7 +35,7 @@ class MultipleWikis:
             environ=environ,
             workers=2,
             options=threads,
-            app="otter_farm",
+            app="tests.interfaces.otterwiki.otter_farm_app",
             pages={"lobby.md": "# L\n"},
         )
 

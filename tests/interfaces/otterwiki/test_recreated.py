@@ -60,7 +60,7 @@ class Farm:
             environ=environ,
             workers=2,
             options=threads,
-            app="otter_farm",
+            app="tests.interfaces.otterwiki.otter_farm_app",
             pages={"lobby.md": "# Lobby\n"},
         )
 

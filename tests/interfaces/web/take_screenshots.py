@@ -1,4 +1,4 @@
-"""Takes the pictures of docs/web.md: `python tests/interfaces/web/take_screenshots.py`, with chromium on the PATH."""
+"""Takes the pictures of docs/web.md: `python -m tests.interfaces.web.take_screenshots`, with chromium on the PATH."""
 
 import subprocess
 import tempfile

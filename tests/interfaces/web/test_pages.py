@@ -10,6 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from tests.support.git_repository import Repository
+from tests.support.paths import SOURCES
 from wikiholt.app.bootstrap import Application, build_service, open_application
 from wikiholt.app.settings.settings_loader import load_settings
 from wikiholt.domain.wiki import Scope
@@ -22,7 +23,7 @@ PAGES = {
     "Guide.md": "---\ntags: [help]\ncategory: docs\n---\n# Guide\n\nHow to begin.\n\n## Part two\n\nHow to go <on>.\n",
     "deep/Ümlaut & more.md": "# Odd name\n\nBack to [[Home]].\n",
 }
-STATIC = Path(__file__).parents[2] / "src/wikiholt/surfaces/web/static"
+STATIC = SOURCES / "wikiholt" / "interfaces" / "web" / "static"
 
 
 def open_test_application(place: Path, slugs: tuple[str, ...]) -> Application:

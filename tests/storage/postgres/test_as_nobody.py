@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-_REPOSITORY_ROOT = Path(__file__).parents[2]
+from tests.support.paths import ROOT
+
 _TEST_FILES = ("tests/storage/postgres/test_server.py", "tests/storage/postgres/test_roles.py")
 _READ_CAPABILITIES = ("--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search")
 """Where the interpreter lies in a directory of root's, nobody may read everything; they are no less nobody for that."""
@@ -35,9 +36,7 @@ def _run_as_nobody(place: Path, more: Sequence[str], *arguments: str) -> "subpro
     own = {"HOME": str(place), "TMPDIR": str(place), "HYPOTHESIS_STORAGE_DIRECTORY": str(place / "hypothesis")}
     environment = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1", **own}
     command = ["setpriv", *who, sys.executable, *arguments]
-    return subprocess.run(
-        command, cwd=_REPOSITORY_ROOT, env=environment, capture_output=True, text=True, check=False, timeout=280
-    )
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=280)
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="the whole suite runs as a normal user already")

@@ -10,6 +10,7 @@ from threading import Event
 
 import pytest
 
+from tests.support.paths import ROOT
 from tests.support.postgres_stores import EMBEDDER, WIKI_ID, addresses, another, create_filled_index, make_change, store
 from tests.support.wait import wait_until
 from wikiholt.domain.index import IndexChange, Recipe
@@ -85,14 +86,15 @@ _HOLDER_SCRIPT = """
 import sys, time
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from pg_two import addresses, another, pages, store
-from pg_stores import EMBEDDER, ONE, node
-from wikiholt.model import Change
-from wikiholt.testing.fakes import entry
+from tests.support.postgres_stores import WIKI_ID, open_node_store
 
-with node(sys.argv[2], Path(sys.argv[3]), lease=1.0) as store, store.writing(ONE, 30), store.sitting(ONE) as leave:
+with (
+    open_node_store(sys.argv[2], Path(sys.argv[3]), lease=1.0) as store,
+    store.write_lock(WIKI_ID, 30),
+    store.activity_lock(WIKI_ID) as leave,
+):
     leave("at work")
-    index = store.open(ONE)
+    index = store.open(WIKI_ID)
     door = store.door(ONE)
     with door.writing() as connection:  # in the middle of a transaction
         connection.execute("DELETE FROM g1_pages")
@@ -107,7 +109,7 @@ def test_a_writer_that_is_killed_is_followed_within_its_lease(
     store: PostgresStore, addresses: tuple[str, str], tmp_path: Path, blow: signal.Signals
 ) -> None:
     index = create_filled_index(store, WIKI_ID)
-    command = [sys.executable, "-c", _HOLDER_SCRIPT, Path(__file__).parent, addresses[0], tmp_path / "holder"]
+    command = [sys.executable, "-c", _HOLDER_SCRIPT, ROOT, addresses[0], tmp_path / "holder"]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == b"writing\n"

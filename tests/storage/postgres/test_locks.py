@@ -13,6 +13,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from tests.support.paths import ROOT
 from tests.support.postgres_hostile import holding_everything, refused
 from tests.support.postgres_server import PostgresServer
 from tests.support.postgres_stores import EMBEDDER, RECIPE, create_filled_index, open_node_store
@@ -281,7 +282,7 @@ def test_locks_of_two_nodes_exclude_each_other_also_while_the_table_is_being_mad
 
 def test_without_the_functions_for_advisory_locks_everything_works(database: str, tmp_path: Path) -> None:
     """What the manual tells administrators to do."""
-    manual = (Path(__file__).parents[2] / "docs" / "scale.md").read_text(encoding="utf-8")
+    manual = (ROOT / "docs" / "scale.md").read_text(encoding="utf-8")
     (revoking,) = re.findall(r"```sql\n(DO \$\$.*?advisory.*?)```", manual, re.DOTALL)
     with psycopg.connect(database, autocommit=True) as administrator:
         administrator.execute(revoking)

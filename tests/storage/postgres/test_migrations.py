@@ -10,6 +10,7 @@ from threading import Event, Thread
 import pytest
 from psycopg import sql
 
+from tests.support.paths import ROOT
 from tests.support.postgres_server import PostgresServer
 from tests.support.postgres_stores import EMBEDDER, WIKI_ID, create_filled_index, open_node_store
 from tests.support.wait import wait_until
@@ -29,10 +30,10 @@ _NEWER_SCRIPT = """
 import os, signal, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from pg_stores import node
+from tests.support.postgres_stores import open_node_store
 from psycopg import sql
-from wikiholt.storage.postgres import layout, upgrading
-from wikiholt.storage.postgres.schema import Layout, Migration
+from wikiholt.storage.postgres import migrations, schema as postgres_schema
+from wikiholt.storage.postgres.schema import SchemaLayout, SchemaMigration
 
 def statements(schema, numbers, role):
     yield sql.SQL("ALTER TABLE {}.state ADD COLUMN mood text NOT NULL DEFAULT 'good'").format(sql.Identifier(schema))
@@ -42,10 +43,10 @@ def statements(schema, numbers, role):
         table = sql.Identifier(schema, f"g{number}_pages")
         yield sql.SQL("ALTER TABLE {} ADD COLUMN mood text").format(table)
 
-layout.LAYOUT = 2
-layout.MIGRATIONS = (Migration(Layout(2, 1), statements),)
-with node(sys.argv[2], Path(sys.argv[3])) as store:
-    done = upgrading.upgrade_all(store.placements)
+postgres_schema.SCHEMA_LAYOUT = 2
+postgres_schema.MIGRATIONS = (SchemaMigration(SchemaLayout(2, 1), statements),)
+with open_node_store(sys.argv[2], Path(sys.argv[3])) as store:
+    done = migrations.upgrade_all(store.placements)
     print(done.done, len(done.failed))
 """
 
@@ -59,7 +60,7 @@ def store(database: str, tmp_path: Path) -> Iterator[PostgresStore]:
 
 
 def start_newer_version(database: str, place: Path, killed_at: str = "nowhere") -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", _NEWER_SCRIPT, Path(__file__).parent, database, place, killed_at]
+    command = [sys.executable, "-c", _NEWER_SCRIPT, ROOT, database, place, killed_at]
     return subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
 
 

@@ -11,6 +11,7 @@ from threading import Event, Thread
 import psycopg
 import pytest
 
+from tests.support.paths import ROOT
 from tests.support.postgres_server import PostgresServer
 from tests.support.postgres_stores import EMBEDDER, RECIPE, WIKI_ID, create_filled_index, open_node_store
 from tests.support.wait import wait_until
@@ -196,18 +197,18 @@ _MOVER_SCRIPT = """
 import os, signal, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from pg_stores import ONE, node
-from wikiholt.storage.postgres import moving
+from tests.support.postgres_stores import WIKI_ID, open_node_store
+from wikiholt.storage.postgres import move
 
-really = moving._switched
+really = move._switch_placement
 
 def killed(*given):
     really(*given)
     os.kill(os.getpid(), signal.SIGKILL)
 
-moving._switched = killed
-with node(sys.argv[2], Path(sys.argv[3]), lease=1.0) as store:
-    moving.move(store, ONE, "second")
+move._switch_placement = killed
+with open_node_store(sys.argv[2], Path(sys.argv[3]), lease=1.0) as store:
+    move.move_wiki(store, WIKI_ID, "second")
 """
 
 
@@ -215,9 +216,8 @@ def test_a_mover_that_is_killed_leaves_a_wiki_that_answers_and_is_written(
     store: PostgresStore, database: str, tmp_path: Path
 ) -> None:
     index = create_filled_index(store, WIKI_ID, 3)
-    here = Path(__file__).parent
     ended = subprocess.run(
-        [sys.executable, "-c", _MOVER_SCRIPT, here, database, tmp_path / "mover"], check=False, timeout=120
+        [sys.executable, "-c", _MOVER_SCRIPT, ROOT, database, tmp_path / "mover"], check=False, timeout=120
     )
     assert ended.returncode == -signal.SIGKILL
     assert len(index.search_keywords(NEEDLE_QUERY, 10, PageFilter())) == 3

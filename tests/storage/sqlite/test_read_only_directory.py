@@ -26,11 +26,12 @@ READER_SCRIPT = f"""
 import json, os, sys
 from pathlib import Path
 from wikiholt.errors import WikiholtError
-from wikiholt.model import Change, Filter, WordQuery
+from wikiholt.domain.index import IndexChange
+from wikiholt.domain.search import KeywordQuery, PageFilter
 from wikiholt.storage.sqlite.store import SqliteStore
 from wikiholt.testing import FakeEmbedder
 # Before rights are dropped, lest a module that is loaded late cannot be read.
-vector = FakeEmbedder().query("alpha")
+vector = FakeEmbedder().embed_query("alpha")
 if os.geteuid() == 0:
     os.setgroups([])
     os.setgid({NOBODY_UID})
@@ -39,12 +40,13 @@ root, command = Path(sys.argv[1]), sys.argv[2]
 try:
     index = SqliteStore(root).open("{WIKI}")
     if command == "write":
-        index.apply(Change(deleted=("a.md",)))
-    words = index.words(WordQuery(("alpha",)), 5, Filter())
-    near = index.nearest(vector, 5, None)
-    chunks = index.page_chunks([hit.page_id for hit in words])
+        index.apply(IndexChange(deleted=("a.md",)))
+    words = index.search_keywords(KeywordQuery(("alpha",)), 5, PageFilter())
+    near = index.search_vectors(vector, 5, None)
+    chunks = index.get_page_chunks([hit.page_id for hit in words])
     text = [chunk.text for page in chunks.values() for chunk in page]
-    said = {{"pages": index.state().pages, "near": len(near.chunk_ids), "text": text, "check": list(index.check())}}
+    pages, check = index.get_state().pages, list(index.check())
+    said = {{"pages": pages, "near": len(near.chunk_ids), "text": text, "check": check}}
     index.close()
 except WikiholtError as error:
     said = {{"error": error.code, "message": error.message, "hint": error.hint}}

@@ -7,7 +7,6 @@ directory of shims, and in the variable WIKIHOLT_TEST_PYTHONS (paths with a colo
 import json
 import os
 import random
-import runpy
 import shutil
 import subprocess
 import sys
@@ -17,11 +16,12 @@ from typing import Any
 
 import pytest
 
+from tests.support.hostile_text import HOSTILE_PIECES
+from tests.support.paths import ROOT, SOURCES
 from tests.text.markdown_samples import MALFORMED_TEXTS
 from tests.text.wiki_dialects import DIALECT_PAGE
 
-_ROOT = Path(__file__).resolve().parents[2]
-_PROBE = Path(__file__).with_name("interpreter_probe.py")
+_PROBE = Path(__file__).parents[1] / "interpreter_probe.py"
 _NAMES = ("python3.11", "python3.12", "python3.13", "python3.14")
 _TIME_LIMIT_S = 150
 # Extension modules are built for one interpreter. Both sides of the comparison use these in their place.
@@ -54,12 +54,11 @@ def find_interpreters() -> list[str]:
 
 def make_texts() -> list[str]:
     """Pages as people write them, and pages made of the pieces that patterns stumble over."""
-    pages = [path.read_text() for path in sorted((_ROOT / "docs").glob("*.md"))[:8]]
-    pieces = runpy.run_path(str(_ROOT / "tests" / "nasty" / "hostile.py"))["PIECES"]
+    pages = [path.read_text() for path in sorted((ROOT / "docs").glob("*.md"))[:8]]
     chance = random.Random(11)
-    mixed = ["".join(chance.choices(pieces, k=chance.randint(2, 40))) for _ in range(400)]
+    mixed = ["".join(chance.choices(HOSTILE_PIECES, k=chance.randint(2, 40))) for _ in range(400)]
     words = ["word007q", "C++ and C# a.b-c's x.C++ a’b·c", "[a\\]b](c(d)e 'f') ![g][h] <img alt=\"i\">", "a.b" * 5_000]
-    return [*words, *MALFORMED_TEXTS.values(), DIALECT_PAGE, *pages, *(piece * 50 for piece in pieces), *mixed]
+    return [*words, *MALFORMED_TEXTS.values(), DIALECT_PAGE, *pages, *(piece * 50 for piece in HOSTILE_PIECES), *mixed]
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +82,7 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run_probe(interpreter: str, ground: Path) -> list[dict[str, Any]]:
     out = ground / "results.json"
     out.unlink(missing_ok=True)
-    arguments = [ground / "packages", _ROOT / "src", ground / "texts.json", out]
+    arguments = [ground / "packages", SOURCES, ground / "texts.json", out]
     done = subprocess.run(
         [interpreter, "-I", "-S", "-B", str(_PROBE), *map(str, arguments)],
         capture_output=True,

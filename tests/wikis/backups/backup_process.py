@@ -3,8 +3,6 @@
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "sources"))
-
 from tests.wikis.backups.backup_fixtures import BackupFixture
 from wikiholt.errors import Busy
 

@@ -10,6 +10,7 @@ from threading import Event, Thread
 
 import pytest
 
+from tests.support.paths import ROOT, SOURCES
 from tests.wikis.backups.backup_fixtures import BackupFixture, count_bytes, flip_bits, set_age
 from wikiholt.domain.wiki import BackupReason
 from wikiholt.errors import Busy, IndexCorrupt, IndexMissing, StorageError, WikiNotFound
@@ -265,16 +266,18 @@ def test_a_disk_that_is_full_leaves_the_index_and_earlier_backups_as_they_were(g
     code = (
         "import sys; sys.path[:0] = sys.argv[2:]\n"
         "from pathlib import Path\n"
-        "from backup_ground import Ground\n"
+        "from tests.wikis.backups.backup_fixtures import BackupFixture\n"
         "import resource\n"
         "from wikiholt.errors import StorageRefused\n"
-        "ground = Ground(Path(sys.argv[1]))\n"
+        "ground = BackupFixture(Path(sys.argv[1]))\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))\n"
-        "try:\n    ground.wiki().backups.take()\nexcept StorageRefused as error:\n    print('refused')\n"
+        "try:\n    ground.get_wiki().backups.create()\nexcept StorageRefused as error:\n    print('refused')\n"
     )
-    here = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "sources")]
     done = subprocess.run(
-        [sys.executable, "-c", code, str(ground.directory), *here], capture_output=True, text=True, check=False
+        [sys.executable, "-c", code, str(ground.directory), str(SOURCES), str(ROOT)],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (done.stdout, done.returncode) == ("refused\n", 0), done.stderr
     assert ground.get_wiki().backups.list_verified() == [taken]

@@ -83,7 +83,7 @@ def wait_until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
         time.sleep(0.005)
 
 
-def make_record(query: str, at: float | None = None, **changes: object) -> QueryRecord:
+def make_query_record(query: str, at: float | None = None, **changes: object) -> QueryRecord:
     """An entry as a search in good order leaves it, but for what is named."""
     plain = QueryRecord(
         at=time.time() if at is None else at,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.wikis.query_log.query_log_fixtures import RETENTION, QueryLogFixture, make_record, wait_until
+from tests.wikis.query_log.query_log_fixtures import RETENTION, QueryLogFixture, make_query_record, wait_until
 from wikiholt.app.bootstrap import open_evaluation_handle
 from wikiholt.domain.search import PageFilter, QueryRecord, QueryRecords, QueryRetention, SearchInterface, SearchMode
 from wikiholt.errors import IndexMissing, QueryLogNotFound, StorageError
@@ -139,12 +139,12 @@ def test_long_queries_and_long_lists_of_pages_are_cut(ground: QueryLogFixture) -
 def test_what_is_too_old_goes_with_the_next_write_with_a_report_and_with_a_check(ground: QueryLogFixture) -> None:
     log, old = ground.open_log(), time.time() - 31 * 86_400
     for forget in (
-        lambda: log.write([make_record("today")], RETENTION),
+        lambda: log.write([make_query_record("today")], RETENTION),
         ground.wiki.query_log.build_report,
         ground.wiki.check_integrity,
     ):
         log.clear()
-        log.write([make_record("forgotten secret", old), make_record("today")], QueryRetention(60, 10))
+        log.write([make_query_record("forgotten secret", old), make_query_record("today")], QueryRetention(60, 10))
         assert ground.read_queries() == ["forgotten secret", "today"]
         forget()
         assert set(ground.read_queries()) == {"today"}
@@ -153,7 +153,9 @@ def test_what_is_too_old_goes_with_the_next_write_with_a_report_and_with_a_check
 
 def test_what_is_too_old_goes_though_the_index_is_gone(ground: QueryLogFixture) -> None:
     log = ground.open_log()
-    log.write([make_record("forgotten", time.time() - 31 * 86_400), make_record("today")], QueryRetention(60, 10))
+    log.write(
+        [make_query_record("forgotten", time.time() - 31 * 86_400), make_query_record("today")], QueryRetention(60, 10)
+    )
     ground.wiki.close()
     (ground.directory / "CURRENT").unlink()
     for file in ground.directory.glob("g0*"):
@@ -174,8 +176,8 @@ def test_where_no_thread_can_be_started_searches_are_answered_and_written_once_o
 
     with monkeypatch.context() as full:
         full.setattr(threading.Thread, "start", refused)
-        diary.add(make_record("first"))
-    diary.add(make_record("second"))
+        diary.add(make_query_record("first"))
+    diary.add(make_query_record("second"))
     wait_until(lambda: scribe.written == 2)
     scribe.close()
     assert ground.read_queries() == ["first", "second"]
@@ -185,10 +187,10 @@ def test_what_is_asked_after_a_log_was_cleared_is_not_lost_with_it(ground: Query
     stuck = BlockedQueryLog(ground.open_log())
     scribe = QueryLogWriter(lambda _: stuck, RETENTION, batch_delay_s=0.001)
     diary = QueryBuffer(stuck, scribe)
-    diary.add(make_record("before"))
+    diary.add(make_query_record("before"))
     wait_until(lambda: stuck.attempts == 1)
     diary.discard()
-    diary.add(make_record("after"))
+    diary.add(make_query_record("after"))
     stuck.released.set()
     wait_until(lambda: scribe.written == 2)
     scribe.close()
@@ -198,12 +200,12 @@ def test_what_is_asked_after_a_log_was_cleared_is_not_lost_with_it(ground: Query
 def test_the_newest_entries_bound_the_size(ground: QueryLogFixture) -> None:
     log = ground.open_log()
     for first in range(0, 5000, 500):
-        log.write([make_record(f"{number}") for number in range(first, first + 500)], QueryRetention(30, 200))
+        log.write([make_query_record(f"{number}") for number in range(first, first + 500)], QueryRetention(30, 200))
     assert ground.read_queries() == [str(number) for number in range(4800, 5000)]
     assert ground.file.stat().st_size < 200_000
     assert log.clear() == 200
     assert ground.read_queries() == []
-    log.write([make_record("anew")], RETENTION)
+    log.write([make_query_record("anew")], RETENTION)
     assert ground.read_queries() == ["anew"]
 
 
@@ -219,7 +221,7 @@ def test_several_processes_write_the_same_file(ground: QueryLogFixture) -> None:
         if not pid:
             log = SqliteQueryLog(ground.directory)
             for number in range(20):
-                log.write([make_record(f"{child} {number}")], RETENTION)
+                log.write([make_query_record(f"{child} {number}")], RETENTION)
             os._exit(0)
         children.append(pid)
     assert [os.waitpid(pid, 0)[1] for pid in children] == [0] * 3
@@ -269,16 +271,16 @@ def test_a_full_queue_loses_entries_and_counts_them_and_nobody_waits(ground: Que
     stuck = BlockedQueryLog(ground.open_log())
     scribe = QueryLogWriter(lambda _: stuck, QueryRetention(30, 5000), batch_delay_s=0.001)
     diary = QueryBuffer(stuck, scribe)
-    diary.add(make_record("first"))
+    diary.add(make_query_record("first"))
     wait_until(lambda: stuck.attempts == 1)
     began = time.monotonic()
     for number in range(1500):
-        diary.add(make_record(f"{number}"))
+        diary.add(make_query_record(f"{number}"))
     assert time.monotonic() - began < 30
     assert scribe.lost == 501, "the first still has its place"
     stuck.released.set()
     wait_until(lambda: scribe.written == 1000)
-    diary.add(make_record("last"))
+    diary.add(make_query_record("last"))
     scribe.close()
     found = ground.open_log().read(0)
     assert found is not None

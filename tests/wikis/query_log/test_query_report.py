@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from tests.wikis.query_log.query_log_fixtures import make_record
+from tests.wikis.query_log.query_log_fixtures import make_query_record
 from wikiholt.domain.search import QueryRecord
 from wikiholt.wikis.query_report import QueryReport, ReportPeriod, build_report, drop_unfinished_queries
 
@@ -20,9 +20,9 @@ def get_kept_queries(*entries: QueryRecord) -> list[str]:
 
 def test_queries_are_the_same_whatever_their_case_and_space() -> None:
     found = build_test_report(
-        make_record("grey heron", 100, hits=3, score=0.5),
-        make_record(" Grey  HERON ", 200, hits=1, score=0.9),
-        make_record("pump", 300),
+        make_query_record("grey heron", 100, hits=3, score=0.5),
+        make_query_record(" Grey  HERON ", 200, hits=1, score=0.9),
+        make_query_record("pump", 300),
     )
     assert (found.searches, found.queries) == (3, 2)
     first = found.frequent[0]
@@ -31,10 +31,10 @@ def test_queries_are_the_same_whatever_their_case_and_space() -> None:
 
 def test_what_found_nothing_is_listed_by_how_often_with_what_was_meant_and_whether_a_filter_may_be_why() -> None:
     found = build_test_report(
-        make_record("pump", 100),
-        make_record("hereon", 200, hits=0, did_you_mean="heron", pages=()),
-        make_record("tax return", 300, nothing_relevant=True),
-        make_record("Tax Return", 400, nothing_relevant=True, filtered=True),
+        make_query_record("pump", 100),
+        make_query_record("hereon", 200, hits=0, did_you_mean="heron", pages=()),
+        make_query_record("tax return", 300, nothing_relevant=True),
+        make_query_record("Tax Return", 400, nothing_relevant=True, filtered=True),
     )
     assert found.without_result == 3
     assert [(each.query, each.without_result, each.filtered) for each in found.unanswered] == [
@@ -45,8 +45,8 @@ def test_what_found_nothing_is_listed_by_how_often_with_what_was_meant_and_wheth
 
 
 def test_the_slowest_answer_of_each_query_is_shown_and_the_shares_are_those_of_all() -> None:
-    entries = [make_record(f"q{number}", number * 100, ms=float(number)) for number in range(1, 21)]
-    found = build_test_report(*entries, make_record("q20", 9000, ms=500, degraded=True, mode="keyword"), limit=2)
+    entries = [make_query_record(f"q{number}", number * 100, ms=float(number)) for number in range(1, 21)]
+    found = build_test_report(*entries, make_query_record("q20", 9000, ms=500, degraded=True, mode="keyword"), limit=2)
     assert [(each.query, each.ms, each.degraded) for each in found.slow] == [("q20", 500, True), ("q19", 19, False)]
     assert (found.p50_ms, found.p95_ms) == (11, 20)
     assert found.degraded == 1
@@ -54,44 +54,50 @@ def test_the_slowest_answer_of_each_query_is_shown_and_the_shares_are_those_of_a
 
 def test_pages_that_no_answer_showed_were_never_found_though_they_stood_below_nothing_relevant() -> None:
     found = build_test_report(
-        make_record("heron", 100, pages=("Heron",)),
-        make_record("bird", 200, pages=("Heron", "Gone")),
-        make_record("tax", 300, nothing_relevant=True, pages=("Rota", "Pump")),
+        make_query_record("heron", 100, pages=("Heron",)),
+        make_query_record("bird", 200, pages=("Heron", "Gone")),
+        make_query_record("tax", 300, nothing_relevant=True, pages=("Rota", "Pump")),
     )
     assert found.pages is not None
     assert (found.pages.indexed, found.pages.never_found, found.pages.never) == (3, 2, ("Pump", "Rota"))
     assert found.pages.often == (("Heron", 2),)
-    assert build_test_report(make_record("x", 1), limit=1).pages.never == ("Rota",)  # type: ignore[union-attr]
+    assert build_test_report(make_query_record("x", 1), limit=1).pages.never == ("Rota",)  # type: ignore[union-attr]
 
 
 def test_what_was_lost_is_summed_up_and_an_empty_log_gives_an_empty_report() -> None:
-    assert build_test_report(make_record("a", 1, lost=3), make_record("b", 99, lost=4)).lost == 7
+    assert build_test_report(make_query_record("a", 1, lost=3), make_query_record("b", 99, lost=4)).lost == 7
     found = build_test_report()
     assert (found.searches, found.queries, found.p95_ms, found.frequent, found.slow) == (0, 0, 0.0, (), ())
 
 
 def test_beginnings_of_what_is_typed_on_count_apart_and_their_time_counts() -> None:
-    typed = [make_record(text, 100 + 0.4 * place, ms=50) for place, text in enumerate(("h", "her", "heron", "heron "))]
-    found = build_test_report(*typed, make_record("pump", 200, ms=1))
+    typed = [
+        make_query_record(text, 100 + 0.4 * place, ms=50) for place, text in enumerate(("h", "her", "heron", "heron "))
+    ]
+    found = build_test_report(*typed, make_query_record("pump", 200, ms=1))
     assert (found.searches, found.beginnings, found.queries) == (2, 3, 2)
     assert [each.query for each in found.frequent] == ["heron", "pump"]
     assert found.p50_ms == 50
 
 
 def test_only_what_goes_on_within_seconds_by_the_same_way_is_a_beginning() -> None:
-    assert get_kept_queries(make_record("pump", 0), make_record("pump room", 4)) == ["pump room"]
-    assert get_kept_queries(make_record("pump", 0), make_record("pump room", 6)) == ["pump", "pump room"]
-    assert get_kept_queries(make_record("pump", 0), make_record("pump room", 1, surface="otterwiki")) == [
+    assert get_kept_queries(make_query_record("pump", 0), make_query_record("pump room", 4)) == ["pump room"]
+    assert get_kept_queries(make_query_record("pump", 0), make_query_record("pump room", 6)) == ["pump", "pump room"]
+    assert get_kept_queries(make_query_record("pump", 0), make_query_record("pump room", 1, surface="otterwiki")) == [
         "pump",
         "pump room",
     ]
-    assert get_kept_queries(make_record("pump", 0), make_record("heron", 1), make_record("pump", 2)) == [
+    assert get_kept_queries(
+        make_query_record("pump", 0), make_query_record("heron", 1), make_query_record("pump", 2)
+    ) == [
         "heron",
         "pump",
     ]
-    assert get_kept_queries(make_record("pump room", 0), make_record("pump", 1)) == ["pump room", "pump"]
+    assert get_kept_queries(make_query_record("pump room", 0), make_query_record("pump", 1)) == ["pump room", "pump"]
     for way in ("cli", "mcp"):  # nobody types there
-        assert get_kept_queries(make_record("pump", 0, surface=way), make_record("pump", 1, surface=way)) == [
+        assert get_kept_queries(
+            make_query_record("pump", 0, surface=way), make_query_record("pump", 1, surface=way)
+        ) == [
             "pump",
             "pump",
         ]
@@ -99,4 +105,7 @@ def test_only_what_goes_on_within_seconds_by_the_same_way_is_a_beginning() -> No
 
 def test_two_people_who_type_at_once_are_told_apart_by_what_they_type() -> None:
     texts = ["d", "p", "de", "pu", "depl", "pump", "deploy"]
-    assert get_kept_queries(*(make_record(text, 0.3 * place) for place, text in enumerate(texts))) == ["pump", "deploy"]
+    assert get_kept_queries(*(make_query_record(text, 0.3 * place) for place, text in enumerate(texts))) == [
+        "pump",
+        "deploy",
+    ]

@@ -106,13 +106,13 @@ class IndexBuilder:
             except (WikiholtError, psycopg.Error) as error:
                 _LOG.info("a wiki's indexes were not looked after now: %s", error)
 
-    def _retry(self, schema: str, request: _BuildRequest) -> None:
-        if request.retries >= _MAX_RETRIES:
+    def _retry(self, schema: str, failed: _BuildRequest) -> None:
+        if failed.retries >= _MAX_RETRIES:
             _LOG.warning("%s: its indexes could not be made, for its tables stay locked", schema)
             return
-        not_before = time.monotonic() + _RETRY_DELAY_S * 2**request.retries
+        not_before = time.monotonic() + _RETRY_DELAY_S * 2**failed.retries
         with self._lock:
-            self._requests.setdefault(schema, replace(request, retries=request.retries + 1, not_before=not_before))
+            self._requests.setdefault(schema, replace(failed, retries=failed.retries + 1, not_before=not_before))
 
 
 def build_missing_indexes(

@@ -8,28 +8,29 @@ import pytest
 
 from tests.caches.brute_force_index import BruteForceIndex, assert_same, random_vectors
 from tests.caches.vectors.cache_kinds import QUERY, ROWS, exact
+from tests.support.paths import ROOT
 
 BUILDER_SCRIPT = """
 import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
-from vector_truth import Truth, assert_same, random_vectors
-from wikiholt.vectors import ExactCache
+from tests.caches.brute_force_index import BruteForceIndex, assert_same, random_vectors
+from wikiholt.caches.vectors.exact import ExactVectorCache
 
-truth = Truth(3_000)
+truth = BruteForceIndex(3_000)
 query = random_vectors(1, seed=99)[0]
 for round_ in range(6):
-    cache = ExactCache(truth.as_index(), Path(sys.argv[1]), background=False)
+    cache = ExactVectorCache(truth.as_index(), Path(sys.argv[1]), background=False)
     cache.refresh()
-    assert_same(cache.search(query, 30, None), truth.nearest(query, 30))
+    assert_same(cache.search(query, 30, None), truth.search_vectors(query, 30))
     truth.add(random_vectors(2_100, seed=round_ + 1), [900 + round_] * 2_100)
     cache.refresh()
-    assert_same(cache.search(query, 30, None), truth.nearest(query, 30))
+    assert_same(cache.search(query, 30, None), truth.search_vectors(query, 30))
 """
 
 
 def test_processes_that_build_at_once_do_one_another_no_harm(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", BUILDER_SCRIPT, str(tmp_path), str(Path(__file__).parent)]
+    command = [sys.executable, "-c", BUILDER_SCRIPT, str(tmp_path), str(ROOT)]
     builders = [subprocess.Popen(command, stderr=subprocess.PIPE) for _ in range(3)]
     for builder in builders:
         _, errors = builder.communicate(timeout=120)
@@ -44,9 +45,10 @@ def test_a_process_far_behind_takes_the_newer_file_of_another(tmp_path: Path) ->
     truth.add(random_vectors(2_500, seed=3), [60] * 2_500)
     for _ in range(250):
         truth.log.append(((), ()))
-    (tmp_path / "elsewhere").mkdir()
-    exact(truth, tmp_path / "elsewhere").refresh()
-    only = next((tmp_path / "elsewhere").iterdir())
+    elsewhere = tmp_path / "elsewhere" / tmp_path.name  # a directory is named for the wiki that owns its files
+    elsewhere.mkdir(parents=True)
+    exact(truth, elsewhere).refresh()
+    only = next(elsewhere.iterdir())
     only.rename(tmp_path / only.name)
     truth.horizon = truth.get_version()
     behind.refresh()
@@ -58,15 +60,18 @@ FORK_SCRIPT = """
 import os, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
-from vector_truth import Truth, random_vectors
-from wikiholt.vectors import ExactCache, FaissCache, FaissEngine
+from tests.caches.brute_force_index import BruteForceIndex, random_vectors
+from wikiholt.caches.vectors.exact import ExactVectorCache
+from wikiholt.caches.vectors.faiss import FaissEngine, FaissVectorCache
 
-truth = Truth(3_000)
+truth = BruteForceIndex(3_000)
 query = random_vectors(1, seed=99)[0]
 if sys.argv[3] == "faiss":
-    cache = FaissCache(truth.as_index(), Path(sys.argv[1]), background=False, engine=FaissEngine(scan_below=0))
+    cache = FaissVectorCache(
+        truth.as_index(), Path(sys.argv[1]), background=False, engine=FaissEngine(scan_max_rows=0)
+    )
 else:
-    cache = ExactCache(truth.as_index(), Path(sys.argv[1]), background=False)
+    cache = ExactVectorCache(truth.as_index(), Path(sys.argv[1]), background=False)
 cache.refresh()
 cache.search(query, 5, None)
 with cache._lock:
@@ -83,5 +88,5 @@ with cache._lock:
 def test_a_forked_child_searches_and_refreshes(tmp_path: Path, kind: str) -> None:
     if kind == "faiss":
         pytest.importorskip("faiss")
-    command = [sys.executable, "-c", FORK_SCRIPT, str(tmp_path), str(Path(__file__).parent), kind]
+    command = [sys.executable, "-c", FORK_SCRIPT, str(tmp_path), str(ROOT), kind]
     assert subprocess.run(command, timeout=60, check=False).returncode == 0

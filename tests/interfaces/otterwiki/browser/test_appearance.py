@@ -11,11 +11,12 @@ from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.interfaces.otterwiki.otterwiki_server import OtterwikiServer
 from tests.support.browser import BrowserTab, OpenTab
+from tests.support.paths import ROOT, SOURCES
 
 pytestmark = pytest.mark.real_model
 
-CHECKS = (Path(__file__).parents[1] / "web" / "accessibility.js").read_text(encoding="utf-8")
-PLUGIN = Path(__file__).parents[2] / "src" / "wikiholt" / "surfaces" / "otterwiki"
+CHECKS = (ROOT / "tests" / "support" / "accessibility.js").read_text(encoding="utf-8")
+PLUGIN = SOURCES / "wikiholt" / "interfaces" / "otterwiki"
 SEARCH = "/-/wikiholt/search"
 ADMIN = "/-/wikiholt/admin"
 PHONE = {"width": 375, "height": 720}

@@ -1,17 +1,17 @@
 """How the page looks and who can use it: light and dark, a phone, a screen reader, no motion."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from tests.support.browser import OpenTab
+from tests.support.paths import ROOT
 from tests.support.web_server import WebServer
 
 pytestmark = pytest.mark.real_model
 
-CHECKS = (Path(__file__).parent / "accessibility.js").read_text(encoding="utf-8")
+CHECKS = (ROOT / "tests" / "support" / "accessibility.js").read_text(encoding="utf-8")
 CARDS = "#app\\.results .card"
 VIEWS = {
     "search": ("w/runbook/?q=database&tag=database", CARDS),

@@ -9,16 +9,17 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.paths import ROOT
 from tests.wikis.backups.backup_fixtures import BackupFixture
 from wikiholt.wikis.registry import Registry
 
-_BACKUP_PROCESS = Path(__file__).with_name("backup_process.py")
+_BACKUP_PROCESS = ("-m", "tests.wikis.backups.backup_process")
 
 
 def run_and_kill(directory: Path, operation: str, chance: random.Random) -> None:
     """Start a process at this work and kill it at some moment of it."""
     with subprocess.Popen(
-        [sys.executable, _BACKUP_PROCESS, directory, operation], stdout=subprocess.PIPE, text=True
+        [sys.executable, *_BACKUP_PROCESS, directory, operation], stdout=subprocess.PIPE, text=True, cwd=ROOT
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"

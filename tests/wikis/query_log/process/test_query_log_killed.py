@@ -9,14 +9,15 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from tests.wikis.query_log.query_log_fixtures import RETENTION, QueryLogFixture, make_record
+from tests.support.paths import ROOT, SOURCES
+from tests.wikis.query_log.query_log_fixtures import RETENTION, QueryLogFixture, make_query_record
 from wikiholt.storage.sqlite.query_log import SqliteQueryLog
 
 _WRITER_SCRIPT = """
 import os, sys
 from pathlib import Path
-from asked_ground import searched
-from wikiholt.model import QueryBounds
+from tests.wikis.query_log.query_log_fixtures import make_query_record
+from wikiholt.domain.search import QueryRetention
 from wikiholt.storage.sqlite.query_log import SqliteQueryLog
 
 log = SqliteQueryLog(Path(sys.argv[1]))
@@ -28,31 +29,30 @@ for line in sys.stdin:  # the number to begin with; a child is made that writes 
     print(os.getpid(), flush=True)
     number = int(line)
     while True:
-        log.write([searched(f"{number} {part}") for part in range(5)], QueryBounds(30, 400))
+        log.write([make_query_record(f"{number} {part}") for part in range(5)], QueryRetention(30, 400))
         print(number, flush=True)
         number += 1
 """
 _FULL_DISK_SCRIPT = """
 import resource, signal, sys
 from pathlib import Path
-from asked_ground import Ground, until
-from wikiholt.model import Surface
-from wikiholt.search import Request
+from tests.wikis.query_log.query_log_fixtures import QueryLogFixture
+from wikiholt.domain.search import SearchInterface
+from wikiholt.search.request import SearchRequest
 
-ground = Ground.__new__(Ground)
+ground = QueryLogFixture.__new__(QueryLogFixture)
 ground.data, ground.settings = Path(sys.argv[1]), {"queries.log": True}
-ground.service = ground.opened()
+ground.service = ground.open_service()
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))  # no file grows by a byte from now on
-print(len(ground.wiki.search(Request("heron"), surface=Surface.HTTP).hits))
+print(len(ground.wiki.search(SearchRequest("heron"), interface=SearchInterface.HTTP).hits))
 ground.service.close()
-print(len(ground.wiki.search(Request("heron")).hits))
+print(len(ground.wiki.search(SearchRequest("heron")).hits))
 """
 
 
 def start_script(code: str, place: Path) -> "subprocess.Popen[str]":
-    here = Path(__file__).parent
-    paths = f"import sys; sys.path += {[str(here), str(here.parent / 'sources')]!r}\n"
+    paths = f"import sys; sys.path += {[str(SOURCES), str(ROOT)]!r}\n"
     program = [sys.executable, "-c", paths + code, str(place)]
     return subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
@@ -89,7 +89,7 @@ def test_what_was_committed_is_there_whenever_the_writer_is_killed(tmp_path: Pat
             newest = max(held, default=-1)
             assert sorted(held) == list(range(max(0, newest - 79), newest + 1))
         nursery.communicate(timeout=60)
-    log.write([make_record("1000000 afterwards")], RETENTION)
+    log.write([make_query_record("1000000 afterwards")], RETENTION)
     assert max(read_batches(log)) == 1_000_000
     assert newest > 0
 

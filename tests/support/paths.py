@@ -1,0 +1,9 @@
+"""Where the repository is, and the path by which a child process imports it."""
+
+import os
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = ROOT / "src"
+PYTHON_PATH = os.pathsep.join([str(SOURCES), str(ROOT)])
+"""PYTHONPATH of a child process: the package and the tests of this repository."""
