@@ -22,7 +22,7 @@ from wikiholt.search.request import SearchRequest
 from wikiholt.search.spell_check import format_as_typed
 
 _MAX_HITS = 20
-_TITLE_HTML = '<h1 class="unseen">Search</h1>'
+_TITLE_HTML = '<h1 class="visually-hidden">Search</h1>'
 
 
 def handle_search(request: Request) -> Response:
@@ -62,7 +62,7 @@ def _render_form(query: str, mode: str) -> str:
     mode_input = f'<input type="hidden" name="mode" value="{escape(mode)}">' if mode in tuple(SearchMode) else ""
     return (
         '<form class="plain-form" role="search" action="find">'
-        '<label class="unseen" for="app.q">Search this wiki</label>'
+        '<label class="visually-hidden" for="app.q">Search this wiki</label>'
         f'<div class="box"><input id="app.q" type="search" name="q" value="{escape(query)}" maxlength="2000"></div>'
         f'{mode_input}<button class="primary">Search</button></form>'
     )
@@ -72,10 +72,10 @@ def _render_result(result: SearchResult) -> Iterator[str]:
     if result.did_you_mean:
         href = "find?" + urlencode({"q": format_as_typed(result.query, result.did_you_mean), "mode": result.mode.value})
         corrected, typed = escape(result.did_you_mean), escape(result.query)
-        yield f'<p class="meant">Showing results for <strong>{corrected}</strong>. '
+        yield f'<p class="correction">Showing results for <strong>{corrected}</strong>. '
         yield f'<a href="{escape(href)}">Search for {typed}</a></p>'
     if result.nothing_relevant:
-        yield '<p class="said">Nothing here is clearly relevant.</p>'
+        yield '<p class="message">Nothing here is clearly relevant.</p>'
     if result.stale:
         yield '<p class="note">The index is behind the repository.</p>'
     yield from (f'<p class="note">{escape(note)}</p>' for note in result.notes)
@@ -103,7 +103,7 @@ def _render_error(request: Request, error: WikiholtError, form: str) -> Response
         # A plain form cannot send a key.
         hint = "Turn on JavaScript to use a key. Without JavaScript you can read public wikis only."
     message_html = (
-        f'<div class="said problem"><p class="title">{escape(message)}</p><p class="hint">{escape(hint)}</p></div>'
+        f'<div class="message problem"><p class="title">{escape(message)}</p><p class="hint">{escape(hint)}</p></div>'
     )
     main = f'<main id="app.main" class="plain">{_TITLE_HTML}{form}{message_html}</main>'
     return render_page(
