@@ -219,7 +219,7 @@ def test_faults_without_script_are_told_on_a_page(client: TestClient, path: str,
     answer = client.get(f"/w/alpha/{path}")
     assert answer.status_code == status
     assert answer.headers["content-type"].startswith("text/html")
-    assert ("said problem" in answer.text) == (status != 200)
+    assert ("message problem" in answer.text) == (status != 200)
 
 
 def test_pages_without_script_tell_nothing_of_closed_wikis(closed: TestClient) -> None:

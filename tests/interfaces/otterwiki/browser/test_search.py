@@ -305,6 +305,6 @@ def test_what_pages_hold_is_shown_as_text_and_never_runs(readers: OtterwikiServe
 def test_an_address_that_makes_no_sense_is_said_to_and_nothing_is_lost(readers: OtterwikiServer, query: str) -> None:
     answer = readers.client.get(f"{SEARCH}?{query}")
     assert answer.status_code == 200
-    assert "said problem" in answer.text or 'class="card' in answer.text
+    assert "message problem" in answer.text or 'class="card' in answer.text
     assert "Traceback" not in answer.text
     assert "Composting" in readers.client.get(f"{SEARCH}?q=compost").text
