@@ -92,5 +92,5 @@ def test_the_command_says_it_with_the_real_model_and_changes_nothing(
     assert "nothing was changed" in text
     assert main([*data, "status", "notes", "--json"]) == 0
     status = json.loads(capsys.readouterr().out)
-    assert (status["generation"], status["health"]["condition"], status["set_aside"]) == (1, "ok", [])
+    assert (status["generation"], status["health"]["condition"], status["quarantined"]) == (1, "ok", [])
     assert main([*data, "reindex", "nowhere", "--dry-run"]) == 3

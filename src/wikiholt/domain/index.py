@@ -129,10 +129,10 @@ class VectorHits:
 
 
 class HealthCondition(StrEnum):
-    """`broken` once damage is detected; `healing` from the quarantine of the damaged index until it is rebuilt."""
+    """`broken` once damage is detected; `repairing` from the quarantine of the damaged index until it is rebuilt."""
 
     OK = "ok"
-    REPAIRING = "healing"
+    REPAIRING = "repairing"
     BROKEN = "broken"
 
 

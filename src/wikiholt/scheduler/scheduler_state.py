@@ -189,7 +189,7 @@ class SchedulerState:
                 running=sum(entry.running for entry in entries),
                 missing=sum(entry.missing for entry in entries),
                 failing=sum(entry.failures > 0 for entry in entries),
-                healing=sum(not entry.index_ok and not entry.failures for entry in entries),
+                repairing=sum(not entry.index_ok and not entry.failures for entry in entries),
                 broken=sum(not entry.index_ok and entry.failures > 0 for entry in entries),
             )
 

@@ -73,7 +73,7 @@ class SchedulerCounters:
     running: int = 0
     missing: int = 0
     failing: int = 0
-    healing: int = 0
+    repairing: int = 0
     """Wikis whose index is damaged and is being repaired."""
     broken: int = 0
     """Wikis whose repair has failed."""

@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from threading import Lock
 
-from wikiholt.domain.protocols import Embedder, KeywordCache, RepositoryIdentities, Source
-from wikiholt.domain.storage_protocols import WikiIndex
+from wikiholt.domain.protocols import Embedder, KeywordCache, RepositoryIdentities, Source, VectorEngine
+from wikiholt.domain.storage_protocols import DatabaseAdmin, WikiIndex
 from wikiholt.domain.wiki import Key, Wiki
 from wikiholt.errors import IndexCorrupt, InvalidSource, NoCommits, RepositoryReplaced, WikiholtError, WikiNotFound
 from wikiholt.indexing.index_backups import IndexBackups
 from wikiholt.wikis.handle import WikiHandle
 from wikiholt.wikis.live_index import Components, WikiConfig
+from wikiholt.wikis.query_log import QueryLogWriter
 from wikiholt.wikis.registry import Registry
 from wikiholt.wikis.registry_recovery import RECOVERY_HINT
 from wikiholt.wikis.removal import PendingRemovals
@@ -279,6 +280,25 @@ class WikiService:
             return self.registry.get(wiki.slug).id == wiki.id
         except WikiNotFound:
             return False
+
+    def load_embedder(self) -> Embedder:
+        """Load the embedding model, or return it if it is loaded already. Raises ModelError."""
+        return self.components.embedder()
+
+    @property
+    def databases(self) -> DatabaseAdmin | None:
+        """The databases that store indexes; None if indexes are files."""
+        return self.components.databases
+
+    @property
+    def vector_engine(self) -> VectorEngine | None:
+        """The external vector engine, if one is configured."""
+        return self.components.vector_engine
+
+    @property
+    def query_log_writer(self) -> QueryLogWriter | None:
+        """The writer of the query logs of all wikis, if queries can be logged."""
+        return self.components.query_log_writer
 
     def close(self) -> None:
         with self._lock:

@@ -92,7 +92,7 @@ def test_a_time_to_the_second_as_it_is_shown_finds_that_backup(run: Run, garden:
         (("restore",), 2, "Name the wiki"),
         (("restore", "garden", "--registry"), 2, "cannot be combined"),
         (("backup", "garden", "--registry"), 2, "cannot be combined"),
-        (("restore", "garden", "--at", "yesterday"), 2, "is no date"),
+        (("restore", "garden", "--at", "yesterday"), 2, "is not a date"),
         (("restore", "garden", "--at", "2001-01-01"), 3, "no intact backup"),
         (("restore", "garden"), 3, "no intact backup"),
         (("restore", "--registry", "--at", "2001-01-01"), 3, "no good backup"),

@@ -5,7 +5,6 @@ import logging
 import re
 from contextlib import suppress
 from threading import Thread
-from typing import TYPE_CHECKING
 
 from wikiholt.app.bootstrap import Application, open_application
 from wikiholt.domain.git import Author
@@ -13,9 +12,7 @@ from wikiholt.domain.wiki import Scope
 from wikiholt.errors import InvalidSetting, MissingDependency, ModelError
 from wikiholt.interfaces.cli.command import CommandContext, Subparsers, add_command, add_slug
 from wikiholt.wikis.access import Grant
-
-if TYPE_CHECKING:
-    from wikiholt.interfaces.http.request_context import WikiSession
+from wikiholt.wikis.session import WikiSession
 
 _log = logging.getLogger(__name__)
 
@@ -65,7 +62,6 @@ def require_mcp() -> None:
 
 
 def _open_session(application: Application, slug: str, scope: Scope, author: Author | None) -> "WikiSession":
-    from wikiholt.interfaces.http.request_context import WikiSession  # noqa: PLC0415 - needs FastAPI, which is slow to import
 
     handle = application.service.get_handle(slug)
     application.scheduler.touch(handle.wiki.id)

@@ -44,9 +44,9 @@ from wikiholt import __version__
 from wikiholt.domain.search import PageFilter
 from wikiholt.domain.wiki import Scope
 from wikiholt.errors import Forbidden, PageNotFound, WikiholtError
-from wikiholt.interfaces.http.request_context import WikiSession
 from wikiholt.interfaces.mcp import prompts, resources, text_output
 from wikiholt.interfaces.mcp.tool_registry import McpTool, get_tools
+from wikiholt.wikis.session import WikiSession
 
 _log = logging.getLogger(__name__)
 

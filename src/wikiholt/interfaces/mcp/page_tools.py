@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 from wikiholt.domain.page import Heading, PageContent
 from wikiholt.domain.search import PageFilter
 from wikiholt.errors import InvalidPage, NothingIndexed
-from wikiholt.interfaces.http.request_context import WikiSession
 from wikiholt.interfaces.mcp.text_output import TextPart, cut_lines, estimate_tokens, take_fitting
 from wikiholt.interfaces.mcp.tool_schemas import (
     DATA_NOTICE,
@@ -37,6 +36,7 @@ from wikiholt.interfaces.schemas.page_schemas import (
     build_page_list_document,
 )
 from wikiholt.wikis.handle import WikiHandle
+from wikiholt.wikis.session import WikiSession
 
 T = TypeVar("T")
 

@@ -8,8 +8,8 @@ from mcp_types import Completion, Resource, ResourceTemplate, TextResourceConten
 
 from wikiholt.domain.search import PageFilter
 from wikiholt.errors import InputTooLarge, InvalidPage, InvalidQuery
-from wikiholt.interfaces.http.request_context import WikiSession
 from wikiholt.interfaces.mcp.tool_schemas import DATA_NOTICE
+from wikiholt.wikis.session import WikiSession
 
 PAGE_URI_PREFIX = "wiki://page/"
 PAGE_URI_TEMPLATE = f"{PAGE_URI_PREFIX}{{+path}}{{?revision}}"

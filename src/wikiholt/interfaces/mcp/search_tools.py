@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from wikiholt.domain.search import Hit, SearchInterface, SearchResult
-from wikiholt.interfaces.http.request_context import WikiSession
 from wikiholt.interfaces.mcp.text_output import estimate_tokens, truncate_text
 from wikiholt.interfaces.mcp.tool_schemas import (
     DATA_NOTICE,
@@ -15,9 +14,10 @@ from wikiholt.interfaces.mcp.tool_schemas import (
     SearchToolResult,
     SimilarArguments,
 )
-from wikiholt.interfaces.schemas.common import PathStyle, format_date
+from wikiholt.interfaces.schemas.common import format_date
 from wikiholt.interfaces.schemas.search_schemas import format_did_you_mean
 from wikiholt.search.spell_check import format_as_typed
+from wikiholt.wikis.session import PathStyle, WikiSession
 
 _HIT_OVERHEAD_TOKENS = 60
 """Tokens of the fields besides the passage: path, heading, lines, score."""

@@ -10,8 +10,8 @@ from mcp_types import ToolAnnotations
 from pydantic import BaseModel, TypeAdapter
 
 from wikiholt.domain.wiki import Scope
-from wikiholt.interfaces.http.request_context import WikiSession
 from wikiholt.interfaces.mcp import page_tools, search_tools, text_output, write_tools
+from wikiholt.wikis.session import WikiSession
 
 
 @dataclass(frozen=True, slots=True)

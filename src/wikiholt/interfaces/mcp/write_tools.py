@@ -3,8 +3,6 @@
 from wikiholt.domain.git import Author
 from wikiholt.domain.page import PageWriteResult
 from wikiholt.errors import InvalidPage, PageExists, PageNotFound, RevisionMismatch
-from wikiholt.interfaces.http.host_grant import ChangeKind, CommitEvent
-from wikiholt.interfaces.http.request_context import WikiSession
 from wikiholt.interfaces.http.write_request import WriteBody, get_author
 from wikiholt.interfaces.mcp.tool_schemas import (
     AppendToPageArguments,
@@ -23,6 +21,7 @@ from wikiholt.interfaces.schemas.page_schemas import (
     build_write_document,
 )
 from wikiholt.wikis.pages.page_locator import get_new_file
+from wikiholt.wikis.session import ChangeKind, CommitEvent, WikiSession
 
 
 def write_page(wiki: WikiSession, params: WritePageArguments, _: int) -> PageWriteDocument:

@@ -59,7 +59,7 @@ def test_the_start_page_lists_only_what_the_visitor_may_see(
     page.get_by_role("link", name="runbook").click()
     expect(page.locator(CARDS).first).to_be_visible()
     closed, token = locked
-    page = visit(closed.url, wait=".said").page
+    page = visit(closed.url, wait=".message").page
     assert "allotment" not in page.content()
     page.locator("#app\\.key").click()
     page.get_by_label("Your key").fill(token)

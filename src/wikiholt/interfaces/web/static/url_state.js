@@ -1,8 +1,8 @@
-// What the page shows is what its address says: shareable, and the back button works.
+// The state of the page is in its URL, so it can be shared and the back button works.
 
 const MODES = ["hybrid", "semantic", "keyword"];
 
-export function readAddress() {
+export function parseUrl() {
   const parameters = new URLSearchParams(location.search);
   const mode = parameters.get("mode");
   return {
@@ -13,11 +13,11 @@ export function readAddress() {
     path: parameters.get("path") || "",
     since: /^[0-9]{1,4}[hdw]$/.test(parameters.get("since")) ? parameters.get("since") : "",
     page: parameters.get("page") || "",
-    anchor: decoded(location.hash.slice(1)),
+    anchor: decodeSafely(location.hash.slice(1)),
   };
 }
 
-export function addressOf(state) {
+export function buildUrl(state) {
   const parameters = new URLSearchParams();
   if (state.q) parameters.set("q", state.q);
   if (state.mode !== "hybrid") parameters.set("mode", state.mode);
@@ -26,21 +26,21 @@ export function addressOf(state) {
   if (state.path) parameters.set("path", state.path);
   if (state.since) parameters.set("since", state.since);
   if (state.page) parameters.set("page", state.page);
-  // The slash is legal in a query and easier on the eye.
+  // A slash is legal in a query and easier to read.
   const text = parameters.toString().replaceAll("%2F", "/");
   const anchor = state.page && state.anchor ? `#${encodeURIComponent(state.anchor)}` : "";
   return `${location.pathname}${text ? `?${text}` : ""}${anchor}`;
 }
 
-// What was narrowed, as parameters of the API, and whether anything was.
-export const where = (state) => ({ tag: state.tags, category: state.categories, path: state.path, since: state.since });
-export const narrowed = (state) => Boolean(state.tags.length || state.categories.length || state.path || state.since);
-export const UNFILTERED = { tags: [], categories: [], path: "", since: "" };
+// The filters as parameters of the API, and whether any filter is set.
+export const toFilterParameters = (state) => ({ tag: state.tags, category: state.categories, path: state.path, since: state.since });
+export const hasFilters = (state) => Boolean(state.tags.length || state.categories.length || state.path || state.since);
+export const NO_FILTERS = { tags: [], categories: [], path: "", since: "" };
 
-export function writeAddress(state, push) {
-  const address = addressOf(state);
-  if (address === location.pathname + location.search + location.hash) return;
-  history[push ? "pushState" : "replaceState"](null, "", address);
+export function updateUrl(state, push) {
+  const url = buildUrl(state);
+  if (url === location.pathname + location.search + location.hash) return;
+  history[push ? "pushState" : "replaceState"](null, "", url);
 }
 
-const decoded = (text) => { try { return decodeURIComponent(text); } catch { return text; } };
+const decodeSafely = (text) => { try { return decodeURIComponent(text); } catch { return text; } };
