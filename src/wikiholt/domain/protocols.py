@@ -21,7 +21,7 @@ from wikiholt.domain.wiki import Wiki
 
 
 def never_stop() -> bool:
-    """The default `stop` callback of long operations."""
+    """The default for `stop` callbacks: never stop."""
     return False
 
 

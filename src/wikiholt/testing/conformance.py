@@ -104,7 +104,7 @@ class StoreConformance(ListingConformance, NotesConformance):
         assert [c.text for c in index.get_chunks(hits.chunk_ids.tolist()).values()] == ["gamma"]
         assert index.check() == []
 
-    def test_a_deleted_page_is_gone_from_both_channels(self, index: WikiIndex) -> None:
+    def test_deleted_page_leaves_both_channels(self, index: WikiIndex) -> None:
         index.apply(
             IndexChange(pages=(make_entry("a.md", ["alpha"], EMBEDDER), make_entry("b.md", ["beta"], EMBEDDER)))
         )

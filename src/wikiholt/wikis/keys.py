@@ -145,4 +145,4 @@ def parse_key(row: Sequence[str]) -> Key:
         expiry = datetime.fromisoformat(expires_at) if expires_at else None
         return Key(key_id, wiki_id, Scope(scope), label, datetime.fromisoformat(created_at), expiry)
     except (ValueError, TypeError) as error:
-        raise IndexCorrupt("A key in the registry cannot be understood.", hint=RESTORE_HINT) from error
+        raise IndexCorrupt("A key in the registry is not valid.", hint=RESTORE_HINT) from error

@@ -98,10 +98,10 @@ class RegistryFile:
                 return None
             connection.execute("BEGIN")
             try:
-                seal = registry_schema.read_checksum(connection)
+                checksum = registry_schema.read_checksum(connection)
                 with closing(sqlite3.connect(to, isolation_level=None)) as copy:
                     connection.backup(copy)
-                return seal
+                return checksum
             finally:
                 connection.execute("ROLLBACK")
 
@@ -193,12 +193,12 @@ class RegistryFile:
         return None
 
     def _is_latest(self, connection: sqlite3.Connection) -> bool:
-        seal, known = registry_schema.read_checksum(connection), self._checksum_file.read()
+        checksum, known = registry_schema.read_checksum(connection), self._checksum_file.read()
         if known:
-            return seal in known
+            return checksum in known
         if self.remains is None:
             return True
-        if seal == EMPTY_CHECKSUM and (remains := self.remains.find()):
+        if checksum == EMPTY_CHECKSUM and (remains := self.remains.find()):
             raise make_lost_registry_error(f"The registry {self.path}", remains)
         return registry_schema.has_mark(connection, registry_schema.KEYED_MARK) or not self.remains.had_keys()
 

@@ -71,7 +71,7 @@ class _SqliteWriter:
 
     def write_entry(self, entry: PageEntry) -> None:
         stored = self._db.execute("SELECT id, words FROM pages WHERE file = ?", (entry.page.file,)).fetchone()
-        old_id, old_terms = stored or (None, None)
+        old_id, old_terms = stored or (None, b"")
         if old_id is not None and self._is_unchanged(old_id, entry):
             return
         self._db.execute("DELETE FROM problems WHERE file = ?", (entry.page.file,))

@@ -14,17 +14,17 @@ _ZERO_COUNTS = (
     ("chunks without a vector", "SELECT count(*) FROM chunks WHERE id NOT IN (SELECT chunk_id FROM vectors)"),
     ("vectors without a chunk", "SELECT count(*) FROM vectors WHERE chunk_id NOT IN (SELECT id FROM chunks)"),
     ("chunks without a page", "SELECT count(*) FROM chunks WHERE page_id NOT IN (SELECT id FROM pages)"),
-    ("pages without their words", "SELECT count(*) FROM pages WHERE id NOT IN (SELECT id FROM words_docsize)"),
-    ("words without a page", "SELECT count(*) FROM words_docsize WHERE id NOT IN (SELECT id FROM pages)"),
+    ("pages without terms", "SELECT count(*) FROM pages WHERE id NOT IN (SELECT id FROM words_docsize)"),
+    ("terms without a page", "SELECT count(*) FROM words_docsize WHERE id NOT IN (SELECT id FROM pages)"),
     ("files both indexed and listed as a problem", "SELECT count(*) FROM problems JOIN pages USING (file)"),
     (
-        "pages whose chunks are not all there",
+        "pages with missing chunks",
         "SELECT count(*) FROM pages WHERE chunks <> (SELECT count(*) FROM chunks WHERE page_id = pages.id)",
     ),
 )
 _EQUAL_COUNTS = (
-    ("pages and their seals", "SELECT count(*) FROM pages", "SELECT count(*) FROM seals WHERE page_id > 0"),
-    ("pages and their words", "SELECT count(*) FROM pages", "SELECT count(*) FROM words_docsize"),
+    ("pages and their checksums", "SELECT count(*) FROM pages", "SELECT count(*) FROM seals WHERE page_id > 0"),
+    ("pages and their terms", "SELECT count(*) FROM pages", "SELECT count(*) FROM words_docsize"),
     ("the last chunk and the last vector", "SELECT max(id) FROM chunks", "SELECT max(chunk_id) FROM vectors"),
     ("the first chunk and the first vector", "SELECT min(id) FROM chunks", "SELECT min(chunk_id) FROM vectors"),
 )

@@ -2,7 +2,7 @@
 
 <root>/<wiki id>/CURRENT            the published generation's number
 <root>/<wiki id>/g000001.sqlite     a generation (with .from beside it until it is published)
-<root>/<wiki id>/write.lock         held by the writing process; contains the last writer's mark (file_marks.py)
+<root>/<wiki id>/write.lock         locked by the writing process; contains the last writer's mark (file_marks.py)
 <root>/<wiki id>/vectors-…          caches, derived from the above
 """
 

@@ -1,6 +1,6 @@
 """Locks and small files in a wiki's directory: the write lock, notes, and the activity lock with its progress text.
 
-The kernel releases the locks of a process that dies. A progress text counts only while its lock is held.
+The kernel releases the locks of a process that dies. A progress text counts only while a process holds its lock.
 """
 
 import fcntl
