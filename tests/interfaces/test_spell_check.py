@@ -45,7 +45,7 @@ def test_over_http_the_answer_says_what_was_meant_and_how_to_search_for_what_was
 
 
 def test_openapi_names_what_was_meant(client: TestClient) -> None:
-    schema = client.get("/openapi.json").json()["components"]["schemas"]["AnswerDocument"]["properties"]
+    schema = client.get("/openapi.json").json()["components"]["schemas"]["SearchResultDocument"]["properties"]
     assert schema["did_you_mean"]["anyOf"] == [{"type": "string"}, {"type": "null"}]
     assert "as_typed" in schema
 
